@@ -225,8 +225,8 @@ impl PageArgs {
     ///
     /// # Errors
     /// If it cannot be written.
-    pub fn print_to_stderr(&self, page: &Document) -> Result<(), String> {
-        let (text, kind) = self.format.render(page, None, self.output.is_some())?;
+    pub fn print_to_stderr(&self, page: &Document, json: Option<String>) -> Result<(), String> {
+        let (text, kind) = self.format.render(page, json, self.output.is_some())?;
         output::emit_to_stderr(&text, kind)
     }
 }

@@ -3,12 +3,9 @@
 use crate::page::{self, PageArgs};
 use crate::quantity;
 use crate::stdio::{self, note};
-use fathom_model::RunRecord;
 use fathom_model::outcome::RecordKind;
 use fathom_model::units;
-use fathom_report::calendar;
-use fathom_report::doc::Text;
-use fathom_report::pages::{self, RunRow};
+use fathom_report::pages::{self, RunRow, RunSummary};
 use fathom_store::{DEFAULT_BYTES_MAX, DEFAULT_KEEP, RunEntry, Runs, StoredRecord};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -54,7 +51,8 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
             let entries = runs.map_or(Ok(Vec::new()), |runs| runs.list())?;
             let rows: Vec<RunRow> = entries.into_iter().map(row).collect();
             let to = args.page.destination(None)?;
-            args.page.print(&pages::runs(&rows), None, to.as_ref())?;
+            let json = pages::runs_json(&rows).map_err(|e| e.to_string())?;
+            args.page.print(&pages::runs(&rows, page::zone()), Some(json), to.as_ref())?;
         }
         (Some(Action::Remove { names }), Some(runs)) => {
             let mut all_gone = true;
@@ -95,32 +93,21 @@ fn plural(runs: usize) -> String {
 }
 
 fn row(entry: RunEntry) -> RunRow {
-    let (command, result) = summary(&entry).unwrap_or_else(|error| (String::new(), error.into()));
+    let unread = |error: String| RunSummary { headline: error.into(), ..RunSummary::default() };
     RunRow {
-        started: calendar::date_and_time(entry.started_unix_ns, page::zone()),
+        summary: summary(&entry).unwrap_or_else(unread),
+        started_unix_ns: entry.started_unix_ns,
         name: entry.name,
-        command,
-        result: if entry.is_active { "in progress".into() } else { result },
+        in_progress: entry.is_active,
         size_bytes: entry.size_bytes,
     }
 }
 
-/// The command line, without the program's path, and the main figure.
-fn summary(entry: &RunEntry) -> Result<(String, Text), String> {
+fn summary(entry: &RunEntry) -> Result<RunSummary, String> {
     let stored = StoredRecord::open(&entry.path)?;
-    let (command, result) = match stored.kind {
-        RecordKind::Limit => {
-            let record: fathom_analysis::limit::LimitRecord = stored.parse()?;
-            (record.command.clone(), pages::limit_result(&record))
-        }
-        RecordKind::Experiment => {
-            let record: fathom_analysis::experiment::ExperimentRecord = stored.parse()?;
-            (record.command.clone(), pages::experiment_result(&record))
-        }
-        RecordKind::Run | RecordKind::Watch => {
-            let record: RunRecord = stored.parse()?;
-            (record.command.clone(), pages::run_result(&record))
-        }
-    };
-    Ok((command.get(1..).unwrap_or_default().join(" "), result))
+    Ok(match stored.kind {
+        RecordKind::Limit => pages::limit_summary(stored.parse()?),
+        RecordKind::Experiment => pages::experiment_summary(stored.parse()?),
+        RecordKind::Run | RecordKind::Watch => pages::run_summary(stored.parse()?),
+    })
 }

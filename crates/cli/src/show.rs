@@ -9,7 +9,7 @@ use fathom_model::RunRecord;
 use fathom_model::outcome::{Outcome, RecordKind};
 use fathom_report::doc::Document;
 use fathom_report::pages::{self, LimitPageOptions, judged_anew};
-use fathom_report::{fio_json, limit};
+use fathom_report::{fio_json, json, limit};
 use fathom_runner::observe;
 use fathom_store::{Reader, Runs, StoredRecord, is_active};
 use std::path::{Path, PathBuf};
@@ -67,7 +67,10 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
                 record.findings = judge(&record, &observed);
             }
             let (page, json) = match kind {
-                RecordKind::Watch => (pages::watch(&observed, &record, verbose), None),
+                RecordKind::Watch => {
+                    let json = json::watch(&record, &observed).map_err(|e| e.to_string())?;
+                    (pages::watch(&observed, &record, verbose), Some(json))
+                }
                 _ => {
                     let page = pages::run(&record, Some(&observed), verbose);
                     (page, Some(fio_json::render(&record, false)))

@@ -12,6 +12,7 @@ mod fio;
 pub mod fio_json;
 pub mod fio_logs;
 pub mod fio_text;
+pub mod json;
 pub mod limit;
 pub mod live;
 pub mod pages;

@@ -14,7 +14,7 @@ pub use html::html;
 pub use markdown::markdown;
 pub use text::text;
 
-use crate::doc::Document;
+use crate::doc::{Document, Text};
 
 /// Text style.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +29,12 @@ impl Default for Style {
     fn default() -> Self {
         Self { color: false, width: 100 }
     }
+}
+
+/// `text` on one line.
+#[must_use]
+pub fn line(text: &Text) -> String {
+    figure::plain(text, figure::Place::Sentence)
 }
 
 /// The document as JSON, with a line end: its blocks, with every number as `value`, `unit` and `interval`.

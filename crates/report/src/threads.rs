@@ -4,6 +4,7 @@ use fathom_analysis::threads::{ThreadGroup, ThreadGroups};
 use fathom_model::watch::{Missing, SamplerCost};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 
 /// Samples of threads over some time.
 #[derive(Debug)]
@@ -73,6 +74,31 @@ impl Report<'_> {
     /// CPU time of sampling as a share of one CPU, 0 to 1.
     pub(crate) fn cost_share(&self) -> f64 {
         if self.seconds > 0.0 { self.cost.cpu_ns as f64 / 1e9 / self.seconds } else { 0.0 }
+    }
+}
+
+/// Activity that a number of threads have in common.
+#[derive(Debug, Serialize)]
+pub(crate) struct Activity {
+    /// Mean number of active threads.
+    active: f64,
+    /// Number of distinct threads.
+    threads: usize,
+    /// Their common values, by column name.
+    #[serde(flatten)]
+    by: BTreeMap<&'static str, String>,
+}
+
+impl Activity {
+    /// Each of `groups`, the largest first.
+    pub(crate) fn of(groups: &ThreadGroups) -> Vec<Self> {
+        let names = || groups.columns().iter().map(|column| column.name());
+        let of = |group: ThreadGroup| Self {
+            active: group.average,
+            threads: group.threads,
+            by: names().zip(group.values).collect(),
+        };
+        groups.largest_first().into_iter().map(of).collect()
     }
 }
 

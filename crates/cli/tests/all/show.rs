@@ -56,7 +56,7 @@ fn the_verdict_is_part_of_the_record() {
     let findings = found["findings"].as_array().unwrap();
     assert!(findings.iter().all(|finding| finding["class"] == "limiter"), "{found}");
     assert_eq!(findings[0]["rank"], 1, "{found}");
-    assert!(found["figures"]["system"]["cpu"]["idle"].is_number(), "{found}");
+    assert!(found["figures"]["machine"]["idle_pct"].is_number(), "{found}");
     assert_eq!(place.ask(&["show", "seen", "--json"]).done().json(), found);
     let unchanged = place.ask(&["show", "--judge", "seen"]).done().stdout;
     says(&unchanged, &["Limited by:", "Judged anew:", "the findings are those of the record"]);

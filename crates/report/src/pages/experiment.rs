@@ -29,7 +29,7 @@ pub fn experiment(record: &ExperimentRecord, verbose: bool) -> Document {
     if record.request.is_sweep {
         sweep::sweep(&mut body, record);
     } else {
-        effects(&mut body, record);
+        effects(record).into_iter().for_each(|effect| body.paragraph(effect));
         waiting(&mut body, record);
         conditions(&mut body, record);
         controls(&mut body, record);
@@ -122,16 +122,16 @@ fn verdict(effect: &Effect) -> Text {
     }
 }
 
-/// The effects, in sentences.
-fn effects(body: &mut Document, record: &ExperimentRecord) {
+/// The effects, in sentences; none where these are too many.
+pub(super) fn effects(record: &ExperimentRecord) -> Vec<Text> {
     let experiment = &record.request.experiment;
     let with_effect =
         || all(record).filter(|(_, found)| found.effect.is_some() && found.windows > 0);
     if with_effect().count() > SENTENCES_MAX {
-        return;
+        return Vec::new();
     }
-    for (condition, found) in with_effect() {
-        let Some(effect) = &found.effect else { continue };
+    let sentence = |(condition, found): (&Condition, &MeasuredCondition)| {
+        let effect = found.effect.as_ref()?;
         let corrected = if found.corrected.is_some() { "corrected " } else { "" };
         let metric = format!("{corrected}{}", experiment.metric.title());
         let names = condition.against.iter().filter_map(|base| experiment.conditions.get(*base));
@@ -141,7 +141,7 @@ fn effects(body: &mut Document, record: &ExperimentRecord) {
             several => format!("the sum of {} alone", several.len()),
         };
         let label = condition.label(&experiment.axes);
-        body.paragraph(match (&effect.claim, &effect.ratio) {
+        Some(match (&effect.claim, &effect.ratio) {
             (Claim::Changed, Some(ratio)) => {
                 text!(label, ": ", metric, " ", change(ratio), " relative to ", base, ".")
             }
@@ -154,8 +154,9 @@ fn effects(body: &mut Document, record: &ExperimentRecord) {
             }
             (Claim::NotComparable(why), _) => text!(label, ": not comparable: ", why.as_str(), "."),
             (Claim::Changed, None) => text!(label, ": inconclusive."),
-        });
-    }
+        })
+    };
+    with_effect().filter_map(sentence).collect()
 }
 
 /// For how long workers waited for a CPU, where that matters, and what follows from it.

@@ -4,6 +4,8 @@
 mod answer;
 mod paragraph;
 
+pub(super) use paragraph::limited;
+
 use super::header::Origin;
 use super::{counters, doctor_line, not_measured};
 use crate::doc::{
@@ -343,6 +345,21 @@ fn verdicts(body: &mut Document, block: &BlockLimit) {
     match &block.verdict {
         Some(verdict) => body.paragraph(shown(verdict, None)),
         None => body.paragraph(text!(size, ": no verdict, no confirmation test was run")),
+    }
+}
+
+/// The id of the rule that says the same of a run.
+pub(super) fn rule(cause: Cause) -> &'static str {
+    match cause {
+        Cause::SubmittingCore => "own-cpu-time",
+        Cause::AllCores => "busy-cpus",
+        Cause::Device => "device",
+        Cause::CgroupIoLimit => "cgroup-io-limit",
+        Cause::CpuQuota => "cgroup-cpu-quota",
+        Cause::QueueRequests => "queue-requests",
+        Cause::IoScheduler => "io-scheduler",
+        Cause::Depth => "queue-depth",
+        Cause::Inconclusive => "inconclusive",
     }
 }
 

@@ -1,30 +1,57 @@
 //! The list of recorded runs.
 
+use crate::calendar::{self, TimeZone};
 use crate::doc::{DataColumn, Document, Text, bandwidth, bytes, count, of, plural, text, time};
+use crate::render;
 use fathom_analysis::derive;
 use fathom_analysis::experiment::{Claim, ExperimentRecord};
 use fathom_analysis::limit::LimitRecord;
-use fathom_model::outcome::Outcome;
+use fathom_model::Finding;
+use fathom_model::outcome::{Outcome, RecordKind};
 use fathom_model::record::RunRecord;
+use serde::{Serialize, Serializer};
 
 /// One run of the list.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize)]
 pub struct RunRow {
     /// Its name, by which `fathom show` finds it.
     pub name: String,
-    /// When it started, as local time.
-    pub started: String,
-    /// What it was: the command line.
-    pub command: String,
-    /// Its main figure.
-    pub result: Text,
+    /// When it started, in nanoseconds since 1970 (UTC).
+    pub started_unix_ns: u64,
+    /// Whether it is still being recorded.
+    pub in_progress: bool,
     /// Size of its directory in bytes.
     pub size_bytes: u64,
+    /// What its record says; the main figure is why it cannot be read where it cannot.
+    #[serde(flatten)]
+    pub summary: RunSummary,
+}
+
+/// A record in a line.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct RunSummary {
+    /// Kind of record.
+    pub kind: Option<RecordKind>,
+    /// How it ended.
+    pub outcome: Option<Outcome>,
+    /// The command line.
+    pub command: Vec<String>,
+    /// The main figure.
+    #[serde(serialize_with = "as_line")]
+    pub headline: Text,
+    /// What limited it, or what was found, in sentences; null where nothing is known.
+    pub verdict: Option<String>,
+    /// The same by the ids of rules.
+    pub limited_by: Vec<String>,
+}
+
+fn as_line<S: Serializer>(text: &Text, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&render::line(text))
 }
 
 /// Newest last, with the total size.
 #[must_use]
-pub fn runs(rows: &[RunRow]) -> Document {
+pub fn runs(rows: &[RunRow], zone: &TimeZone) -> Document {
     let mut page = Document::default();
     if rows.is_empty() {
         page.paragraph("no runs are recorded");
@@ -34,13 +61,21 @@ pub fn runs(rows: &[RunRow]) -> Document {
         DataColumn::text("name"),
         DataColumn::text("started").ranked(3),
         DataColumn::text("result"),
+        DataColumn::text("limited by").ranked(1),
         DataColumn::number("size").ranked(2),
         DataColumn::cut("command").ranked(1),
     ];
-    let cells = |row: &RunRow| {
-        let size = bytes(row.size_bytes);
-        let words = [row.name.as_str().into(), row.started.as_str().into(), row.result.clone()];
-        words.into_iter().chain([size.into(), row.command.as_str().into()]).collect()
+    let cells = |row: &RunRow| -> Vec<Text> {
+        let RunSummary { command, headline, limited_by, .. } = &row.summary;
+        let result = if row.in_progress { "in progress".into() } else { headline.clone() };
+        vec![
+            row.name.as_str().into(),
+            calendar::date_and_time(row.started_unix_ns, zone).into(),
+            result,
+            limited_by.join(", ").into(),
+            bytes(row.size_bytes).into(),
+            command.get(1..).unwrap_or_default().join(" ").into(),
+        ]
     };
     page.table(columns, rows.iter().map(cells).collect());
     let total = rows.iter().map(|row| row.size_bytes).sum();
@@ -48,9 +83,68 @@ pub fn runs(rows: &[RunRow]) -> Document {
     page
 }
 
-/// The main figure of a run: IOPS and bandwidth of all jobs.
+/// The runs as JSON: a list of [`RunRow`].
+///
+/// # Errors
+/// When a value cannot be written as JSON, which the types rule out.
+pub fn runs_json(rows: &[RunRow]) -> serde_json::Result<String> {
+    serde_json::to_string_pretty(rows).map(|text| text + "\n")
+}
+
+/// A run, or an observation.
 #[must_use]
-pub fn run_result(record: &RunRecord) -> Text {
+pub fn run_summary(record: RunRecord) -> RunSummary {
+    let verdict: Vec<&Finding> = record.findings.iter().filter(|f| f.is_verdict()).collect();
+    let sentences: Vec<&str> = verdict.iter().map(|finding| finding.summary.as_str()).collect();
+    RunSummary {
+        headline: run_result(&record),
+        verdict: (!sentences.is_empty()).then(|| sentences.join(" ")),
+        limited_by: verdict.iter().map(|finding| finding.rule.clone()).collect(),
+        kind: Some(record.kind),
+        outcome: Some(record.outcome),
+        command: record.command,
+    }
+}
+
+/// A search: the answers for the first target, and the causes of its first kind of I/O.
+#[must_use]
+pub fn limit_summary(record: LimitRecord) -> RunSummary {
+    let blocks = record.report.targets.first().map(|target| target.blocks.as_slice());
+    let block = blocks.and_then(<[_]>::first);
+    let verdict = block.and_then(|block| Some((block.name(), block.verdict.as_ref()?)));
+    let sentence = verdict
+        .as_ref()
+        .map(|(name, verdict)| super::limit::limited(&format!("{name} peak"), verdict));
+    RunSummary {
+        headline: limit_result(&record),
+        verdict: sentence.map(|sentence| render::line(&sentence)),
+        limited_by: verdict
+            .iter()
+            .map(|(_, verdict)| super::limit::rule(verdict.cause).to_string())
+            .collect(),
+        kind: Some(record.kind),
+        outcome: Some(record.outcome),
+        command: record.command,
+    }
+}
+
+/// An experiment, with its effects.
+#[must_use]
+pub fn experiment_summary(record: ExperimentRecord) -> RunSummary {
+    let sentences: Vec<String> =
+        super::experiment::effects(&record).iter().map(render::line).collect();
+    RunSummary {
+        headline: experiment_result(&record),
+        verdict: (!sentences.is_empty()).then(|| sentences.join(" ")),
+        limited_by: Vec::new(),
+        kind: Some(record.kind),
+        outcome: Some(record.outcome),
+        command: record.command,
+    }
+}
+
+/// The main figure of a run: IOPS and bandwidth of all jobs.
+fn run_result(record: &RunRecord) -> Text {
     if record.jobs.is_empty() {
         let command = record.watch.as_ref().and_then(|watch| watch.command.as_ref());
         let elapsed_ns = command.map_or(record.elapsed_ns, |command| command.elapsed_ns);
@@ -71,8 +165,7 @@ pub fn run_result(record: &RunRecord) -> Text {
 }
 
 /// The main figure of a search: the peak with the first block size of the first target.
-#[must_use]
-pub fn limit_result(record: &LimitRecord) -> Text {
+fn limit_result(record: &LimitRecord) -> Text {
     let block = record.report.targets.first().and_then(|target| target.blocks.first());
     let peak = block.and_then(|block| Some((block.name(), block.peak.as_ref()?)));
     let peak = peak.map_or("no result".into(), |(name, peak)| {
@@ -82,8 +175,7 @@ pub fn limit_result(record: &LimitRecord) -> Text {
 }
 
 /// The main figure of an experiment: how many of its effects are known.
-#[must_use]
-pub fn experiment_result(record: &ExperimentRecord) -> Text {
+fn experiment_result(record: &ExperimentRecord) -> Text {
     let name = &record.request.experiment.name;
     let effects = record.report.conditions.iter().filter_map(|found| found.effect.as_ref());
     let changed = effects.clone().filter(|effect| effect.claim == Claim::Changed).count();

@@ -2,10 +2,12 @@
 
 use super::View;
 use crate::calendar;
+use crate::json::Figures;
 use crate::render::{milliseconds, number};
+use crate::threads::Activity;
 use fathom_analysis::layers::LayerTimes;
-use fathom_analysis::machine::{DiskRates, MachineRates, RingsRates};
-use fathom_analysis::metrics::{DISK, FigureUnit, Interval};
+use fathom_analysis::machine::{MachineRates, RingsRates};
+use fathom_analysis::metrics::{FigureUnit, Interval};
 use fathom_model::watch::{MachineSample, SamplerCost};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -166,7 +168,7 @@ struct IntervalLine<'a> {
     #[serde(flatten)]
     rates: &'a MachineRates,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    threads: Vec<ThreadActivity>,
+    threads: Vec<Activity>,
     #[serde(skip_serializing_if = "Option::is_none")]
     layers: Option<LayerTimes>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -174,52 +176,15 @@ struct IntervalLine<'a> {
     cost: &'a [SamplerCost],
 }
 
-/// Figures by their names in CSV; what is not available is left out.
-#[derive(Serialize)]
-struct Figures<'a> {
-    machine: BTreeMap<&'static str, f64>,
-    devices: BTreeMap<&'a str, BTreeMap<&'static str, f64>>,
-}
-
-impl<'a> Figures<'a> {
-    fn of(view: &View<'a>) -> Self {
-        let interval = view.interval();
-        let machine = interval.figures().filter_map(|(id, _, value)| Some((id, value?)));
-        let device = |disk: &'a DiskRates| {
-            let figures = DISK.iter().filter_map(|of| Some((of.id, (of.value)(disk)?)));
-            (disk.name.as_str(), figures.collect())
-        };
-        Self { machine: machine.collect(), devices: view.rates.disks.iter().map(device).collect() }
-    }
-}
-
-/// Activity shared by a number of threads.
-#[derive(Serialize)]
-struct ThreadActivity {
-    /// Mean number of active threads.
-    active: f64,
-    /// Number of distinct threads.
-    threads: usize,
-    /// Their common values, by column name.
-    #[serde(flatten)]
-    by: BTreeMap<&'static str, String>,
-}
-
 /// One interval as an object on one line.
 pub fn ndjson(view: &View<'_>) -> serde_json::Result<String> {
     let groups = super::threads::groups(view, super::Grouping::Activity).unwrap_or_default();
-    let names = || groups.columns().iter().map(|column| column.name());
-    let threads = groups.largest_first().into_iter().map(|group| ThreadActivity {
-        active: group.average,
-        threads: group.threads,
-        by: names().zip(group.values).collect(),
-    });
     let whole = IntervalLine {
         time: iso(view.unix_ns),
         unix_ns: view.unix_ns,
-        figures: Figures::of(view),
+        figures: Figures::of(&view.interval()),
         rates: view.rates,
-        threads: threads.collect(),
+        threads: Activity::of(&groups),
         layers: view.now.stacks.as_ref().map(|_| super::layers::times(view, |_| true)),
         rings: super::rings::rates(view),
         cost: &view.now.cost,

@@ -88,7 +88,8 @@ fn about_block(block: &BlockLimit, is_first: bool) -> Vec<Text> {
     sentences
 }
 
-fn limited(what: &str, verdict: &Verdict) -> Text {
+/// What limits `what`, in a sentence.
+pub(in crate::pages) fn limited(what: &str, verdict: &Verdict) -> Text {
     match cause(verdict.cause) {
         Some(cause) => format!("{what} is limited by {cause}: {}.", verdict.reason),
         None => {
