@@ -23,7 +23,9 @@ pub(crate) fn quantity<F>(metric: &Metric<F>, value: f64) -> Quantity {
 pub(crate) fn phrase<F>(metric: &Metric<F>, value: Quantity) -> Text {
     match (metric.unit, metric.group) {
         (FigureUnit::Rate, FigureGroup::Flush) => text!(value, "/s"),
-        (FigureUnit::Rate, _) | (_, FigureGroup::Process) => of(value, metric.title),
+        (FigureUnit::Rate, _)
+        | (_, FigureGroup::Process)
+        | (FigureUnit::Count, FigureGroup::Ring) => of(value, metric.title),
         (
             FigureUnit::BytesPerSecond,
             FigureGroup::Read | FigureGroup::Write | FigureGroup::Discard,

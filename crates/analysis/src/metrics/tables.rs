@@ -190,7 +190,7 @@ metrics! {
     THREADS: ThreadMetric;
     FigureGroup::Threads => {
         "active" "active" "ACTIVE" Number, |g| Some(g.average), "mean number of threads doing this ([threads.md](threads.md))";
-        "share_pct" "share" "" Percent, |g| Some(g.share * 100.0), "share of all active threads";
+        "share_pct" "share" "" Percent @4, |g| Some(g.share * 100.0), "share of all active threads";
         "threads" "threads" "threads" Count @4, |g| Some(g.threads as f64), "number of distinct threads";
     }
 }

@@ -1,7 +1,9 @@
 //! CPU time by kernel layer.
 
 use crate::doc::{DataColumn, Document, Text, events, of, percent, plural, text, time, whole};
+use crate::figures::quantity;
 use fathom_analysis::layers::{Layer, LayerTime, LayerTimes};
+use fathom_analysis::metrics::LAYER;
 use fathom_analysis::stats::share_interval;
 
 /// Functions named for a layer, and for samples that belong to none.
@@ -36,7 +38,8 @@ pub fn layers(times: &LayerTimes, per_io: Option<IoCost>) -> Document {
     let mut columns = vec![DataColumn::text("layer"), DataColumn::number("CPU time")];
     columns.push(DataColumn::number("95% CI").ranked(1));
     columns.extend(per_io_ns.map(|_| DataColumn::number("per I/O")));
-    columns.extend([DataColumn::number("locks"), DataColumn::text("top functions")]);
+    columns.extend(LAYER.iter().skip(1).map(|metric| DataColumn::number(metric.title)));
+    columns.push(DataColumn::text("top functions"));
     let mut rows: Vec<Vec<Text>> =
         times.layers.iter().map(|row| cells(times, row, per_io_ns)).collect();
     if let Some(ns) = per_io_ns {
@@ -84,8 +87,12 @@ fn cells(times: &LayerTimes, row: &LayerTime, per_io_ns: Option<f64>) -> Vec<Tex
     let range = format!("{:.1}–{:.1}%", low * 100.0, high * 100.0);
     let mut cells = vec![row.layer.name().into(), percent(share * 100.0).into(), range.into()];
     cells.extend(per_io_ns.map(|ns| Text::from(time(ns * share))));
-    let locks = percent(row.lock_time as f64 / all * 100.0);
-    cells.push((row.lock_time > 0).then_some(locks).into());
+    // Beside its share of CPU time, which is the first.
+    let others = LAYER.iter().skip(1).map(|metric| {
+        let value = (metric.value)(times, row).filter(|value| *value > 0.0);
+        value.map(|value| quantity(metric, value)).into()
+    });
+    cells.extend(others);
     cells.push(functions(row));
     cells
 }

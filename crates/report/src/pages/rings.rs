@@ -2,10 +2,15 @@
 
 use super::{parts, range};
 use crate::doc::{Document, Text, count, events, named, number, of, percent, plural, text, whole};
+use crate::figures::{phrase, quantity};
 use fathom_analysis::machine::{CpuCount, Placement, RingRates, RingsRates, setup_flag_names};
+use fathom_analysis::metrics::RING;
 
 /// CPUs that are named for each device; the rest is added up.
 const CPUS_MAX: usize = 4;
+
+/// Figures of a ring that other parts of its entry say.
+const ELSEWHERE: [&str; 3] = ["completed_per_s", "io_workers", "sqpoll_busy_pct"];
 
 /// An entry for each ring, then those for events and workers; empty where there are no rings.
 pub fn rings(rates: &RingsRates) -> Document {
@@ -40,13 +45,13 @@ fn line(rates: &RingRates) -> Text {
         Some(queues) => {
             let sizes = text!(whole(queues.sq_entries), "/", whole(queues.cq_entries));
             all.push(text!("SQ/CQ ", of(sizes, "entries")));
-            all.extend(rates.submitted.map(|rate| of(count(rate), "submitted/s")));
-            all.extend(rates.in_kernel.map(|n| text!(n.to_string(), " in the kernel")));
-            all.push(of(whole(queues.sq_ready), "in SQ"));
-            all.push(of(whole(queues.cq_ready), "in CQ"));
-            if queues.overflowed > 0 {
-                all.push(of(whole(queues.overflowed), "overflowed"));
-            }
+            let figures = RING.iter().filter(|metric| metric.is_main());
+            let figures = figures.filter(|metric| !ELSEWHERE.contains(&metric.id));
+            all.extend(figures.filter_map(|metric| {
+                let value = (metric.value)(rates)?;
+                let is_silent = metric.rank > 2 && value == 0.0;
+                (!is_silent).then(|| phrase(metric, quantity(metric, value)))
+            }));
         }
         None => all.push("queues not available (locked at every sample)".into()),
     }

@@ -5,7 +5,9 @@ use crate::doc::{
     DataColumn, Document, Quantity, QuantityUnit, Text, named, number, of, percent, plural, share,
     text, time, whole,
 };
+use crate::figures::cell;
 use crate::threads::Report;
+use fathom_analysis::metrics::{THREADS, ThreadMetric};
 use fathom_analysis::threads::{Column, SMALL, ThreadGroup, ThreadGroups};
 use fathom_model::watch::ThreadState;
 
@@ -31,13 +33,10 @@ pub fn threads(report: &Report) -> Document {
     let large = all.iter().take_while(|group| group.share >= SMALL).count();
     let (first, rest) = all.split_at(large.min(report.rows));
     let mut rows: Vec<Vec<Text>> = first.iter().map(|group| row(report, group)).collect();
-    if !rest.is_empty() {
-        let average: f64 = rest.iter().map(|group| group.average).sum();
-        let others = plural(rest.len() as u64, "other group");
-        rows.push(vec![number(average).into(), Text::default(), Text::default(), others]);
-    }
-    let mut columns = ["active", "share"].map(DataColumn::number).to_vec();
+    // Without a short name, only this page shows it.
+    let mut columns = figure_columns(|metric| metric.is_main() || metric.label.is_empty());
     columns.push(DataColumn::text("").ranked(1));
+    rows.extend(other_groups(rest, columns.len()));
     columns.extend(groups.columns().iter().map(|column| DataColumn::text(column.name())));
     page.table(columns, rows);
     thread_states(&mut page, groups);
@@ -45,6 +44,28 @@ pub fn threads(report: &Report) -> Document {
         footer(&mut page, report);
     }
     page
+}
+
+/// The figures of groups of threads that `wanted` selects.
+pub(super) fn figure_columns(wanted: impl Fn(&&ThreadMetric) -> bool) -> Vec<DataColumn> {
+    THREADS.iter().filter(wanted).map(|metric| DataColumn::number(metric.title)).collect()
+}
+
+/// Their values.
+pub(super) fn figure_cells(
+    group: &ThreadGroup,
+    wanted: impl Fn(&&ThreadMetric) -> bool,
+) -> Vec<Text> {
+    THREADS.iter().filter(wanted).map(|metric| cell(metric, (metric.value)(group))).collect()
+}
+
+/// A row for the groups that are not shown, whose name follows `columns` of figures; the first one is their sum.
+pub(super) fn other_groups(rest: &[ThreadGroup], columns: usize) -> Option<Vec<Text>> {
+    let mean: f64 = rest.iter().map(|group| group.average).sum();
+    let mut row = vec![Text::default(); columns];
+    *row.first_mut()? = number(mean).into();
+    row.push(plural(rest.len() as u64, "other group"));
+    (!rest.is_empty()).then_some(row)
 }
 
 /// The mean number of threads in each state; sleeping ones, too, by what they wait for.
@@ -80,9 +101,8 @@ fn footer(page: &mut Document, report: &Report) {
 }
 
 fn row(report: &Report, group: &ThreadGroup) -> Vec<Text> {
-    let share = group.share * 100.0;
-    let bar = Quantity::new(share, QuantityUnit::PercentBar);
-    let mut row = vec![number(group.average).into(), percent(share).into(), bar.into()];
+    let mut row = figure_cells(group, |metric| metric.is_main() || metric.label.is_empty());
+    row.push(Quantity::new(group.share * 100.0, QuantityUnit::PercentBar).into());
     let columns = report.groups.columns();
     row.extend(group.values.iter().zip(columns).map(|(value, column)| match column {
         _ if value.is_empty() => "-".into(),

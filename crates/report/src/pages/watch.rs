@@ -1,6 +1,7 @@
 //! Sampled figures: the summary of `fathom watch`, and the machine section of a run.
 
 use super::header::{Origin, device_list};
+use super::threads::{figure_cells, figure_columns, other_groups};
 use super::{
     IoCost, calls, counters, gaps, is_biased, layers, limited_by, not_measured, parts, percentile,
     programs, range, sentence, thread_states,
@@ -15,7 +16,7 @@ use fathom_analysis::derive;
 use fathom_analysis::layers::LayerTimes;
 use fathom_analysis::machine::{DiskRates, MachineRates};
 use fathom_analysis::metrics::{DISK, DiskMetric, FigureGroup, FigureUnit, Interval, METRICS};
-use fathom_analysis::threads::SMALL;
+use fathom_analysis::threads::{SMALL, ThreadGroup};
 use fathom_analysis::watch::Observed;
 use fathom_model::RunRecord;
 use fathom_model::advice::intervals_joined;
@@ -266,18 +267,17 @@ fn threads(page: &mut Document, seen: &Observed) {
         return;
     }
     let names = seen.threads.columns().iter().map(|column| DataColumn::text(column.name()));
-    let columns = [DataColumn::number("active")].into_iter().chain(names).collect();
+    let mut columns = figure_columns(|metric| metric.is_main());
+    let figures = columns.len();
+    columns.extend(names);
     let large = groups.iter().take_while(|group| group.share >= SMALL).count();
     let (first, rest) = groups.split_at(large.min(GROUPS_MAX));
-    let rows = first.iter().map(|group| {
+    let row = |group: &ThreadGroup| -> Vec<Text> {
         let values = group.values.iter().map(|value| Text::from(value.as_str()));
-        [number(group.average).into()].into_iter().chain(values).collect()
-    });
-    let mut rows: Vec<Vec<Text>> = rows.collect();
-    if !rest.is_empty() {
-        let mean: f64 = rest.iter().map(|group| group.average).sum();
-        rows.push(vec![number(mean).into(), plural(rest.len() as u64, "other group")]);
-    }
+        figure_cells(group, |metric| metric.is_main()).into_iter().chain(values).collect()
+    };
+    let mut rows: Vec<Vec<Text>> = first.iter().map(row).collect();
+    rows.extend(other_groups(rest, figures));
     let mut body = Document::default();
     body.table(columns, rows);
     thread_states(&mut body, &seen.threads);
