@@ -2,6 +2,7 @@
 
 use crate::cgroup;
 use crate::roots::{self, Roots, Unread, number, text};
+use fathom_model::cpus;
 use fathom_model::facts::Host;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
@@ -95,15 +96,9 @@ fn numa_nodes(dir: &Path) -> BTreeMap<u32, Vec<u32>> {
     entries.filter_map(node).collect()
 }
 
-/// Parses `0-3,8`. Bounded, since the text is not trusted.
+/// The CPUs of a list; none if it cannot be parsed.
 pub(crate) fn cpu_list(text: &str) -> Vec<u32> {
-    const CPUS_MAX: u32 = 1 << 16;
-    let range = |part: &str| {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let (first, last) = (first.trim().parse::<u32>().ok()?, last.trim().parse::<u32>().ok()?);
-        Some(first..=last.min(CPUS_MAX))
-    };
-    text.split(',').filter_map(range).flatten().collect()
+    cpus::parse(text).unwrap_or_default()
 }
 
 /// The soft limit in one line of /proc/self/limits; `None` if unlimited.

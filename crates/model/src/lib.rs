@@ -8,6 +8,7 @@
 #![cfg_attr(not(test), forbid(clippy::disallowed_methods))]
 
 pub mod advice;
+pub mod cpus;
 pub mod escape;
 pub mod experiment;
 pub mod facts;

@@ -1,5 +1,6 @@
 //! Settings of the machine that fathom can change, and restores.
 
+use crate::cpus;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -138,7 +139,7 @@ impl Setting {
                 Ok(number) if (least..=most).contains(&number) => Ok(()),
                 _ => refuse(&format!("a number from {least} to {most}")),
             },
-            Values::Cpus if is_cpu_list(value) => Ok(()),
+            Values::Cpus if cpus::parse(value).is_ok() => Ok(()),
             Values::Cpus => refuse("CPUs, such as 0-3,8"),
             Values::Limits => {
                 CgroupLimits::parse(value).map(|_| ()).map_err(|e| format!("{self}={value}: {e}"))
@@ -156,14 +157,6 @@ impl fmt::Display for Setting {
 fn is_word(value: &str) -> bool {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
     !value.is_empty() && value.len() < 32 && value.bytes().all(is_part)
-}
-
-fn is_cpu_list(value: &str) -> bool {
-    let is_cpu = |text: &str| text.parse::<u16>().is_ok();
-    value.split(',').all(|part| match part.split_once('-') {
-        Some((first, last)) => is_cpu(first) && is_cpu(last),
-        None => is_cpu(part),
-    })
 }
 
 /// A setting of one target and the value that it is to have.

@@ -26,12 +26,9 @@ use fathom_model::inspection::{DiskInspection, Inspection, Readings};
 use fathom_model::setting::{Scope, Setting, SettingChange};
 use serde::Serialize;
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
 
 /// Where the kernel lists disks.
 const DISKS: &str = "/sys/block";
-/// No machine has more CPUs.
-const CPUS_MAX: u32 = 1 << 16;
 
 /// What a check needs besides its rule.
 #[derive(Clone, Copy)]
@@ -85,13 +82,9 @@ pub(super) struct Judged {
     severity: Option<Severity>,
 }
 
-/// CPUs or nodes, as in `0-3,8`.
-fn cpus(list: &str) -> BTreeSet<u32> {
-    let range = |part: &str| {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        Some(first.trim().parse().ok()?..=last.trim().parse::<u32>().ok()?.min(CPUS_MAX))
-    };
-    list.split(',').filter_map(range).flatten().collect()
+/// The CPUs or nodes of a list; none if it cannot be parsed.
+fn cpus(list: &str) -> Vec<u32> {
+    fathom_model::cpus::parse(list).unwrap_or_default()
 }
 
 /// A property that has a recommended value.

@@ -4,10 +4,10 @@ use super::error::SettingsError;
 use super::journal::Entry;
 use super::{Applied, below};
 use crate::device::{self, Node};
+use crate::host::cpu_list;
 use crate::roots::{self, Roots, Unread, entries, text};
 use crate::target::Lookup;
 use fathom_model::setting::{Setting, SettingChange};
-use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 
@@ -94,13 +94,9 @@ pub(super) fn value(setting: Option<Setting>, text: &str) -> String {
 /// Whether two values are the same setting.
 pub(super) fn same(setting: Option<Setting>, one: &str, other: &str) -> bool {
     match setting {
-        Some(Setting::IrqAffinity) => cpus(one) == cpus(other),
+        Some(Setting::IrqAffinity) => cpu_list(one) == cpu_list(other),
         _ => one == other,
     }
-}
-
-fn cpus(list: &str) -> BTreeSet<u32> {
-    crate::host::cpu_list(list).into_iter().collect()
 }
 
 /// The files of a change: several if it applies to all CPUs, or to all interrupts of a disk.

@@ -2,7 +2,8 @@
 
 use super::Key;
 use crate::job::{JobSpec, Nodes};
-use crate::value::{Value, cpu_list};
+use crate::value::Value;
+use fathom_model::cpus;
 use fathom_model::plan::{ExitWhat, MemoryPolicy};
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -108,7 +109,7 @@ pub(super) const KEYS: &[Key] = &[
         Ok(())
     }),
     Key::value("cpus_allowed", "LIST", "CPUs the job may run on, such as 0,5,8-15", |job, v| {
-        job.placement.cpus = cpu_list(v.text)?;
+        job.placement.cpus = cpus::parse(v.text)?;
         Ok(())
     }),
     Key::value("cpumask", "MASK", "CPUs the job may run on, as a bit mask", |job, v| {
@@ -132,8 +133,8 @@ pub(super) const KEYS: &[Key] = &[
         |job, v| {
             job.placement.nodes = Some(match (v.text, v.text.strip_prefix('!')) {
                 ("all", _) => Nodes::All,
-                (_, Some(list)) => Nodes::Without(cpu_list(list)?),
-                (list, None) => Nodes::Only(cpu_list(list)?),
+                (_, Some(list)) => Nodes::Without(cpus::parse(list)?),
+                (list, None) => Nodes::Only(cpus::parse(list)?),
             });
             Ok(())
         },
@@ -174,7 +175,7 @@ pub(super) const KEYS: &[Key] = &[
 
 fn memory_policy(job: &mut JobSpec, v: Value<'_>) -> Result<(), String> {
     let (kind, nodes) = v.text.split_once(':').unwrap_or((v.text, ""));
-    let nodes = || cpu_list(nodes).map_err(|why| why.replace("CPU", "node"));
+    let nodes = || cpus::parse(nodes).map_err(|why| why.replace("CPU", "node"));
     job.placement.memory = match kind {
         "default" => MemoryPolicy::Default,
         "local" => MemoryPolicy::Local,

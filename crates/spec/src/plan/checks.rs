@@ -5,6 +5,7 @@ use super::{File, engine, jobs};
 use crate::job::{EngineName, JobSpec, RwKind, Size};
 use crate::spec::Spec;
 use fathom_model::Dir;
+use fathom_model::cpus;
 use fathom_model::facts::{Facts, TargetKind};
 use fathom_model::plan::{BlockSizes, Distribution, Mix, ScsiWrite, WriteMode};
 use fathom_model::units::bytes as show;
@@ -206,7 +207,7 @@ fn cpus(job: &JobSpec, facts: &Facts) -> Option<KeyProblem> {
     let wanted = job.placement.cpus.iter().map(|cpu| ("cpus_allowed", *cpu));
     let mut wanted = wanted.chain(poller.map(|cpu| ("sqthread_poll_cpu", cpu)));
     let (key, cpu) = wanted.find(|(_, cpu)| !allowed.contains(cpu))?;
-    let allowed = ranges(allowed);
+    let allowed = cpus::list(allowed);
     Some((key, format!("CPU {cpu} is not among the CPUs that this process may use: {allowed}")))
 }
 
@@ -243,17 +244,6 @@ fn polling(job: &JobSpec) -> Option<KeyProblem> {
          or use --ioengine=pvsync2, which polls too"
     );
     Some(("hipri", why))
-}
-
-/// CPUs as `0-3,8`.
-fn ranges(cpus: &[u32]) -> String {
-    let mut cpus = cpus.to_vec();
-    cpus.sort_unstable();
-    let parts = cpus.chunk_by(|a, b| a + 1 == *b).map(|run| match run {
-        [one] => one.to_string(),
-        _ => format!("{}-{}", run[0], run[run.len() - 1]),
-    });
-    parts.collect::<Vec<_>>().join(",")
 }
 
 /// `why` a file cannot be used; one that is missing may be part of a name with a colon.

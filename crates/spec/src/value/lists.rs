@@ -1,12 +1,8 @@
-//! List values: `read,write,trim` triples, paths, CPUs, percentages.
+//! List values: `read,write,trim` triples, paths, percentages.
 
 use super::Value;
 use fathom_model::plan::{AbsoluteZone, Zone};
 use fathom_model::{Dir, PerDir};
-use std::collections::BTreeSet;
-
-/// Highest valid CPU number.
-const CPU_MAX: u32 = 8191;
 
 /// Parses `read,write,trim` into `into`, as in fio: an empty entry leaves its direction
 /// unchanged, and the last entry also applies to the directions after it unless it is empty.
@@ -74,31 +70,6 @@ fn push(paths: &mut [String], c: char) {
 #[must_use]
 pub(crate) fn escape_path(path: &str) -> String {
     path.replace(':', "\\:")
-}
-
-/// CPUs as `0,5,8-15`.
-pub(crate) fn cpu_list(text: &str) -> Result<Vec<u32>, String> {
-    let number = |n: &str| match n.trim().parse::<u32>() {
-        Ok(cpu) if cpu <= CPU_MAX => Ok(cpu),
-        _ => Err(format!("invalid CPU number '{n}'; use 0 to {CPU_MAX}")),
-    };
-    let mut cpus = BTreeSet::new();
-    for entry in entries(text, ',') {
-        let (first, last) = match entry.split_once('-') {
-            Some((first, last)) => (number(first)?, number(last)?),
-            None => (number(entry)?, number(entry)?),
-        };
-        if first > last {
-            return Err(format!(
-                "invalid range '{entry}': the lower bound exceeds the upper; swap them"
-            ));
-        }
-        cpus.extend(first..=last);
-    }
-    if cpus.is_empty() {
-        return Err("empty list of CPUs; add one".to_string());
-    }
-    Ok(cpus.into_iter().collect())
 }
 
 /// Numbers separated by `:`, each above 0 and at most 100, at most 20 of them.
@@ -261,14 +232,6 @@ mod tests {
     }
 
     #[test]
-    fn cpu_lists() {
-        assert_eq!(cpu_list("0,5,8-10").unwrap(), [0, 5, 8, 9, 10]);
-        assert!(cpu_list("3-1").is_err());
-        assert!(cpu_list("0-4294967295").is_err());
-        assert!(cpu_list("").is_err());
-    }
-
-    #[test]
     fn zones_add_up() {
         assert_eq!(zones("60/10:40/90").unwrap().len(), 2);
         assert!((zones("50/5:30/15:20/").unwrap()[2].span_percent - 80.0).abs() < 1e-9);
@@ -295,7 +258,7 @@ mod tests {
 
         #[test]
         fn any_text_is_read_or_refused(text in "\\PC{0,24}") {
-            let _ = (path_list(&text), cpu_list(&text), floats(&text), zones(&text));
+            let _ = (path_list(&text), floats(&text), zones(&text));
         }
     }
 }

@@ -9,7 +9,7 @@ pub(crate) use arithmetic::evaluate;
 pub(crate) use buffer::pattern;
 pub(crate) use errnos::errno;
 pub(crate) use lists::{
-    absolute_zones, block_split, cpu_list, escape_path, floats, path_list, triple, zones,
+    absolute_zones, block_split, escape_path, floats, path_list, triple, zones,
 };
 
 use crate::job::Size;

@@ -1,6 +1,7 @@
 //! Events on every CPU, and which CPUs are online.
 
 use super::event::PerfEvent;
+use fathom_model::cpus;
 use std::io;
 use std::path::Path;
 
@@ -44,17 +45,10 @@ pub(crate) fn online_cpus(sys_root: &Path) -> io::Result<Vec<u32>> {
     let path = sys_root.join("devices/system/cpu/online");
     let text = std::fs::read_to_string(&path)
         .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
-    let range = |part: &str| {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        Some(first.parse::<u32>().ok()?..=last.parse::<u32>().ok()?)
-    };
-    let ranges: Option<Vec<_>> = text.trim().split(',').map(range).collect();
-    let cpus: Vec<u32> = ranges.into_iter().flatten().flatten().take(1 << 16).collect();
-    if cpus.is_empty() {
-        let message = format!("{}: expected CPUs such as 0-3, found {text:?}", path.display());
-        return Err(io::Error::new(io::ErrorKind::InvalidData, message));
-    }
-    Ok(cpus)
+    cpus::parse(&text).map_err(|why| {
+        let message = format!("{}: {why}", path.display());
+        io::Error::new(io::ErrorKind::InvalidData, message)
+    })
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Interrupts and hardware queues with their CPUs.
 
 use crate::doc::{DataColumn, Document, Text, whole};
+use fathom_model::cpus;
 use fathom_model::topology::{Hop, Irq, Topology};
 
 /// Disks with their interrupts, which their controller's function has.
@@ -76,16 +77,5 @@ fn details(topology: &Topology, wired: &Wired<'_>) -> Vec<Vec<Text>> {
 
 /// `0–3, 8`: ascending numbers.
 pub(super) fn cpus(numbers: &[u32]) -> String {
-    let mut ranges: Vec<(u32, u32)> = Vec::new();
-    for number in numbers {
-        match ranges.last_mut() {
-            Some((_, end)) if *end + 1 == *number => *end = *number,
-            _ => ranges.push((*number, *number)),
-        }
-    }
-    let range = |(first, last): &(u32, u32)| match last - first {
-        0 => first.to_string(),
-        _ => format!("{first}–{last}"),
-    };
-    ranges.iter().map(range).collect::<Vec<_>>().join(", ")
+    cpus::list(numbers).replace('-', "–").replace(',', ", ")
 }
