@@ -1,9 +1,9 @@
 //! Which block devices hold the data of a file, also where its file system has no device of its own.
 
-use crate::device::{Node, Number};
-use crate::mounts::{self, Mount, unescaped};
-use crate::roots::{Roots, entries, text};
 use crate::target;
+use fathom_sys::device::{Node, Number};
+use fathom_sys::mounts::{self, Mount, unescaped};
+use fathom_sys::roots::{Roots, entries, text};
 use rustix::fs::{FileType, Statx};
 use std::path::{Path, PathBuf};
 
@@ -107,8 +107,9 @@ impl Holders<'_> {
         let dir = self.roots.sys.join("fs/btrfs");
         let members = |id: String| -> Vec<Number> {
             let devices = dir.join(id).join("devices");
-            let number =
-                |name: String| crate::device::parse_number(&text(devices.join(name).join("dev"))?);
+            let number = |name: String| {
+                fathom_sys::device::parse_number(&text(devices.join(name).join("dev"))?)
+            };
             entries(&devices).into_iter().filter_map(number).collect()
         };
         let mut all = entries(&dir).into_iter().map(members);

@@ -1,13 +1,15 @@
 //! Facts about the host.
 
-use crate::cgroup;
-use crate::roots::{self, Roots, Unread, number, text};
 use fathom_model::cpus;
 use fathom_model::facts::Host;
+use fathom_sys::cgroup;
+use fathom_sys::roots::{self, Roots, Unread, number, text};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::path::Path;
 
+/// cgroup v1 has no keyword for "unlimited"; it reports the largest page-aligned number.
+const UNLIMITED_FROM: u64 = 1 << 62;
 /// Bit of CAP_SYS_ADMIN in a capability set (capabilities(7)).
 const CAP_SYS_ADMIN: u32 = 21;
 
@@ -44,7 +46,7 @@ pub fn host(roots: &Roots) -> Host {
         numa_nodes: numa_nodes(&cpu.join("node")),
         memory_bytes: kibibytes(&meminfo, "MemTotal"),
         memory_available_bytes: kibibytes(&meminfo, "MemAvailable"),
-        cgroup_memory_max_bytes: cgroup::memory_max(roots),
+        cgroup_memory_max_bytes: memory_max(roots),
         address_space_available_bytes: soft_limit(&limits, "Max address space")
             .map(|limit| limit.saturating_sub(kibibytes(&status, "VmSize"))),
         memlock_limit_bytes: soft_limit(&limits, "Max locked memory"),
@@ -56,6 +58,18 @@ pub fn host(roots: &Roots) -> Host {
         clocksource: text(cpu.join("clocksource/clocksource0/current_clocksource"))
             .unwrap_or_default(),
     }
+}
+
+/// The lowest limit in bytes of this process's cgroup and its ancestors.
+fn memory_max(roots: &Roots) -> Option<u64> {
+    // A fact: unknown is not limited.
+    let all = cgroup::own(roots).unwrap_or_default();
+    let of_memory = all.iter().filter(|hierarchy| hierarchy.is_v2 || hierarchy.has("memory"));
+    let limits = of_memory.flat_map(|hierarchy| {
+        let file = if hierarchy.is_v2 { "memory.max" } else { "memory.limit_in_bytes" };
+        hierarchy.groups().filter_map(move |dir| number(dir.join(file)))
+    });
+    limits.filter(|value| *value < UNLIMITED_FROM).min()
 }
 
 /// The machine ID itself must not leave the machine (machine-id(5)).

@@ -8,8 +8,6 @@
 #![cfg_attr(not(test), forbid(clippy::print_stdout, clippy::print_stderr))]
 #![cfg_attr(not(test), forbid(clippy::disallowed_methods))]
 
-mod cgroup;
-pub mod device;
 pub mod guard;
 mod holders;
 mod host;
@@ -18,8 +16,6 @@ pub mod inspect;
 mod ioctl;
 pub mod leftover;
 mod mark;
-mod mounts;
-mod roots;
 pub mod scratch;
 pub mod settings;
 pub mod signature;
@@ -27,6 +23,6 @@ mod stack;
 mod target;
 pub mod topology;
 
+pub use fathom_sys::{Roots, Unread, device};
 pub use host::{boot_id, host};
-pub use roots::{Roots, Unread};
 pub use target::Lookup;

@@ -2,10 +2,10 @@
 
 use crate::guard::subject::{self, Spot};
 use crate::guard::{Entry, GuardError, Held, Made, OpenTarget, Promises, make, space};
-use crate::roots::Roots;
 use crate::target::Lookup;
 use fathom_model::facts::TargetFacts;
 use fathom_model::plan::Fallocate;
+use fathom_sys::roots::Roots;
 use rustix::fs::fstatvfs;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,12 +1,12 @@
 //! Facts about targets.
 
-use crate::device::{Generic, Node, Number};
 use crate::holders::{Held, Holders};
 use crate::mark;
-use crate::mounts::{self, Mount};
-use crate::roots::Roots;
 use crate::stack;
 use fathom_model::facts::{DeviceFacts, HeldBy, TargetFacts, TargetKind};
+use fathom_sys::device::{Generic, Node, Number};
+use fathom_sys::mounts::{self, Mount};
+use fathom_sys::roots::Roots;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Statx, StatxFlags};
 use std::cell::RefCell;
 use std::collections::HashMap;

@@ -70,7 +70,9 @@ mod tests {
             7 0 loop0 0 0 0 0 0 0 0 0 0 0 0\n";
         std::fs::write(root.path().join("diskstats"), stats).unwrap();
         std::fs::create_dir_all(root.path().join("devices/sda/sda1")).unwrap();
-        std::fs::write(root.path().join("devices/sda/sda1/partition"), "1\n").unwrap();
+        for (file, text) in [("dev", "8:0"), ("sda1/dev", "8:1"), ("sda1/partition", "1")] {
+            std::fs::write(root.path().join("devices/sda").join(file), text).unwrap();
+        }
         std::fs::create_dir_all(root.path().join("class/block")).unwrap();
         for (name, dir) in [("sda", "sda"), ("sda1", "sda/sda1")] {
             let link = root.path().join("class/block").join(name);

@@ -20,12 +20,13 @@ const RAW: &[&str] = &[SILENT, RETURNS];
 
 /// For each crate: those of fathom's crates that it may depend on, and the attributes that each of
 /// its roots must have.
-const CRATES: [(&str, &[&str], &[&str]); 11] = [
+const CRATES: [(&str, &[&str], &[&str]); 12] = [
     ("fathom-model", &[], PURE),
     ("fathom-spec", &["model"], PURE),
-    ("fathom-machine", &["model"], RAW),
+    ("fathom-sys", &["model"], PURE),
+    ("fathom-machine", &["model", "sys"], RAW),
     ("fathom-engine", &["model"], RAW),
-    ("fathom-watch", &["model"], RAW),
+    ("fathom-watch", &["model", "sys"], RAW),
     ("fathom-analysis", &["model"], PURE),
     ("fathom-report", &["model", "analysis"], PURE),
     ("fathom-store", &["model"], PURE),

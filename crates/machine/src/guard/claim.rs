@@ -2,11 +2,11 @@
 //! whole disks.
 
 use super::error::GuardError;
-use crate::device::{Node, Number};
 use crate::mark::descriptor_path;
-use crate::roots::Roots;
 use crate::stack::{self, StorageStack};
 use crate::target;
+use fathom_sys::device::{Node, Number};
+use fathom_sys::roots::Roots;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use rustix::io::Errno;
 use std::collections::HashMap;

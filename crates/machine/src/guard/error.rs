@@ -1,8 +1,8 @@
 //! Why a target may not be used.
 
-use crate::roots::{Unread, verify_descriptors};
 use fathom_model::shell;
 use fathom_model::units::bytes;
+use fathom_sys::roots::{Unread, verify_descriptors};
 use std::io;
 
 /// Why a target may not be used, and what to do. Nothing was changed.

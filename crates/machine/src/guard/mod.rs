@@ -30,11 +30,11 @@ pub use open::{Extent, OpenTarget, WorkerOpen, Writing};
 pub use permission::Permissions;
 pub use remove::{Identity, remove};
 
-use crate::roots::Roots;
 use crate::target::Lookup;
 use claim::Claims;
 use dirs::NewDirs;
 use fathom_model::plan::Plan;
+use fathom_sys::roots::Roots;
 use prove::{Proof, Prover};
 use std::cell::OnceCell;
 use std::collections::{BTreeSet, HashMap, HashSet};

@@ -2,8 +2,8 @@
 
 use super::error::GuardError;
 use super::subject::Subject;
-use crate::device::Node;
 use fathom_model::shell;
+use fathom_sys::device::Node;
 use rustix::fs::Stat;
 
 /// Permissions given on the command line. A job file cannot give any.

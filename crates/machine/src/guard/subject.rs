@@ -1,10 +1,10 @@
 //! The files and devices of a plan, without duplicates even if several paths refer to one.
 
 use super::error::GuardError;
-use crate::device::Number;
 use crate::target::{self, Lookup};
 use fathom_model::facts::{TargetFacts, TargetKind};
 use fathom_model::plan::{Fallocate, Plan, Target};
+use fathom_sys::device::Number;
 use rustix::fs::{AtFlags, FileType, Stat, statat};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

@@ -4,22 +4,20 @@
 mod files;
 mod nvme;
 
-use crate::cgroup::{self, Hierarchy};
-use crate::device::{self, Node};
-use crate::mounts::{self, Mount};
-use crate::roots::{Roots, entries, number, text};
-use crate::settings::irqs_above;
+use crate::topology::irqs_above;
 use fathom_model::facts::DeviceFacts;
 use fathom_model::inspection::{
     DiskInspection, Inspection, Interrupt, MountedFileSystem, Partition, Readings,
 };
+use fathom_sys::cgroup::{self, Hierarchy};
+use fathom_sys::device::{self, Node};
+use fathom_sys::mounts::{self, Mount};
+use fathom_sys::roots::{Roots, entries, number, text};
 use std::io;
 use std::path::{Path, PathBuf};
 
 /// Longer texts are cut off.
 const TEXT_MAX: usize = 512;
-/// Maximum number of devices below a device: stacks are not that deep.
-const BELOW_MAX: usize = 256;
 /// Directories above a disk's that may be that of its PCI device.
 const PARENTS_MAX: usize = 8;
 /// Programs that change settings on which measurements depend.
@@ -29,7 +27,8 @@ const DAEMONS: [&str; 4] = ["irqbalance", "tuned", "power-profiles-", "thermald"
 #[must_use]
 pub fn inspect(roots: &Roots, disks: &[DeviceFacts]) -> Inspection {
     let mounts = mounts::own(roots);
-    let nodes = disks.iter().filter_map(|disk| node(roots, &disk.name).map(|node| (disk, node)));
+    let node = |disk: &DeviceFacts| Node::named(roots, &disk.name);
+    let nodes = disks.iter().filter_map(|disk| Some((disk, node(disk)?)));
     Inspection {
         host: host(roots),
         daemons: daemons(roots),
@@ -41,20 +40,7 @@ pub fn inspect(roots: &Roots, disks: &[DeviceFacts]) -> Inspection {
 /// devices are built on.
 #[must_use]
 pub fn disks_of<'a>(roots: &Roots, devices: impl IntoIterator<Item = &'a str>) -> Vec<DeviceFacts> {
-    let mut found: Vec<Node> = Vec::new();
-    let mut open: Vec<Node> = Vec::new();
-    for device in devices {
-        open.extend(node(roots, device));
-        // What a device is built on follows it.
-        while let Some(node) = open.pop() {
-            let disk = node.disk();
-            if !found.contains(&disk) && found.len() < BELOW_MAX {
-                open.extend(disk.members().unwrap_or_default());
-                found.push(disk);
-            }
-        }
-    }
-    found.iter().map(Node::facts).collect()
+    device::disks_of(roots, devices).iter().map(Node::facts).collect()
 }
 
 /// All disks of the machine, without devices in memory and those that are not set up.
@@ -66,11 +52,6 @@ pub fn all_disks(roots: &Roots) -> Vec<DeviceFacts> {
         !in_memory.contains(&kind)
     };
     device::disks(roots).into_iter().filter(is_real).collect()
-}
-
-fn node(roots: &Roots, name: &str) -> Option<Node> {
-    Node::by_dir(&roots.sys.join("class/block").join(name.replace('/', "!")))
-        .or_else(|| Node::by_dir(&roots.sys.join("block").join(name.replace('/', "!"))))
 }
 
 fn host(roots: &Roots) -> Readings {
@@ -118,7 +99,7 @@ fn host(roots: &Roots) -> Readings {
         lacks(&mut host, "/proc", "not mounted");
         lacks(&mut host, "/proc/self/mountinfo", "not mounted");
     }
-    let hierarchies = cgroup::hierarchies(roots).unwrap_or_else(|error| {
+    let hierarchies = cgroup::own(roots).unwrap_or_else(|error| {
         lacks(&mut host, "cgroup", &error.to_string());
         Vec::new()
     });
@@ -181,13 +162,13 @@ fn daemons(roots: &Roots) -> Vec<String> {
 }
 
 fn disk(roots: &Roots, mounts: &[Mount], device: &DeviceFacts, node: &Node) -> DiskInspection {
-    let dir = node.attribute("");
+    let dir = node.dir();
     let mut files = Readings::default();
     for file in files::DISK {
         record(&mut files, file, &dir.join(file));
     }
-    let pci = pci_above(&dir);
-    let controller = controller(&dir);
+    let pci = pci_above(dir);
+    let controller = controller(dir);
     let of = [("pci", &pci, files::PCI), ("nvme", &controller, files::NVME)];
     for (name, dir, names) in of {
         for (dir, file) in dir.iter().flat_map(|dir| names.iter().map(move |file| (dir, file))) {
@@ -206,7 +187,7 @@ fn disk(roots: &Roots, mounts: &[Mount], device: &DeviceFacts, node: &Node) -> D
         files,
         partitions: partitions(node),
         mounts: mounted(mounts, node),
-        interrupts: interrupts(roots, &dir),
+        interrupts: interrupts(roots, dir),
         nvme,
         nvme_missing,
     }
@@ -280,14 +261,14 @@ fn interrupts(roots: &Roots, disk: &Path) -> Vec<Interrupt> {
         .split_whitespace()
         .filter_map(|name| name.strip_prefix("CPU")?.parse().ok())
         .collect();
-    let of = |irq: String| {
+    let of = |irq: u32| {
         let line =
             table.lines().find_map(|line| line.trim_start().strip_prefix(&format!("{irq}:")));
         let counts = line.unwrap_or("").split_whitespace().map_while(|count| count.parse().ok());
-        let dir = roots.proc.join("irq").join(&irq);
+        let dir = roots.proc.join("irq").join(irq.to_string());
         let cpus_of = text(dir.join("effective_affinity_list"));
-        Some(Interrupt {
-            number: irq.parse().ok()?,
+        Interrupt {
+            number: irq,
             cpus: cpus_of.or_else(|| text(dir.join("smp_affinity_list"))).unwrap_or_default(),
             counts: cpus
                 .iter()
@@ -295,10 +276,10 @@ fn interrupts(roots: &Roots, disk: &Path) -> Vec<Interrupt> {
                 .zip(counts)
                 .filter(|(_, count): &(u32, u64)| *count > 0)
                 .collect(),
-        })
+        }
     };
     // Those never set up, such as of queues beyond the CPUs, are not in the table.
-    irqs_above(disk).into_iter().filter_map(of).filter(|one| !one.cpus.is_empty()).collect()
+    irqs_above(roots, disk).into_iter().map(of).filter(|one| !one.cpus.is_empty()).collect()
 }
 
 fn record(readings: &mut Readings, path: &str, file: &Path) {

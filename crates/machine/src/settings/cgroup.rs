@@ -5,11 +5,11 @@ use super::effects::Effects;
 use super::error::SettingsError;
 use super::journal::{Group, SlotKind};
 use super::restore::Restored;
-use crate::cgroup::{Hierarchy, hierarchies};
 use crate::host::kibibytes;
-use crate::roots::{self, Roots, Unread, is_cgroup};
 use fathom_model::setting::{CgroupLimits, Setting, SettingChange};
 use fathom_model::units::bytes;
+use fathom_sys::cgroup::{self, Hierarchy};
+use fathom_sys::roots::{self, Roots, Unread, is_cgroup};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -33,7 +33,7 @@ pub(super) fn enter(
     limits: CgroupLimits,
 ) -> Result<(), SettingsError> {
     let name = format!("fathom-{}", std::process::id());
-    let all = hierarchies(&effects.roots)?;
+    let all = cgroup::own(&effects.roots)?;
     enough_memory(&effects.roots, limits)?;
     let fail = |file: &Path, hint: &str, source: io::Error| SettingsError::Refused {
         change: change(),

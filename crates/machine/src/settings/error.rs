@@ -1,7 +1,7 @@
 //! Why a setting was not changed.
 
-use crate::roots::Unread;
 use fathom_model::setting::SettingChange;
+use fathom_sys::roots::Unread;
 use std::io;
 
 /// Why a setting was not changed.

@@ -13,12 +13,11 @@ mod place;
 mod restore;
 
 pub use error::SettingsError;
-pub(crate) use place::irqs_above;
 pub use restore::{Restored, RestoredHow};
 
-use crate::roots::Roots;
 use effects::Effects;
 use fathom_model::setting::{CgroupLimits, Setting, SettingChange};
+use fathom_sys::roots::Roots;
 use journal::{Entry, Journal, Slot, SlotKind};
 use place::Place;
 use std::path::{Path, PathBuf};

@@ -3,13 +3,13 @@
 use super::error::SettingsError;
 use super::journal::Entry;
 use super::{Applied, below};
-use crate::device::{self, Node};
 use crate::host::cpu_list;
-use crate::roots::{self, Roots, Unread, entries, text};
 use crate::target::Lookup;
+use crate::topology::irqs_above;
 use fathom_model::setting::{Setting, SettingChange};
+use fathom_sys::device::{self, Node};
+use fathom_sys::roots::{self, Roots, Unread, entries};
 use std::io;
-use std::path::Path;
 
 /// Settings that the kernel resets when the scheduler changes: elevators set their own number of requests, and bfq
 /// turns writeback throttling off.
@@ -17,8 +17,6 @@ const RESET_BY_SCHEDULER: [Setting; 2] = [Setting::NrRequests, Setting::WbtLatUs
 /// What raises a smaller read-ahead to 128 KiB, as any change of the queue's limits does (blk_apply_bdi_limits in
 /// block/blk-settings.c, Linux 6.12 and later).
 const RAISES_READ_AHEAD: [Setting; 2] = [Setting::Iostats, Setting::MaxSectorsKb];
-/// Directories above a disk's that may hold its interrupts.
-const PARENTS_MAX: usize = 8;
 
 /// A file and the value to write to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -152,19 +150,14 @@ fn in_sysfs(name: &str) -> String {
 /// The kernel's name of the disk of a path or name.
 fn disk(roots: &Roots, target: &str) -> Result<String, String> {
     let name = target.strip_prefix("/dev/").unwrap_or(target);
-    for class in ["block", "class/block"] {
-        let dir = roots.sys.join(class).join(in_sysfs(name));
-        if !name.is_empty()
-            && !name.starts_with('.')
-            && let Some(node) = Node::by_dir(&dir)
-        {
-            return Ok(node.disk().name());
-        }
+    let is_name = !name.is_empty() && !name.starts_with('.');
+    if let Some(node) = Node::named(roots, name).filter(|_| is_name) {
+        return Ok(node.disk().name());
     }
     let facts =
         Lookup::new(roots).target(target).map_err(|e| format!("cannot read {target}: {e}"))?;
     let device = facts.device.ok_or_else(|| format!("{target} is not on a disk"))?;
-    let node = Node::by_dir(&roots.sys.join("class/block").join(in_sysfs(&device.name)));
+    let node = Node::named(roots, &device.name);
     Ok(node.map_or(device.name, |node| node.disk().name()))
 }
 
@@ -199,28 +192,12 @@ fn interrupts(roots: &Roots, target: &str) -> Result<Vec<String>, String> {
         };
     }
     let disk = disk(roots, target)?;
-    let dir = roots.sys.join("block").join(in_sysfs(&disk));
-    let irqs = irqs_above(&dir);
-    if irqs.is_empty() { Err(format!("{disk} has no interrupts of its own")) } else { Ok(irqs) }
-}
-
-/// The interrupts of the PCI device that a disk is attached to.
-pub(crate) fn irqs_above(disk: &Path) -> Vec<String> {
-    let Ok(mut dir) = disk.canonicalize() else { return Vec::new() };
-    for _ in 0..PARENTS_MAX {
-        let irqs = entries(dir.join("msi_irqs"));
-        if !irqs.is_empty() {
-            return irqs;
-        }
-        // Legacy interrupts; 0 is none.
-        if let Some(irq) = text(dir.join("irq")).filter(|irq| irq != "0") {
-            return vec![irq];
-        }
-        if !dir.pop() {
-            break;
-        }
+    let node = Node::named(roots, &disk);
+    let irqs = node.map(|node| irqs_above(roots, node.dir())).unwrap_or_default();
+    match irqs.is_empty() {
+        true => Err(format!("{disk} has no interrupts of its own")),
+        false => Ok(irqs.iter().map(u32::to_string).collect()),
     }
-    Vec::new()
 }
 
 /// Other settings that a change resets, with their files.

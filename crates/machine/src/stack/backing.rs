@@ -2,10 +2,10 @@
 
 use super::paths;
 use super::{FileIdentity, Object};
-use crate::device::{Node, Number};
 use crate::ioctl::{LoopBacking, loop_backing};
-use crate::mounts::Namespace;
-use crate::roots::{self, Roots, Unread, number, text};
+use fathom_sys::device::{Node, Number};
+use fathom_sys::mounts::Namespace;
+use fathom_sys::roots::{self, Roots, Unread, number, text};
 use rustix::fs::{MemfdFlags, Mode, OFlags, major, minor};
 use rustix::io::Errno;
 use std::ops::RangeInclusive;

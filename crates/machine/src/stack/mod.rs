@@ -11,10 +11,10 @@ mod servers;
 mod sharing;
 mod sources;
 
-use crate::device::{Node, Number};
-use crate::mounts::{self, Namespace};
-use crate::roots::{self, Roots, Unread};
 use backing::Layer;
+use fathom_sys::device::{Node, Number};
+use fathom_sys::mounts::{self, Namespace};
+use fathom_sys::roots::{self, Roots, Unread};
 use paths::Swap;
 pub(crate) use paths::block_number;
 use sources::Sources;

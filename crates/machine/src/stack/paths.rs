@@ -1,9 +1,9 @@
 //! Resolves paths reported by the kernel, which may be valid in any mount namespace.
 
 use super::{FileIdentity, Object};
-use crate::device::{Node, Number};
-use crate::mounts::{Namespace, unescape};
-use crate::roots::{self, Roots, Unread};
+use fathom_sys::device::{Node, Number};
+use fathom_sys::mounts::{Namespace, unescape};
+use fathom_sys::roots::{self, Roots, Unread};
 use rustix::fs::{FileType, Stat, StatFs, major, minor};
 use std::ffi::OsStr;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};

@@ -2,8 +2,8 @@
 
 use super::backing::Layer;
 use super::{Object, paths};
-use crate::device::Node;
-use crate::roots::{self, Roots, Unread, text};
+use fathom_sys::device::Node;
+use fathom_sys::roots::{self, Roots, Unread, text};
 use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};

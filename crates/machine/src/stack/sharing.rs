@@ -2,9 +2,9 @@
 
 use super::backing::Layer;
 use super::{FileIdentity, Likeness, Object, StorageStack, paths, sources};
-use crate::device::{Holder, Node, Number};
-use crate::mounts::{Mount, Namespace};
-use crate::roots::Unread;
+use fathom_sys::device::{Holder, Node, Number};
+use fathom_sys::mounts::{Mount, Namespace};
+use fathom_sys::roots::Unread;
 use rustix::fs::{Mode, OFlags, Stat};
 use std::collections::HashSet;
 use std::ops::RangeInclusive;

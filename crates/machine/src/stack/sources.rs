@@ -2,8 +2,8 @@
 //! are mounted without a loop device.
 
 use super::{Likeness, Object, paths};
-use crate::mounts::{Mount, Namespace};
-use crate::roots::Roots;
+use fathom_sys::mounts::{Mount, Namespace};
+use fathom_sys::roots::Roots;
 use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
 use rustix::io::Errno;
 use std::collections::HashMap;

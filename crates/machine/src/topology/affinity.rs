@@ -2,13 +2,11 @@
 //! Documentation/ABI/testing/sysfs-bus-pci, Documentation/core-api/irq/irq-affinity.rst).
 
 use crate::host::cpu_list;
-use crate::roots::{Roots, entries, number, text};
 use fathom_model::topology::Irq;
 use fathom_model::watch::DeviceWiring;
+use fathom_sys::device::{self, Node};
+use fathom_sys::roots::{Roots, entries, number, text};
 use std::path::{Path, PathBuf};
-
-/// Maximum depth of stacked devices.
-const DEPTH_MAX: u32 = 16;
 
 /// Interrupts and hardware queues of each of `devices` (whole devices, by kernel name), or of all
 /// devices that have any if empty.
@@ -19,14 +17,12 @@ pub fn wiring(roots: &Roots, devices: &[String]) -> Vec<DeviceWiring> {
         names = entries(roots.sys.join("block"));
     }
     let of = |name: String| {
-        let mut irqs = Vec::new();
-        collect_irqs(&roots.sys, &name, DEPTH_MAX, &mut irqs);
-        irqs.sort_unstable();
-        irqs.dedup();
+        let name = name.replace('!', "/");
+        let node = Node::named(roots, &name);
         DeviceWiring {
-            irqs: irqs.iter().map(u32::to_string).collect(),
-            queues: queues(&folder(&roots.sys, &name)),
-            name: name.replace('!', "/"),
+            irqs: irqs_below(roots, &name).iter().map(u32::to_string).collect(),
+            queues: node.map(|node| queues(node.dir())).unwrap_or_default(),
+            name,
         }
     };
     let wired = |device: &DeviceWiring| !device.irqs.is_empty() || !device.queues.is_empty();
@@ -68,29 +64,23 @@ pub(super) fn multipath(disk: &Path) -> Option<Vec<PathBuf>> {
     Some(controllers.filter_map(|name| subsystem.join(name).canonicalize().ok()).collect())
 }
 
-/// sysfs has `cciss!c0d0` for `cciss/c0d0`.
-fn folder(sys_root: &Path, name: &str) -> PathBuf {
-    sys_root.join("block").join(name.replace('/', "!"))
-}
-
-fn collect_irqs(sys_root: &Path, name: &str, depth: u32, irqs: &mut Vec<u32>) {
-    let folder = folder(sys_root, name);
-    let below = entries(folder.join("slaves"));
-    if !below.is_empty() && depth > 0 {
-        below.iter().for_each(|below| collect_irqs(sys_root, below, depth - 1, irqs));
-        return;
-    }
-    let Ok(real) = folder.canonicalize() else { return };
-    if let Some(controllers) = multipath(&real) {
-        controllers.iter().for_each(|controller| irqs.extend(irqs_above(sys_root, controller)));
-        return;
-    }
-    irqs.extend(irqs_above(sys_root, &real));
+/// The interrupts of the disks that a device is built on.
+fn irqs_below(roots: &Roots, device: &str) -> Vec<u32> {
+    let disks = device::disks_of(roots, [device]).into_iter();
+    let disks = disks.filter(|disk| device::member_names(disk.dir()).is_empty());
+    let controllers = disks.flat_map(|disk| {
+        let of_paths = multipath(disk.dir());
+        of_paths.unwrap_or_else(|| vec![disk.dir().to_path_buf()])
+    });
+    let mut irqs: Vec<u32> = controllers.flat_map(|device| irqs_above(roots, &device)).collect();
+    irqs.sort_unstable();
+    irqs.dedup();
+    irqs
 }
 
 /// Interrupts of the nearest parent device that has any: the controller.
-fn irqs_above(sys_root: &Path, device: &Path) -> Vec<u32> {
-    let root = sys_root.canonicalize().unwrap_or_default();
+pub(crate) fn irqs_above(roots: &Roots, device: &Path) -> Vec<u32> {
+    let root = roots.sys.canonicalize().unwrap_or_default();
     let above = device.ancestors().take_while(|folder| **folder != root);
     above.map(numbers).find(|numbers| !numbers.is_empty()).unwrap_or_default()
 }

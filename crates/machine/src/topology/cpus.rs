@@ -1,8 +1,8 @@
 //! CPU packages and NUMA nodes (Documentation/admin-guide/cputopology.rst).
 
 use crate::host;
-use crate::roots::{Roots, entries, number, text};
 use fathom_model::topology::{CpuPackage, NumaNode};
+use fathom_sys::roots::{Roots, entries, number, text};
 
 /// The packages with online CPUs.
 pub(super) fn packages(roots: &Roots) -> Vec<CpuPackage> {

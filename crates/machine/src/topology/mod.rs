@@ -10,10 +10,11 @@ mod slots;
 mod tree;
 mod volumes;
 
+pub(crate) use affinity::irqs_above;
 pub use affinity::wiring;
 
-use crate::roots::Roots;
 use fathom_model::topology::Topology;
+use fathom_sys::roots::Roots;
 use names::PciNames;
 use std::path::{Path, PathBuf};
 

@@ -1,8 +1,8 @@
 //! PCI functions in sysfs (Documentation/ABI/testing/sysfs-bus-pci) and their configuration space.
 
 use super::names::PciNames;
-use crate::roots::{number, text};
 use fathom_model::topology::{Hop, HopKind, Link, LinkMode, LinkStandard};
+use fathom_sys::roots::{number, text};
 use std::path::Path;
 
 /// Offsets in configuration space and values (PCI Express Base Specification, chapter 7; pci_regs.h).

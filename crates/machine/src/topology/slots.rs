@@ -1,8 +1,8 @@
 //! Names of slots: as printed on the board (SMBIOS), from firmware (`label`), or numbers of hot-plug slots.
 
 use super::pci;
-use crate::roots::{Roots, entries, text};
 use fathom_model::topology::{Hop, HopKind};
+use fathom_sys::roots::{Roots, entries, text};
 use std::path::PathBuf;
 
 /// Type of a structure that describes a slot (SMBIOS Reference Specification, 7.10 System Slots).

@@ -3,8 +3,8 @@
 use super::affinity;
 use super::names::PciNames;
 use super::pci;
-use crate::roots::{Roots, entries, number, text};
 use fathom_model::topology::{Hop, HopKind, Link, LinkMode, LinkStandard};
+use fathom_sys::roots::{Roots, entries, number, text};
 use std::path::{Path, PathBuf};
 
 /// Drivers' names of controllers, each followed by a number.

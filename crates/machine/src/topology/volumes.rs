@@ -1,12 +1,12 @@
 //! Block devices, what they are on, and where they are mounted.
 
 use super::affinity;
-use crate::device::{Node, Number};
-use crate::mounts::{self, Mount};
-use crate::roots::{Roots, entries, number, text};
 use crate::target::block_of;
 use fathom_model::topology::{Volume, VolumeKind};
-use std::path::{Path, PathBuf};
+use fathom_sys::device::{self, Node};
+use fathom_sys::mounts::{self, Mount};
+use fathom_sys::roots::{Roots, entries, number, text};
+use std::path::Path;
 
 /// All block devices that are not empty, with their partitions after them.
 pub(super) fn read(roots: &Roots) -> Vec<Volume> {
@@ -51,8 +51,7 @@ fn volume(dir: &Path, uses: &Uses) -> Volume {
     } else {
         (VolumeKind::Disk, model(dir))
     };
-    let mut members: Vec<String> =
-        entries(dir.join("slaves")).into_iter().map(|name| name.replace('!', "/")).collect();
+    let mut members = device::member_names(dir);
     if kind == VolumeKind::Loop {
         members.extend(uses.holder_of(&label));
     }
@@ -82,44 +81,35 @@ fn size_bytes(dir: &Path) -> u64 {
 }
 
 /// Mounts and swap spaces.
-struct Uses {
+struct Uses<'a> {
+    roots: &'a Roots,
     mounts: Vec<Mount>,
     /// Paths of swap devices.
     swaps: Vec<String>,
     /// The block devices of each mounted btrfs, of which mountinfo names only one.
     members: Vec<Vec<String>>,
-    /// Numbers of block devices, with their names.
-    numbers: Vec<(Number, String)>,
 }
 
-impl Uses {
-    fn read(roots: &Roots) -> Self {
+impl<'a> Uses<'a> {
+    fn read(roots: &'a Roots) -> Self {
         let swaps = text(roots.proc.join("swaps")).unwrap_or_default();
-        let path = |line: &str| {
-            let path = line.split_whitespace().next()?;
-            Some(String::from_utf8_lossy(&mounts::unescape(path.as_bytes())).into_owned())
-        };
+        let path = |line: &str| Some(mounts::unescaped(line.split_whitespace().next()?));
         let btrfs = roots.sys.join("fs/btrfs");
         let members = entries(&btrfs).into_iter().map(|uuid| {
             let names = entries(btrfs.join(uuid).join("devices"));
             names.into_iter().map(|name| name.replace('!', "/")).collect()
         });
-        let numbers = entries(roots.sys.join("dev/block")).into_iter().filter_map(|number| {
-            let dir: PathBuf = roots.sys.join("dev/block").join(&number).canonicalize().ok()?;
-            let name = dir.file_name()?.to_string_lossy().replace('!', "/");
-            Some((crate::device::parse_number(&number)?, name))
-        });
         Self {
+            roots,
             mounts: mounts::own(roots),
             swaps: swaps.lines().skip(1).filter_map(path).collect(),
             members: members.collect(),
-            numbers: numbers.collect(),
         }
     }
 
     /// Where the device is mounted, each place once, and whether it is swap space.
     fn of(&self, dir: &Path, name: &str, label: &str) -> Vec<String> {
-        let number = text(dir.join("dev")).and_then(|text| crate::device::parse_number(&text));
+        let number = text(dir.join("dev")).and_then(|text| device::parse_number(&text));
         let mut nodes = vec![format!("/dev/{name}")];
         if !label.is_empty() {
             nodes.push(format!("/dev/mapper/{label}"));
@@ -146,13 +136,10 @@ impl Uses {
         found
     }
 
-    /// The device that holds a file: that of the deepest mount point above it.
+    /// The device that holds a file.
     fn holder_of(&self, file: &str) -> Option<String> {
-        let above = self.mounts.iter().filter(|mount| Path::new(file).starts_with(&mount.point));
-        // Of several mounts on one point, the last one is visible.
-        let mount = above.max_by_key(|mount| mount.point.len())?;
-        let by_number = self.numbers.iter().find(|(number, _)| *number == mount.device);
-        let by_source = || mount.source.strip_prefix("/dev/").map(str::to_string);
-        by_number.map(|(_, name)| name.clone()).or_else(by_source)
+        let mount = mounts::above(&self.mounts, Path::new(file))?;
+        let by_number = Node::by_number(self.roots, mount.device).map(|node| node.name());
+        by_number.or_else(|| Some(mount.source.strip_prefix("/dev/")?.to_string()))
     }
 }

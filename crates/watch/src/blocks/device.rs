@@ -3,6 +3,8 @@
 
 use super::error::BlocksError;
 use super::limits::QueueLimits;
+use fathom_sys::device::{Number, disks_of, parse_number};
+use fathom_sys::roots::{self, Roots, text};
 use std::cmp::Reverse;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -64,17 +66,9 @@ pub(super) fn with_first(
     names: &[String],
 ) -> Result<(Vec<BlockDevice>, usize), BlocksError> {
     let all = all(sys_root)?;
-    let mut names = names.to_vec();
-    let mut next = 0;
-    while let Some(name) = names.get(next) {
-        let below = std::fs::read_dir(sys_root.join("block").join(name).join("slaves"));
-        let below = below.into_iter().flatten().filter_map(|entry| file_name(&entry.ok()?.path()));
-        let new: Vec<String> = below.filter(|name| !names.contains(name)).collect();
-        names.extend(new);
-        next += 1;
-    }
-    let named = all.iter().filter(|d| names.contains(&d.device.name)).map(|d| d.device.disk);
-    let named: Vec<u32> = named.collect();
+    let roots = Roots { sys: sys_root.into(), ..Roots::default() };
+    let named = disks_of(&roots, names.iter().map(String::as_str));
+    let named: Vec<u32> = named.iter().map(|node| number(node.number)).collect();
     let whole = all.into_iter().filter(|d| d.whole && d.sectors > 0);
     let mut disks: Vec<BlockDevice> = whole.map(|d| d.device).collect();
     disks.sort_by_key(|disk| (!named.contains(&disk.disk), Reverse(disk.ios)));
@@ -114,7 +108,7 @@ type Matcher = Box<dyn Fn(&BlockDeviceNode) -> bool>;
 fn matcher(name: &str) -> Result<Matcher, BlocksError> {
     if !name.contains('/') {
         // sysfs has `cciss!c0d0` for `cciss/c0d0`.
-        let name = name.to_string();
+        let name = name.replace('!', "/");
         return Ok(Box::new(move |d| d.device.name == name));
     }
     let fail = |why: String| BlocksError::NotADevice { path: name.into(), why };
@@ -122,13 +116,12 @@ fn matcher(name: &str) -> Result<Matcher, BlocksError> {
     if !meta.file_type().is_block_device() {
         return Err(fail("not a block device".into()));
     }
-    let (major, minor) = (rustix::fs::major(meta.rdev()), rustix::fs::minor(meta.rdev()));
-    let number = number(major, minor);
+    let number = number((rustix::fs::major(meta.rdev()), rustix::fs::minor(meta.rdev())));
     Ok(Box::new(move |d| d.number == number))
 }
 
 /// The kernel-internal `dev_t` (include/linux/kdev_t.h): 12 bits of major, 20 bits of minor number.
-fn number(major: u32, minor: u32) -> u32 {
+fn number((major, minor): Number) -> u32 {
     major << 20 | minor
 }
 
@@ -161,7 +154,7 @@ fn disk(path: &Path) -> Option<Vec<BlockDeviceNode>> {
         entries.filter_map(|part| partition(&part, &device)).collect();
     parts.sort_by(|a, b| a.device.name.cmp(&b.device.name));
     let numbers = parts.iter().map(|part| part.number).collect();
-    let sectors = read_number(&path.join("size")).unwrap_or(0);
+    let sectors = roots::number(path.join("size")).unwrap_or(0);
     let whole = BlockDeviceNode {
         device: BlockDevice { parts: numbers, ..device },
         number: disk,
@@ -176,7 +169,7 @@ fn partition(path: &Path, disk: &BlockDevice) -> Option<BlockDeviceNode> {
         return None;
     }
     let number = dev_number(path)?;
-    let (start, sectors) = (read_number(&path.join("start"))?, read_number(&path.join("size"))?);
+    let (start, sectors) = (roots::number(path.join("start"))?, roots::number(path.join("size"))?);
     let device = BlockDevice {
         name: file_name(path)?,
         path: path.to_path_buf(),
@@ -189,22 +182,17 @@ fn partition(path: &Path, disk: &BlockDevice) -> Option<BlockDeviceNode> {
 }
 
 fn dev_number(path: &Path) -> Option<u32> {
-    let text = std::fs::read_to_string(path.join("dev")).ok()?;
-    let (major, minor) = text.trim().split_once(':')?;
-    Some(number(major.parse().ok()?, minor.parse().ok()?))
+    Some(number(parse_number(&text(path.join("dev"))?)?))
 }
 
+/// The name, as in /proc/diskstats.
 fn file_name(path: &Path) -> Option<String> {
-    Some(path.file_name()?.to_str()?.to_string())
+    Some(path.file_name()?.to_str()?.replace('!', "/"))
 }
 
 /// Reads and writes completed (Documentation/block/stat.rst).
 fn ios(path: &Path) -> u64 {
-    let text = std::fs::read_to_string(path.join("stat")).unwrap_or_default();
+    let text = text(path.join("stat")).unwrap_or_default();
     let word = |index: usize| text.split_whitespace().nth(index)?.parse::<u64>().ok();
     word(0).unwrap_or(0).saturating_add(word(4).unwrap_or(0))
-}
-
-fn read_number(path: &Path) -> Option<u64> {
-    std::fs::read_to_string(path).ok()?.trim().parse().ok()
 }

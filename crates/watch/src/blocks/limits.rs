@@ -2,6 +2,7 @@
 //! block/blk-merge.c, `bio_split_io_at`).
 
 use fathom_model::watch::BlockOp;
+use fathom_sys::roots::number;
 use std::path::Path;
 
 /// Queue limits of a device; 0 means unlimited or unknown.
@@ -22,10 +23,7 @@ pub(super) struct QueueLimits {
 impl QueueLimits {
     /// Reads the limits from a device's `queue` directory.
     pub fn read(queue: &Path) -> Self {
-        let read = |name: &str| {
-            let text = std::fs::read_to_string(queue.join(name)).ok();
-            text.and_then(|text| text.trim().parse::<u64>().ok()).unwrap_or(0)
-        };
+        let read = |name: &str| number::<u64>(queue.join(name)).unwrap_or(0);
         Self {
             max_sectors: read("max_sectors_kb").saturating_mul(2),
             max_segments: read("max_segments"),

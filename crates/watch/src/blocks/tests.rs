@@ -21,7 +21,10 @@ fn tree() -> tempfile::TempDir {
         write(&format!("{dir}/size"), size);
         write(&format!("{dir}/stat"), "5 0 0 0 6 0 0\n");
     }
+    fs::create_dir_all(root.path().join("class/block")).unwrap();
     for (part, start) in [("sda1", "1"), ("sda2", "101")] {
+        let link = root.path().join("class/block").join(part);
+        std::os::unix::fs::symlink(format!("../../block/sda/{part}"), link).unwrap();
         write(&format!("block/sda/{part}/partition"), "1\n");
         write(&format!("block/sda/{part}/start"), start);
     }

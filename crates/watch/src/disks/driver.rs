@@ -1,6 +1,7 @@
 //! Requests at a device's driver, below its I/O scheduler.
 
 use crate::proc_file::PinnedProcFile;
+use fathom_sys::roots::number;
 use std::io;
 use std::path::Path;
 
@@ -37,11 +38,8 @@ impl DriverQueue {
 #[must_use]
 pub fn driver_tags(sys: &Path, name: &str) -> Option<u32> {
     let dir = sys.join("block").join(name);
-    let number = |file: &str| -> Option<u32> {
-        std::fs::read_to_string(dir.join(file)).ok()?.trim().parse().ok()
-    };
-    let tags = number("mq/0/nr_tags")?;
-    Some(number("device/queue_depth").map_or(tags, |depth| depth.min(tags)))
+    let tags = number(dir.join("mq/0/nr_tags"))?;
+    Some(number(dir.join("device/queue_depth")).map_or(tags, |depth: u32| depth.min(tags)))
 }
 
 #[cfg(test)]

@@ -1,15 +1,16 @@
 //! Kinds of block devices and the devices below them, from sysfs.
 
 use fathom_model::watch::{DiskCounters, DiskKind};
-use std::path::{Path, PathBuf};
+use fathom_sys::roots::text;
+use fathom_sys::{Mount, Node, Roots, device, mounts};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Kinds of all devices. Refreshed when devices appear or disappear, and every few seconds, because
 /// loop devices and device mapper tables change while their names stay.
 #[derive(Debug)]
 pub(super) struct DiskKinds {
-    proc: PathBuf,
-    sys: PathBuf,
+    roots: Roots,
     known: Vec<Known>,
     read_at: Option<Instant>,
 }
@@ -32,7 +33,8 @@ const MEMORY: [&str; 3] = ["nullb", "ram", "zram"];
 
 impl DiskKinds {
     pub fn new(proc: &Path, sys: &Path) -> Self {
-        Self { proc: proc.into(), sys: sys.into(), known: Vec::new(), read_at: None }
+        let roots = Roots { proc: proc.into(), sys: sys.into() };
+        Self { roots, known: Vec::new(), read_at: None }
     }
 
     /// Sets kind, members and alias of each device. Requires all devices.
@@ -40,7 +42,8 @@ impl DiskKinds {
         let same = self.known.iter().map(|known| &known.name).eq(disks.iter().map(|d| &d.name));
         if !same || self.read_at.is_none_or(|read_at| read_at.elapsed() >= REFRESH) {
             let names: Vec<&str> = disks.iter().map(|disk| disk.name.as_str()).collect();
-            self.known = names.iter().map(|name| self.read(name, &names)).collect();
+            let mounts = mounts::own(&self.roots);
+            self.known = names.iter().map(|name| self.read(name, &names, &mounts)).collect();
             self.read_at = Some(Instant::now());
         }
         for (disk, known) in disks.iter_mut().zip(&self.known) {
@@ -50,41 +53,28 @@ impl DiskKinds {
         }
     }
 
-    fn read(&self, name: &str, all: &[&str]) -> Known {
+    fn read(&self, name: &str, all: &[&str], mounts: &[Mount]) -> Known {
         // sysfs has no slashes in names.
-        let dir = self.sys.join("class/block").join(name.replace('/', "!"));
+        let dir = self.roots.sys.join("class/block").join(name.replace('/', "!"));
         let known = |kind, below| Known { name: name.into(), kind, below, alias: String::new() };
-        if dir.join("partition").exists() {
-            return known(DiskKind::Partition, parent(&dir).into_iter().collect());
+        if let Some(part) = Node::by_dir(&dir).filter(Node::is_partition) {
+            return known(DiskKind::Partition, vec![part.disk().name()]);
         }
         if MEMORY.iter().any(|prefix| is_numbered(name, prefix)) {
             return known(DiskKind::Memory, Vec::new());
         }
-        if let Some(file) = text(&dir.join("loop/backing_file")) {
-            let below = self.device_below(&file).into_iter().collect();
+        if let Some(file) = text(dir.join("loop/backing_file")) {
+            let mount = mounts::above(mounts, Path::new(&file));
+            let holder = mount.and_then(|mount| Node::by_number(&self.roots, mount.device));
+            let below = holder.iter().map(Node::name).collect();
             return Known { alias: file, ..known(DiskKind::Stacked, below) };
         }
-        let mut below = entries(&dir.join("slaves"));
+        let mut below = device::member_names(&dir);
         below.extend(paths_of(name, all));
         let is_stacked =
             !below.is_empty() || STACKED.iter().any(|prefix| is_numbered(name, prefix));
         let kind = if is_stacked { DiskKind::Stacked } else { DiskKind::Disk };
-        Known { alias: text(&dir.join("dm/name")).unwrap_or_default(), ..known(kind, below) }
-    }
-
-    /// The device of the file system that holds a file. The file itself is not accessed, because
-    /// its file system may hang.
-    fn device_below(&self, file: &str) -> Option<String> {
-        let mounts = std::fs::read_to_string(self.proc.join("self/mountinfo")).ok()?;
-        let above = mounts.lines().filter_map(|line| {
-            let mut words = line.split(' ').skip(2);
-            let (number, point) = (words.next()?, words.nth(1)?);
-            Path::new(file).starts_with(point).then_some((point.len(), number))
-        });
-        // Of two mounts at the same point, the later one is visible.
-        let (_, number) = above.max_by_key(|(length, _)| *length)?;
-        let link = std::fs::read_link(self.sys.join("dev/block").join(number)).ok()?;
-        Some(link.file_name()?.to_string_lossy().into_owned())
+        Known { alias: text(dir.join("dm/name")).unwrap_or_default(), ..known(kind, below) }
     }
 }
 
@@ -106,25 +96,6 @@ fn paths_of<'a>(name: &'a str, all: &'a [&str]) -> impl Iterator<Item = String> 
     all.iter().filter(move |other| is_path(other)).map(ToString::to_string)
 }
 
-/// The disk of a partition: the parent directory in sysfs.
-fn parent(dir: &Path) -> Option<String> {
-    let dir = std::fs::canonicalize(dir).ok()?;
-    Some(dir.parent()?.file_name()?.to_string_lossy().into_owned())
-}
-
-fn text(path: &Path) -> Option<String> {
-    let text = std::fs::read_to_string(path).ok()?;
-    Some(text.trim_end_matches('\n').to_string())
-}
-
-fn entries(dir: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
-    let mut names: Vec<String> =
-        entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
-    names.sort_unstable();
-    names
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -139,8 +110,10 @@ mod tests {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
         };
-        write("sys/devices/sda/size", "1\n");
+        write("sys/devices/sda/dev", "8:0\n");
+        write("sys/devices/sda/sda1/dev", "8:1\n");
         write("sys/devices/sda/sda1/partition", "1\n");
+        write("sys/devices/dm-3/dev", "253:3\n");
         write("sys/class/block/md127/slaves/nvme0n1", "");
         write("sys/class/block/md127/slaves/sda1", "");
         write("sys/class/block/dm-3/slaves/md127", "");

@@ -7,10 +7,12 @@ mod tests;
 
 use crate::proc_file::PinnedProcFile;
 use fathom_model::watch::CgroupSample;
+use fathom_sys::Roots;
+use fathom_sys::cgroup::{self, Hierarchy};
 use level::CgroupDir;
 use std::borrow::Cow;
 use std::io;
-use std::path::{Component, Path, PathBuf};
+use std::path::Path;
 
 /// A bit of the flags in /proc/PID/stat (include/linux/sched.h).
 const PF_EXITING: u64 = 0x4;
@@ -18,8 +20,7 @@ const PF_EXITING: u64 = 0x4;
 /// Reads the limits of a process's cgroups.
 #[derive(Debug)]
 pub(super) struct Cgroups {
-    proc: PathBuf,
-    sys: PathBuf,
+    roots: Roots,
     /// /proc/PID/cgroup, and its last contents.
     membership: PinnedProcFile,
     groups: String,
@@ -36,8 +37,7 @@ impl Cgroups {
         let pid = pid.map_or_else(|| "self".to_string(), |pid| pid.to_string());
         Ok(Self {
             membership: PinnedProcFile::open(proc.join(pid).join("cgroup"))?,
-            proc: proc.to_path_buf(),
-            sys: sys.to_path_buf(),
+            roots: Roots { proc: proc.into(), sys: sys.into() },
             groups: String::new(),
             path: String::new(),
             levels: Vec::new(),
@@ -74,83 +74,12 @@ impl Cgroups {
 
     /// Finds the directories of the cgroups.
     fn resolve(&mut self) {
-        let mounts = std::fs::read_to_string(self.proc.join("self/mountinfo")).unwrap_or_default();
-        let mounts: Vec<CgroupMount> = mounts.lines().filter_map(CgroupMount::parse).collect();
-        self.levels.clear();
-        let memberships: Vec<Membership> =
-            self.groups.lines().filter_map(Membership::parse).collect();
-        for membership in &memberships {
-            if let Some(mount) = mounts.iter().find(|mount| mount.is_of(membership)) {
-                self.levels.extend(levels(membership, mount, &self.sys));
-            }
-        }
-        let limits_cpu = |m: &&Membership| m.controllers.contains(&"cpu");
-        let path = memberships.iter().find(limits_cpu).or(memberships.last());
-        self.path = path.map_or_else(String::new, |membership| membership.path.to_string());
+        let all = cgroup::hierarchies(&self.roots, &self.groups);
+        let level = |hierarchy, dir| CgroupDir::open(hierarchy, dir, &self.roots);
+        let levels = all.iter().flat_map(|one| one.groups().map(move |dir| level(one, dir)));
+        self.levels = levels.filter(CgroupDir::has_files).collect();
+        let limits_cpu = |one: &&Hierarchy| !one.is_v2 && one.has("cpu");
+        let path = all.iter().find(limits_cpu).or(all.last());
+        self.path = path.map_or_else(String::new, |hierarchy| hierarchy.path.clone());
     }
-}
-
-/// A line of /proc/PID/cgroup: `4:cpu,cpuacct:/path` (v1) or `0::/path` (v2).
-struct Membership<'a> {
-    controllers: Vec<&'a str>,
-    path: &'a str,
-}
-
-impl<'a> Membership<'a> {
-    fn parse(line: &'a str) -> Option<Self> {
-        let (_, rest) = line.split_once(':')?;
-        let (controllers, path) = rest.split_once(':')?;
-        Some(Self { controllers: controllers.split(',').filter(|c| !c.is_empty()).collect(), path })
-    }
-}
-
-/// The mount of a hierarchy: a line of /proc/self/mountinfo.
-struct CgroupMount<'a> {
-    /// The cgroup at the mount point.
-    root: &'a str,
-    point: &'a str,
-    /// `None` for v2.
-    controllers: Option<Vec<&'a str>>,
-}
-
-impl<'a> CgroupMount<'a> {
-    fn parse(line: &'a str) -> Option<Self> {
-        let (mount, kind) = line.split_once(" - ")?;
-        let mut mount = mount.split(' ').skip(3);
-        let (root, point) = (mount.next()?, mount.next()?);
-        let mut kind = kind.split(' ');
-        let controllers = match kind.next()? {
-            "cgroup2" => None,
-            "cgroup" => Some(kind.nth(1)?.split(',').collect()),
-            _ => return None,
-        };
-        Some(Self { root, point, controllers })
-    }
-
-    fn is_of(&self, membership: &Membership) -> bool {
-        match &self.controllers {
-            None => membership.controllers.is_empty(),
-            Some(mine) => {
-                let mut theirs = membership.controllers.iter();
-                !membership.controllers.is_empty() && theirs.all(|c| mine.contains(c))
-            }
-        }
-    }
-}
-
-/// The cgroup and its ancestors up to the mount point, innermost first.
-fn levels(membership: &Membership, mount: &CgroupMount, sys: &Path) -> Vec<CgroupDir> {
-    let point = Path::new(mount.point);
-    let top = point.strip_prefix("/sys").map_or(point.to_path_buf(), |below| sys.join(below));
-    // Outside the mounted part of the hierarchy, only the cgroup at the mount point is visible.
-    let below = Path::new(membership.path).strip_prefix(mount.root).ok();
-    let seen = |below: &&Path| {
-        below.components().all(|part| part != Component::ParentDir) && top.join(below).is_dir()
-    };
-    let below = below.filter(seen).unwrap_or(Path::new(""));
-    let open = |below: &Path| {
-        let name: PathBuf = Path::new(mount.root).components().chain(below.components()).collect();
-        CgroupDir::open(&top.join(below), &name, &membership.controllers, sys)
-    };
-    below.ancestors().map(open).filter(CgroupDir::has_files).collect()
 }

@@ -2,13 +2,16 @@
 
 use crate::proc_file::PinnedProcFile;
 use fathom_model::watch::{CgroupIo, CgroupSample};
-use std::path::{Path, PathBuf};
+use fathom_sys::Roots;
+use fathom_sys::cgroup::Hierarchy;
+use fathom_sys::device::{Node, parse_number};
+use std::path::Path;
 
 /// A cgroup with the open files of its limits.
 #[derive(Debug)]
 pub(super) struct CgroupDir {
     name: String,
-    sys: PathBuf,
+    roots: Roots,
     files: Vec<(PinnedProcFile, Put)>,
 }
 
@@ -106,16 +109,16 @@ const VERSION_1: &[(&str, &str, Put)] = &[
 ];
 
 impl CgroupDir {
-    /// Opens the files of the cgroup at `dir`: v2 if there are no controllers.
-    pub fn open(dir: &Path, name: &Path, controllers: &[&str], sys: &Path) -> Self {
+    /// Opens the files of the cgroup at `dir`.
+    pub fn open(hierarchy: &Hierarchy, dir: &Path, roots: &Roots) -> Self {
         let open = |file: &str, put: Put| Some((PinnedProcFile::open(dir.join(file)).ok()?, put));
-        let files = if controllers.is_empty() {
+        let files = if hierarchy.is_v2 {
             VERSION_2.iter().filter_map(|(file, put)| open(file, *put)).collect()
         } else {
-            let mine = VERSION_1.iter().filter(|(controller, ..)| controllers.contains(controller));
+            let mine = VERSION_1.iter().filter(|(controller, ..)| hierarchy.has(controller));
             mine.filter_map(|(_, file, put)| open(file, *put)).collect()
         };
-        Self { name: name.display().to_string(), sys: sys.to_path_buf(), files }
+        Self { name: hierarchy.name(dir), roots: roots.clone(), files }
     }
 
     /// Whether any file could be opened.
@@ -132,7 +135,7 @@ impl CgroupDir {
                 put(&mut limits, &text);
             }
         }
-        let device = |number: &str| device_name(&self.sys, number);
+        let device = |number: &str| device_name(&self.roots, number);
         let words = |(number, limits): &(String, String)| {
             format!("{} {} {limits}", self.name, device(number))
         };
@@ -248,8 +251,7 @@ fn value(text: &str, key: &str) -> Option<u64> {
 }
 
 /// The kernel name of the device with this number, or the number itself.
-fn device_name(sys: &Path, number: &str) -> String {
-    let link = std::fs::read_link(sys.join("dev/block").join(number)).ok();
-    let name = link.as_deref().and_then(Path::file_name);
-    name.map_or_else(|| number.to_string(), |name| name.to_string_lossy().into_owned())
+fn device_name(roots: &Roots, number: &str) -> String {
+    let node = parse_number(number).and_then(|number| Node::by_number(roots, number));
+    node.map_or_else(|| number.to_string(), |node| node.name())
 }

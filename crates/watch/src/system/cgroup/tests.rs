@@ -61,6 +61,7 @@ fn version_2_with_the_lowest_limit_of_all_parents() {
     tree.write(&format!("{dir}/pg.service/io.weight"), "default 50\n254:0 20\n");
     tree.write("sys/fs/cgroup/io.cost.qos", "254:0 enable=1 ctrl=auto\n");
     fs::create_dir_all(tree.0.path().join("sys/dev/block")).unwrap();
+    fs::create_dir_all(tree.0.path().join("sys/block/vda")).unwrap();
     std::os::unix::fs::symlink("../../block/vda", tree.0.path().join("sys/dev/block/254:0"))
         .unwrap();
     assert_eq!(

@@ -33,7 +33,7 @@ impl Roots {
     ///
     /// # Errors
     /// One is not.
-    pub(crate) fn verify(&self) -> Result<(), Unread> {
+    pub fn verify(&self) -> Result<(), Unread> {
         let mut both = [&self.proc, &self.sys].into_iter();
         both.try_for_each(|root| if exists(root)? { Ok(()) } else { Err(Unread::missing(root)) })
     }
@@ -81,25 +81,28 @@ fn remedy(path: &str) -> String {
 }
 
 impl Unread {
-    pub(crate) fn failed(path: &Path, source: impl Into<io::Error>) -> Self {
+    /// [`Self::Failed`] at this path.
+    pub fn failed(path: &Path, source: impl Into<io::Error>) -> Self {
         Self::Failed { path: path.display().to_string(), source: source.into() }
     }
 
-    pub(crate) fn missing(path: &Path) -> Self {
+    /// [`Self::Missing`] at this path.
+    pub fn missing(path: &Path) -> Self {
         Self::Missing { path: path.display().to_string() }
     }
 
-    pub(crate) fn malformed(path: &Path) -> Self {
+    /// [`Self::Malformed`] at this path.
+    pub fn malformed(path: &Path) -> Self {
         Self::Malformed { path: path.display().to_string() }
     }
 
     /// Whether it may come of a device or process that disappeared while it was read.
-    pub(crate) fn may_pass(&self) -> bool {
+    pub fn may_pass(&self) -> bool {
         matches!(self, Self::Failed { .. } | Self::Missing { .. })
     }
 
     /// Whether it is one of these errors of the system.
-    pub(crate) fn is(&self, errors: &[Errno]) -> bool {
+    pub fn is(&self, errors: &[Errno]) -> bool {
         let number = |error: &Errno| Some(error.raw_os_error());
         matches!(self, Self::Failed { source, .. } if errors.iter().any(|e| number(e) == source.raw_os_error()))
     }
@@ -123,14 +126,14 @@ fn verify(path: &Path) -> Result<(), Unread> {
 }
 
 /// Whether a directory is in a cgroup hierarchy; elsewhere than below the real `/sys`, a tree of files stands for it.
-pub(crate) fn is_cgroup(roots: &Roots, dir: &Path) -> bool {
+pub fn is_cgroup(roots: &Roots, dir: &Path) -> bool {
     roots.sys != Path::new("/sys")
         || rustix::fs::statfs(dir).is_ok_and(|fs| CGROUP.contains(&fs.f_type))
 }
 
 /// Whether a file of the kernel's exists. That it does not is known only if what is above it is the kernel's, and no link
 /// leads nowhere.
-pub(crate) fn exists(path: &Path) -> Result<bool, Unread> {
+pub fn exists(path: &Path) -> Result<bool, Unread> {
     for above in path.ancestors() {
         match std::fs::metadata(above) {
             Ok(_) => match verify(above) {
@@ -149,13 +152,13 @@ pub(crate) fn exists(path: &Path) -> Result<bool, Unread> {
 }
 
 /// Verifies that descriptors can be reopened by their paths in the real `/proc`.
-pub(crate) fn verify_descriptors() -> Result<(), Unread> {
+pub fn verify_descriptors() -> Result<(), Unread> {
     let path = Path::new("/proc/self/fd");
     if exists(path)? { Ok(()) } else { Err(Unread::missing(path)) }
 }
 
 /// The contents of a file of the kernel's; `None` if there is none.
-pub(crate) fn bytes(path: &Path) -> Result<Option<Vec<u8>>, Unread> {
+pub fn bytes(path: &Path) -> Result<Option<Vec<u8>>, Unread> {
     if !exists(path)? {
         return Ok(None);
     }
@@ -168,14 +171,14 @@ pub(crate) fn bytes(path: &Path) -> Result<Option<Vec<u8>>, Unread> {
 }
 
 /// The value in a small file of the kernel's; `None` if there is no file.
-pub(crate) fn value<T: FromStr>(path: &Path) -> Result<Option<T>, Unread> {
+pub fn value<T: FromStr>(path: &Path) -> Result<Option<T>, Unread> {
     let Some(bytes) = bytes(path)? else { return Ok(None) };
     let text = std::str::from_utf8(&bytes).ok().and_then(|text| text.trim().parse().ok());
     text.map(Some).ok_or_else(|| Unread::malformed(path))
 }
 
 /// Names of the entries of a directory of the kernel's, sorted; `None` if there is none.
-pub(crate) fn list(dir: &Path) -> Result<Option<Vec<String>>, Unread> {
+pub fn list(dir: &Path) -> Result<Option<Vec<String>>, Unread> {
     if !exists(dir)? {
         return Ok(None);
     }
@@ -195,7 +198,7 @@ pub(crate) fn list(dir: &Path) -> Result<Option<Vec<String>>, Unread> {
 }
 
 /// The contents of a small file without surrounding white space; `None` if unreadable or empty.
-pub(crate) fn text(path: impl AsRef<Path>) -> Option<String> {
+pub fn text(path: impl AsRef<Path>) -> Option<String> {
     let bytes = std::fs::read(path).ok()?;
     let text = String::from_utf8_lossy(&bytes);
     let text = text.trim_matches(|c: char| c.is_whitespace() || c == '\0');
@@ -203,12 +206,12 @@ pub(crate) fn text(path: impl AsRef<Path>) -> Option<String> {
 }
 
 /// The number in a small file.
-pub(crate) fn number<T: FromStr>(path: impl AsRef<Path>) -> Option<T> {
+pub fn number<T: FromStr>(path: impl AsRef<Path>) -> Option<T> {
     text(path)?.parse().ok()
 }
 
 /// Names of the entries of a directory, sorted; empty if it cannot be read.
-pub(crate) fn entries(dir: impl AsRef<Path>) -> Vec<String> {
+pub fn entries(dir: impl AsRef<Path>) -> Vec<String> {
     let Ok(listing) = std::fs::read_dir(dir) else { return Vec::new() };
     let mut names: Vec<String> =
         listing.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();

@@ -4,6 +4,9 @@ use crate::roots::{self, Roots, Unread, entries, number, text};
 use fathom_model::facts::DeviceFacts;
 use std::path::{Path, PathBuf};
 
+/// Maximum number of devices below a device: stacks are not that deep.
+const BELOW_MAX: usize = 256;
+
 /// A device's major and minor number.
 pub type Number = (u32, u32);
 
@@ -24,14 +27,36 @@ pub fn disks(roots: &Roots) -> Vec<DeviceFacts> {
 }
 
 /// Parses `major:minor`.
-pub(crate) fn parse_number(text: &str) -> Option<Number> {
+pub fn parse_number(text: &str) -> Option<Number> {
     let (major, minor) = text.split_once(':')?;
     Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
+/// The whole disks that hold the devices with these kernel names, for facts: themselves, the disks of partitions, and
+/// after each what it is built on.
+pub fn disks_of<'a>(roots: &Roots, devices: impl IntoIterator<Item = &'a str>) -> Vec<Node> {
+    let mut found: Vec<Node> = Vec::new();
+    for device in devices {
+        let mut open = vec![device.to_string()];
+        while let Some(name) = open.pop() {
+            let Some(disk) = Node::named(roots, &name).map(|node| node.disk()) else { continue };
+            if !found.contains(&disk) && found.len() < BELOW_MAX {
+                open.extend(member_names(&disk.dir));
+                found.push(disk);
+            }
+        }
+    }
+    found
+}
+
+/// Names of the devices that the one in this directory of sysfs is stacked on, for facts.
+pub fn member_names(dir: &Path) -> Vec<String> {
+    entries(dir.join("slaves")).iter().map(|name| name.replace('!', "/")).collect()
+}
+
 /// How a generic character device takes commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Generic {
+pub enum Generic {
     /// NVMe commands, for a namespace; `None` if unknown.
     Nvme(Option<u32>),
     /// SCSI commands.
@@ -42,7 +67,7 @@ pub(crate) enum Generic {
 
 /// A block device's directory in sysfs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Node {
+pub struct Node {
     dir: PathBuf,
     /// Device number.
     pub number: Number,
@@ -73,6 +98,13 @@ impl Node {
     /// The same for facts: `None` also if it cannot be read.
     pub fn by_dir(dir: &Path) -> Option<Self> {
         Self::read(dir).ok().flatten()
+    }
+
+    /// The device with this kernel name, for facts. sysfs has `cciss!c0d0` for `cciss/c0d0`.
+    pub fn named(roots: &Roots, name: &str) -> Option<Self> {
+        let name = name.replace('/', "!");
+        let mut classes = ["class/block", "block"].into_iter();
+        classes.find_map(|class| Self::by_dir(&roots.sys.join(class).join(&name)))
     }
 
     /// The devices listed in a directory of sysfs whose names have this prefix.
@@ -143,7 +175,8 @@ impl Node {
         format!("/dev/{}", self.name())
     }
 
-    fn is_partition(&self) -> bool {
+    /// Whether it is part of a disk.
+    pub fn is_partition(&self) -> bool {
         self.dir.join("partition").exists()
     }
 
@@ -223,6 +256,11 @@ impl Node {
         text(self.dir.join("dm/uuid"))
     }
 
+    /// Its directory, without links.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
     /// The path of one of its sysfs attributes.
     pub fn attribute(&self, name: &str) -> PathBuf {
         self.dir.join(name)
@@ -252,7 +290,7 @@ impl Node {
         let hardware_queues = entries(disk.join("mq")).len();
         DeviceFacts {
             name: self.name(),
-            members: entries(disk.join("slaves")),
+            members: member_names(&disk),
             model: text(disk.join("device/model")),
             serial: serial(&disk),
             size_bytes: self.size_bytes(),
@@ -278,7 +316,7 @@ impl Node {
 }
 
 /// A device stacked on another.
-pub(crate) struct Holder {
+pub struct Holder {
     /// Kernel name, with the device-mapper name if any.
     pub name: String,
     /// Device number, if in sysfs.
@@ -288,7 +326,7 @@ pub(crate) struct Holder {
 }
 
 /// The entry in brackets of `none [mq-deadline] kyber`.
-pub(crate) fn active(line: &str) -> &str {
+pub fn active(line: &str) -> &str {
     let chosen = line.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
     chosen.map_or(line, |(name, _)| name)
 }
@@ -303,4 +341,35 @@ fn serial(disk: &Path) -> Option<String> {
         (!serial.is_empty()).then(|| serial.to_string())
     };
     plain().or_else(page)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn the_disks_below_a_stack() {
+        let root = tempfile::tempdir().unwrap();
+        let roots = Roots { proc: root.path().join("proc"), sys: root.path().into() };
+        let block = root.path().join("block");
+        for (dir, number) in
+            [("sda", "8:0"), ("sda/sda1", "8:1"), ("sdb", "8:16"), ("dm-0", "253:0")]
+        {
+            std::fs::create_dir_all(block.join(dir)).unwrap();
+            std::fs::write(block.join(dir).join("dev"), number).unwrap();
+        }
+        std::fs::write(block.join("sda/sda1/partition"), "1").unwrap();
+        std::fs::create_dir_all(root.path().join("class/block")).unwrap();
+        symlink("../../block/sda/sda1", root.path().join("class/block/sda1")).unwrap();
+        for member in ["sda1", "sdb", "gone"] {
+            std::fs::create_dir_all(block.join("dm-0/slaves").join(member)).unwrap();
+        }
+        let of = |names: &[&str]| {
+            let disks = disks_of(&roots, names.iter().copied());
+            disks.iter().map(Node::name).collect::<Vec<_>>()
+        };
+        assert_eq!(of(&["sda1", "sda", "gone"]), ["sda"]);
+        assert_eq!(of(&["dm-0"]), ["dm-0", "sdb", "sda"]);
+    }
 }

@@ -1,6 +1,6 @@
 //! Mounts from `/proc/<pid>/mountinfo` (proc_pid_mountinfo(5)).
 
-use crate::device::Number;
+use crate::device::{self, Number};
 use crate::roots::{self, Roots, Unread};
 use rustix::fs::{Statx, StatxFlags};
 use rustix::io::Errno;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 /// One mount.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Mount {
+pub struct Mount {
     /// Mount ID, as in statx(2).
     pub id: u64,
     /// st_dev of the files on it; major 0 for a file system without a block device of its own.
@@ -29,7 +29,7 @@ pub(crate) struct Mount {
 }
 
 /// A mount namespace, or what a process with a root of its own sees of it.
-pub(crate) struct Namespace {
+pub struct Namespace {
     /// The directory in `/proc` of one of its processes.
     pub process: PathBuf,
     /// Its mounts.
@@ -37,12 +37,12 @@ pub(crate) struct Namespace {
 }
 
 /// The mounts of this process's namespace, for facts: none if they cannot be read.
-pub(crate) fn own(roots: &Roots) -> Vec<Mount> {
+pub fn own(roots: &Roots) -> Vec<Mount> {
     read(&roots.proc.join("self")).ok().flatten().unwrap_or_default()
 }
 
 /// The one of `mounts` that a file is on.
-pub(crate) fn of<'a>(mounts: &'a [Mount], stat: &Statx) -> Option<&'a Mount> {
+pub fn of<'a>(mounts: &'a [Mount], stat: &Statx) -> Option<&'a Mount> {
     let has_id = stat.stx_mask & StatxFlags::MNT_ID.bits() != 0;
     let number = (stat.stx_dev_major, stat.stx_dev_minor);
     let by_id = || mounts.iter().find(|mount| mount.id == stat.stx_mnt_id);
@@ -50,11 +50,17 @@ pub(crate) fn of<'a>(mounts: &'a [Mount], stat: &Statx) -> Option<&'a Mount> {
     has_id.then(by_id).flatten().or_else(by_number)
 }
 
+/// The one of `mounts` that shows a path, by the mount points alone: the path is not accessed, since its file system may hang.
+pub fn above<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
+    // Of several mounts on one point, the last one is visible.
+    mounts.iter().filter(|mount| path.starts_with(&mount.point)).max_by_key(|m| m.point.len())
+}
+
 /// All mount namespaces of visible processes, this process's own first.
 ///
 /// # Errors
 /// The mounts of this process, or of another that this user may see, cannot be read.
-pub(crate) fn namespaces(roots: &Roots) -> Result<Vec<Namespace>, Unread> {
+pub fn namespaces(roots: &Roots) -> Result<Vec<Namespace>, Unread> {
     let process = roots.proc.join("self");
     let mounts = read(&process)?.ok_or_else(|| Unread::missing(&process.join("mountinfo")))?;
     let mut seen: HashSet<_> = identity(&process).into_iter().collect();
@@ -113,7 +119,7 @@ fn parse(line: &str) -> Option<Mount> {
     let mut front = front.split(' ');
     let id = front.next()?.parse().ok()?;
     let _parent = front.next()?;
-    let device = crate::device::parse_number(front.next()?)?;
+    let device = device::parse_number(front.next()?)?;
     let root = unescaped(front.next()?);
     let point = unescaped(front.next()?);
     let options = front.next()?.to_string();
@@ -131,7 +137,7 @@ fn parse(line: &str) -> Option<Mount> {
 }
 
 /// Decodes the kernel's octal escapes of white space and backslash, such as `\040`.
-pub(crate) fn unescape(bytes: &[u8]) -> Vec<u8> {
+pub fn unescape(bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(bytes.len());
     let mut at = 0;
     while at < bytes.len() {
@@ -153,7 +159,8 @@ pub(crate) fn unescape(bytes: &[u8]) -> Vec<u8> {
     out
 }
 
-pub(crate) fn unescaped(text: &str) -> String {
+/// The same for text.
+pub fn unescaped(text: &str) -> String {
     String::from_utf8_lossy(&unescape(text.as_bytes())).into_owned()
 }
 
