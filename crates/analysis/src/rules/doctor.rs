@@ -1,16 +1,8 @@
 //! The checks of `fathom doctor`: each reads one property of the machine or of a disk and states the recommended value,
-//! the workloads it matters to, the effect of other values, and the remedy. docs/doctor.md is generated from
-//! [`CHECKS`].
+//! the workloads it matters to, the effect of other values, and the remedy. docs/doctor.md is generated from them.
 
-mod attached;
-mod cpu;
-mod device;
-mod health;
-mod kernel;
-mod limits;
-mod mounts;
-mod nvme;
-mod queue;
+mod hints;
+mod problems;
 #[cfg(test)]
 mod table;
 #[cfg(test)]
@@ -22,13 +14,22 @@ use super::jobs::sentence;
 use super::{Check, Claim, Rule};
 use fathom_model::facts::{Facts, Host};
 use fathom_model::finding::{Evidence, Finding, Severity, Subject};
-use fathom_model::inspection::{DiskInspection, Inspection, Readings};
+use fathom_model::inspection::{
+    DiskInspection, Inspection, MountedFileSystem, NvmeNamespace, NvmeReport, NvmeSmart, Readings,
+};
 use fathom_model::setting::{Scope, Setting, SettingChange};
 use serde::Serialize;
 use std::cmp::Reverse;
 
 /// Where the kernel lists disks.
 const DISKS: &str = "/sys/block";
+/// Where it lists NUMA nodes, and mounts.
+const NODES: &str = "/sys/devices/system/node/online";
+const MOUNTS: &str = "/proc/self/mountinfo";
+/// I/Os of this size should not be split.
+const LARGE_KB: u64 = 1024;
+/// The control groups of this process.
+const CGROUP: &str = "cgroup";
 
 /// What a check needs besides its rule.
 #[derive(Clone, Copy)]
@@ -41,8 +42,8 @@ pub(super) struct Inspected {
     pub says: &'static str,
     /// The mechanism, with its source.
     pub why: &'static str,
-    /// The setting through which fathom may change it.
-    pub fix: Option<Setting>,
+    /// The setting through which fathom may change it, if any.
+    pub fix: &'static [Setting],
     /// What it judges.
     pub judge: On,
 }
@@ -71,8 +72,8 @@ pub(super) struct Disk<'a> {
     files: &'a Readings,
 }
 
-/// The result of a check, if it applies; the error is the reason why it could not be made.
-pub(super) type Answer = Result<Option<Judged>, String>;
+/// The result of a check.
+pub(super) type Answer = Result<Judged, Skip>;
 
 /// A property that was judged.
 pub(super) struct Judged {
@@ -82,30 +83,96 @@ pub(super) struct Judged {
     severity: Option<Severity>,
 }
 
+/// Why a check was not made.
+pub(super) enum Skip {
+    /// It does not apply.
+    NotApplicable,
+    /// Something cannot be read.
+    Unread(String),
+}
+
+impl<T: Into<String>> From<T> for Skip {
+    fn from(reason: T) -> Self {
+        Self::Unread(reason.into())
+    }
+}
+
 /// The CPUs or nodes of a list; none if it cannot be parsed.
 fn cpus(list: &str) -> Vec<u32> {
     fathom_model::cpus::parse(list).unwrap_or_default()
 }
 
 /// A property that has a recommended value.
-fn good(found: impl Into<String>) -> Answer {
-    Ok(Some(Judged { found: found.into(), wanted: None, severity: None }))
+fn good(found: impl ToString) -> Answer {
+    Ok(Judged { found: found.to_string(), wanted: None, severity: None })
 }
 
 /// A property for which `wanted` is recommended.
-fn bad(found: impl Into<String>, wanted: impl Into<String>) -> Answer {
-    Ok(Some(Judged { found: found.into(), wanted: Some(wanted.into()), severity: None }))
+fn bad(found: impl ToString, wanted: impl ToString) -> Answer {
+    Ok(Judged { found: found.to_string(), wanted: Some(wanted.to_string()), severity: None })
 }
 
 /// The same with another severity than the rule's.
-fn bad_as(severity: Severity, found: impl Into<String>, wanted: impl Into<String>) -> Answer {
-    let wanted = Some(wanted.into());
-    Ok(Some(Judged { found: found.into(), wanted, severity: Some(severity) }))
+fn bad_as(severity: Severity, found: impl ToString, wanted: impl ToString) -> Answer {
+    Ok(Judged { severity: Some(severity), ..bad(found, wanted)? })
 }
 
 /// [`bad`] if `is_bad`, [`good`] otherwise.
-fn judged(is_bad: bool, found: impl Into<String>, wanted: &str) -> Answer {
+fn judged(is_bad: bool, found: impl ToString, wanted: impl ToString) -> Answer {
     if is_bad { bad(found, wanted) } else { good(found) }
+}
+
+/// The same for two values: the one that is bad, and the other.
+fn either(is_bad: bool, values: [&str; 2], wanted: &str) -> Answer {
+    judged(is_bad, values[usize::from(!is_bad)], wanted)
+}
+
+/// A number that should be at least `least`.
+fn below(found: u64, least: u64, wanted: impl ToString) -> Answer {
+    judged(found < least, found, wanted)
+}
+
+/// A number that should be at most `most`.
+fn above(found: u64, most: u64, wanted: &str) -> Answer {
+    judged(found > most, found, wanted)
+}
+
+/// The text of a file.
+fn text(files: &Readings, path: &str, is_bad: fn(&str) -> bool, wanted: &str) -> Answer {
+    let found = files.text(path)?;
+    judged(is_bad(found), found, wanted)
+}
+
+/// The same for a file that not every machine or disk has.
+fn optional(files: &Readings, path: &str, is_bad: fn(&str) -> bool, wanted: &str) -> Answer {
+    maybe(files, path)?;
+    text(files, path, is_bad, wanted)
+}
+
+/// The text of such a file.
+fn maybe<'a>(files: &'a Readings, path: &str) -> Result<&'a str, Skip> {
+    files.text(path).map_err(|_| Skip::NotApplicable)
+}
+
+/// The word in brackets of `always [madvise] never`.
+fn chosen(text: &str) -> &str {
+    let word = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
+    word.map_or(text, |(word, _)| word)
+}
+
+/// The mounts of a disk; what is found is the first that is bad.
+fn mounted(disk: &Disk, is_bad: fn(&MountedFileSystem) -> bool, wanted: &str) -> Answer {
+    let mounts = &disk.seen.mounts;
+    match mounts.iter().find(|mount| is_bad(mount)) {
+        _ if mounts.is_empty() => Err(Skip::NotApplicable),
+        Some(mount) => bad(&mount.point, wanted),
+        None => good(wanted),
+    }
+}
+
+/// Whether a file system is mounted with an option.
+fn has(mount: &MountedFileSystem, option: &str) -> bool {
+    mount.options.split(',').any(|have| have == option)
 }
 
 impl Machine<'_> {
@@ -113,19 +180,44 @@ impl Machine<'_> {
     ///
     /// # Errors
     /// Why not.
-    fn read(&self, source: &str) -> Result<(), String> {
+    fn read(&self, source: &str) -> Result<(), Skip> {
         match self.files.missing.get(source) {
-            Some(reason) => Err(format!("{source}: {reason}")),
+            Some(reason) => Err(format!("{source}: {reason}").into()),
             None => Ok(()),
         }
     }
+
+    /// Limits in files of control groups, of which there should be none.
+    fn limits(&self, files: &[&str]) -> Answer {
+        let limits: Vec<&str> =
+            files.iter().filter_map(|file| self.files.text(file).ok()).collect();
+        if !limits.is_empty() {
+            return bad(limits.join("; "), "none");
+        }
+        self.read(CGROUP).and_then(|()| good("none"))
+    }
+
+    /// Whether it has several NUMA nodes.
+    fn has_nodes(&self) -> bool {
+        self.files.text(NODES).is_ok_and(|nodes| cpus(nodes).len() > 1)
+    }
 }
 
-impl Disk<'_> {
+impl<'a> Disk<'a> {
     /// Whether it has a request queue, to which most settings in `queue/` apply; not so for zram, md, most dm and heads of
     /// NVMe multipath, which pass I/Os on as they are.
     fn has_requests(&self) -> bool {
         self.seen.device.hardware_queues.is_some() || self.files.text("mq/0/nr_tags").is_ok()
+    }
+
+    /// Its files, if it has a request queue.
+    fn queue(&self) -> Result<&'a Readings, Skip> {
+        self.has_requests().then_some(self.files).ok_or(Skip::NotApplicable)
+    }
+
+    /// Its files, if the machine has several NUMA nodes.
+    fn in_node(&self) -> Result<&'a Readings, Skip> {
+        self.machine.has_nodes().then_some(self.files).ok_or(Skip::NotApplicable)
     }
 
     /// Whether it has zones, in which writes must be in order.
@@ -141,120 +233,56 @@ impl Disk<'_> {
     fn is_solid(&self) -> bool {
         self.is_nvme() || self.files.text("queue/rotational") == Ok("0")
     }
+
+    /// What an NVMe drive reports.
+    fn nvme(&self) -> Result<&'a NvmeReport, Skip> {
+        let reason = || self.seen.nvme_missing.clone().map_or(Skip::NotApplicable, Skip::Unread);
+        self.seen.nvme.as_ref().ok_or_else(reason)
+    }
+
+    /// Its health log.
+    fn smart(&self) -> Result<&'a NvmeSmart, Skip> {
+        Ok(self.nvme()?.smart.as_ref().ok_or("the controller has no health log")?)
+    }
+
+    /// Its namespace.
+    fn namespace(&self) -> Result<&'a NvmeNamespace, Skip> {
+        Ok(self.nvme()?.namespace.as_ref().ok_or("the namespace was not identified")?)
+    }
 }
 
-/// A check, as a static [`Rule`].
-macro_rules! check {
-    ($name:ident: $on:ident, $severity:ident {
-        id: $id:literal, title: $title:literal, reads: $reads:literal, says: $says:literal, good: $good:literal,
-        cost: $cost:literal,
-        why: $why:literal, change: $change:literal, fix: $fix:expr, judge: $judge:expr,
-        case: $case:expr, near_miss: $near_miss:expr $(,)?
-    }) => {
-        pub(super) static $name: $crate::rules::Rule = $crate::rules::Rule {
-            id: $id,
-            class: fathom_model::finding::Class::Advice,
-            severity: fathom_model::finding::Severity::$severity,
-            meaning: $cost,
-            threshold: || $good.to_string(),
-            remedy: $change,
-            supersedes: &[],
-            checks: &[$crate::rules::Check::Inspection($crate::rules::doctor::Inspected {
-                title: $title,
-                reads: $reads,
-                says: $says,
-                why: $why,
-                fix: $fix,
-                judge: $crate::rules::doctor::On::$on($judge),
-            })],
-            #[cfg(test)]
-            cases: &[$crate::rules::testing::Case::Inspection {
-                holds: $case,
-                near_miss: $near_miss,
-            }],
-        };
-    };
+/// Checks as rules. `case` is a machine on which one holds, `near_miss` one on which it does not.
+macro_rules! checks {
+    ($($on:ident $severity:ident $id:literal, $title:literal, $reads:literal {
+        says: $says:literal, good: $good:literal, cost: $cost:literal, why: $why:literal,
+        change: $change:literal, $(fix: $fix:ident,)?
+        judge: $judge:expr, case: $case:expr, near_miss: $near_miss:expr,
+    })*) => { &[$(Rule {
+        id: $id,
+        class: fathom_model::finding::Class::Advice,
+        severity: Severity::$severity,
+        meaning: $cost,
+        threshold: || $good.to_string(),
+        remedy: $change,
+        supersedes: &[],
+        checks: &[Check::Inspection(Inspected {
+            title: $title,
+            reads: $reads,
+            says: $says,
+            why: $why,
+            fix: &[$(Setting::$fix)?],
+            judge: On::$on($judge),
+        })],
+        #[cfg(test)]
+        cases: &[crate::rules::testing::Case::Inspection { holds: $case, near_miss: $near_miss }],
+    }),*] };
 }
-use check;
+use checks;
 
 /// All checks. Findings of equal severity are in this order.
-pub(super) static CHECKS: &[&Rule] = &[
-    &health::CRITICAL_WARNING,
-    &health::SPARE,
-    &health::MEDIA_ERRORS,
-    &health::WEAR,
-    &health::TEMPERATURE,
-    &health::THROTTLING,
-    &device::CACHE_MISMATCH,
-    &device::STATE,
-    &queue::SCHEDULER,
-    &queue::NR_REQUESTS,
-    &queue::IOSTATS,
-    &queue::RQ_AFFINITY,
-    &queue::MAX_SECTORS,
-    &queue::READ_AHEAD,
-    &limits::IO_LIMITS,
-    &limits::CPU_LIMIT,
-    &cpu::GOVERNOR,
-    &cpu::FREQUENCY_CAP,
-    &cpu::TURBO,
-    &attached::IRQ_SPREAD,
-    &attached::NUMA_UNKNOWN,
-    &attached::NUMA_REMOTE,
-    &kernel::IO_URING,
-    &kernel::CLOCK,
-    &kernel::DEBUG,
-    &kernel::LOAD,
-    &device::IN_FLIGHT,
-    &device::RESYNC,
-    &device::SWAP,
-    &device::ALIGNMENT,
-    &device::PARTITIONS,
-    &device::LOOP_BUFFERED,
-    &mounts::SYNC,
-    &mounts::FULL,
-    &nvme::POWER_STATE,
-    &nvme::WRITE_PROTECTED,
-    &nvme::UNWRITTEN,
-    &nvme::FORMAT,
-    &nvme::MULTIPATH,
-    &nvme::FIRMWARE,
-    &queue::POLL_QUEUES,
-    &queue::NOMERGES,
-    &queue::WRITEBACK_THROTTLING,
-    &queue::MAX_SEGMENTS,
-    &queue::ADD_RANDOM,
-    &device::DISCARD,
-    &device::READ_ONLY,
-    &device::QUEUE_DEPTH,
-    &device::CHUNKS,
-    &mounts::DISCARD,
-    &mounts::ATIME,
-    &nvme::AUTONOMOUS_POWER,
-    &nvme::LATENCY_TOLERANCE,
-    &nvme::TRANSFER_MAX,
-    &nvme::PROTECTION,
-    &attached::IOMMU,
-    &attached::ASPM,
-    &attached::RUNTIME_POWER,
-    &cpu::ENERGY,
-    &cpu::IDLE_STATES,
-    &cpu::OFFLINE,
-    &cpu::AFFINITY,
-    &cpu::DAEMONS,
-    &cpu::NUMA_BALANCING,
-    &kernel::WATCHDOG,
-    &limits::MEMORY_LIMIT,
-    &limits::LOCKED_MEMORY,
-    &limits::AVAILABLE_MEMORY,
-    &kernel::TRANSPARENT_HUGEPAGE,
-    &kernel::PERF,
-    &kernel::SYMBOLS,
-    &kernel::TRACEPOINTS,
-    &kernel::LOCKDOWN,
-    &kernel::ZONE_RECLAIM,
-    &kernel::VIRTUAL,
-];
+pub(super) fn all() -> impl Iterator<Item = &'static Rule> {
+    problems::PROBLEMS.iter().chain(hints::HINTS)
+}
 
 /// What `fathom doctor` found.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -349,16 +377,16 @@ impl Diagnosis {
         let (id, title) = (rule.id, check.title);
         let subject = disk.map_or(String::new(), |disk| disk.device.name.clone());
         match answer {
-            Ok(None) => {}
-            Ok(Some(Judged { found, wanted: None, .. })) => {
+            Err(Skip::NotApplicable) => {}
+            Ok(Judged { found, wanted: None, .. }) => {
                 self.good.push(Passed { check: id, title, subject, found });
             }
-            Ok(Some(Judged { found, wanted: Some(wanted), severity })) => {
+            Ok(Judged { found, wanted: Some(wanted), severity }) => {
                 let severity = severity.unwrap_or(rule.severity);
                 let clause = check.says.replace("FOUND", &found).replace("WANTED", &wanted);
                 let finding = finding(rule, check, disk, &clause, [&found, &wanted]);
                 let finding = Finding { severity, ..finding };
-                let change = check.fix.map(|setting| change(setting, &subject, &wanted));
+                let change = check.fix.first().map(|setting| change(*setting, &subject, &wanted));
                 let (title, why) = (title.to_string(), check.why.to_string());
                 self.findings.push(Diagnosed {
                     title,
@@ -372,7 +400,9 @@ impl Diagnosis {
                     finding,
                 });
             }
-            Err(reason) => self.not_checked.push(NotChecked { check: id, title, subject, reason }),
+            Err(Skip::Unread(reason)) => {
+                self.not_checked.push(NotChecked { check: id, title, subject, reason })
+            }
         }
     }
 }
@@ -391,7 +421,7 @@ pub fn diagnose(host: &Host, inspection: &Inspection) -> Diagnosis {
             reason: format!("{DISKS}: {reason}"),
         });
     }
-    for rule in CHECKS {
+    for rule in all() {
         for check in rule.checks {
             let Check::Inspection(check) = check else { continue };
             match check.judge {

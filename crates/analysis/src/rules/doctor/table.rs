@@ -1,6 +1,6 @@
 //! docs/doctor.md holds the documentation of all checks.
 
-use super::{CHECKS, On};
+use super::{On, all};
 use crate::rules::jobs::sentence;
 use crate::rules::{Check, Rule};
 use fathom_model::finding::Severity;
@@ -14,7 +14,7 @@ fn sections() -> String {
     let mut text = String::new();
     for (title, of_disk) in [("Checks of each disk", true), ("Checks of the machine", false)] {
         text += &format!("\n## {title}\n");
-        text.extend(CHECKS.iter().filter_map(|rule| section(rule, of_disk)));
+        text.extend(all().filter_map(|rule| section(rule, of_disk)));
     }
     text
 }
@@ -29,7 +29,7 @@ fn section(rule: &Rule, of_disk: bool) -> Option<String> {
         Severity::Warning => "warning",
         Severity::Error => "error",
     };
-    let fix = if check.fix.is_some() { " (`--fix` does this)" } else { "" };
+    let fix = if !check.fix.is_empty() { " (`--fix` does this)" } else { "" };
     let remedy = match rule.remedy {
         "" => String::new(),
         remedy => format!("* Remedy: {}{fix}\n", escaped(remedy)),

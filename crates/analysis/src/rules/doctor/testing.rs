@@ -156,12 +156,12 @@ pub(super) fn without_requests(patient: &mut Patient) {
     disk.files.texts.remove("mq/0/nr_tags");
 }
 
-pub(super) fn attribute(patient: &mut Patient, path: &str, text: &str) {
-    first_disk(patient).files.set(path, text);
-}
-
-pub(super) fn queue(patient: &mut Patient, name: &str, text: &str) {
-    attribute(patient, &format!("queue/{name}"), text);
+/// Sets the text of a file: of the machine, of its control groups, or of the disk.
+pub(super) fn set(patient: &mut Patient, path: &str, text: &str) {
+    match path.starts_with('/') || path.starts_with("cgroup/") {
+        true => patient.host.set(path, text),
+        false => first_disk(patient).files.set(path, text),
+    }
 }
 
 pub(super) fn nvme(patient: &mut Patient) -> &mut NvmeReport {
@@ -176,13 +176,19 @@ pub(super) fn namespace(patient: &mut Patient) -> &mut NvmeNamespace {
     nvme(patient).namespace.as_mut().unwrap()
 }
 
-/// Mounts a file system of 100 bytes, half of them free.
-pub(super) fn mounted(patient: &mut Patient, options: &str) {
+/// Mounts a file system of 100 bytes.
+pub(super) fn mount(patient: &mut Patient, options: &str, free_bytes: u64) {
     first_disk(patient).mounts = vec![MountedFileSystem {
         point: "/data".into(),
         file_system: "ext4".into(),
         options: options.into(),
         size_bytes: 100,
-        free_bytes: 50,
+        free_bytes,
     }];
+}
+
+/// Adds a partition.
+pub(super) fn partition(patient: &mut Patient, start_bytes: u64) {
+    let name = "nvme0n1p2".into();
+    first_disk(patient).partitions.push(Partition { name, start_bytes });
 }

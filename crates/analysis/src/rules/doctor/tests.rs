@@ -1,7 +1,7 @@
 //! The whole of a diagnosis.
 
-use super::testing::{attribute, first_disk, healthy, nvme, queue, smart};
-use super::{CHECKS, On, diagnose, that_matter};
+use super::testing::{first_disk, healthy, nvme, set, smart};
+use super::{On, all, diagnose, that_matter};
 use crate::rules::Check;
 use fathom_model::facts::Facts;
 use fathom_model::finding::Severity;
@@ -18,14 +18,14 @@ fn a_healthy_machine_has_no_findings() {
 
 #[test]
 fn there_are_many_checks_and_each_says_everything() {
-    assert!(CHECKS.len() >= 70, "{}", CHECKS.len());
-    for rule in CHECKS {
+    assert!(all().count() >= 70, "{}", all().count());
+    for rule in all() {
         let [Check::Inspection(check)] = rule.checks else { panic!("{}", rule.id) };
         for text in [rule.meaning, check.title, check.reads, check.why] {
             assert!(!text.is_empty() && !text.contains("  "), "{}: {text}", rule.id);
         }
         assert!(rule.meaning.ends_with('.'), "{}", rule.id);
-        if let Some(setting) = check.fix {
+        if let [setting] = check.fix {
             assert!(rule.remedy.contains("WANTED"), "{}", rule.id);
             assert_eq!(setting.scope() == Scope::Disk, matches!(check.judge, On::Disk(_)));
         }
@@ -35,8 +35,8 @@ fn there_are_many_checks_and_each_says_everything() {
 #[test]
 fn the_worst_comes_first_with_its_command_and_change() {
     let mut machine = healthy();
-    queue(&mut machine, "nomerges", "0");
-    queue(&mut machine, "scheduler", "none [bfq]");
+    set(&mut machine, "queue/nomerges", "0");
+    set(&mut machine, "queue/scheduler", "none [bfq]");
     smart(&mut machine).critical_warning = 2;
     let diagnosis = diagnose(&machine.facts, &machine);
     let ids: Vec<&str> =
@@ -77,7 +77,7 @@ fn another_kind_of_disk_is_not_asked_what_only_nvme_knows() {
     let mut machine = healthy();
     let disk = first_disk(&mut machine);
     (disk.nvme, disk.device.name) = (None, "sda".into());
-    attribute(&mut machine, "queue/nomerges", "0");
+    set(&mut machine, "queue/nomerges", "0");
     let diagnosis = diagnose(&machine.facts, &machine);
     assert_eq!((diagnosis.findings, diagnosis.not_checked), (Vec::new(), Vec::new()));
 }
@@ -97,8 +97,8 @@ fn heat_and_wear_are_hints_before_they_are_problems() {
 #[test]
 fn a_run_names_the_problems_that_matter() {
     let mut machine = healthy();
-    queue(&mut machine, "nomerges", "0");
-    queue(&mut machine, "scheduler", "none [bfq]");
+    set(&mut machine, "queue/nomerges", "0");
+    set(&mut machine, "queue/scheduler", "none [bfq]");
     let facts = Facts {
         host: machine.facts.clone(),
         inspection: Some((*machine).clone()),
