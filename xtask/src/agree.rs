@@ -14,7 +14,9 @@ use fathom_model::watch::{BlocksSample, DiskKind, MachineSample, SamplerCost, St
 use fathom_watch::blocks::{BlockSampler, BlocksOptions, Devices};
 use fathom_watch::disks::DiskSampler;
 use fathom_watch::system::SystemSampler;
-use fathom_watch::{Clock, EachIo, Sampler, StackSampler, StackSettings, TimedSample, Watcher};
+use fathom_watch::{
+    Clock, Sampler, StackSampler, StackSettings, TimedSample, TraceCoverage, Watcher,
+};
 use load::Load;
 use peers::{PEERS, Peer};
 use std::path::{Path, PathBuf};
@@ -161,7 +163,7 @@ fn look(seconds: u32, data: &Path) -> Result<(Started, SamplerFigures, Vec<Sampl
     let options = BlocksOptions {
         devices: Devices::Named(used(proc, sys)?),
         one_in: 0,
-        each_io: EachIo::Always,
+        each_io: TraceCoverage::Full,
     };
     match BlockSampler::open(proc, sys, &options) {
         Ok(blocks) => samplers.push(Box::new(blocks)),

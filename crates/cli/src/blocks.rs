@@ -15,7 +15,7 @@ use fathom_report::pages;
 use fathom_report::render::{self, Style};
 use fathom_watch::blocks::{BlockSampler, BlocksOptions, Devices, ONE_IN};
 use fathom_watch::disks::DiskSampler;
-use fathom_watch::{EachIo, Sampler, TimedSample, Watcher};
+use fathom_watch::{Sampler, TimedSample, TraceCoverage, Watcher};
 use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -76,7 +76,7 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
         [] => Devices::Busiest { first: Vec::new() },
         names => Devices::Named(targets::with_devices_of_files(&Roots::default(), names)?),
     };
-    let options = BlocksOptions { devices, one_in: args.one_in, each_io: EachIo::Always };
+    let options = BlocksOptions { devices, one_in: args.one_in, each_io: TraceCoverage::Full };
     let Roots { proc, sys, .. } = Roots::default();
     let sampler = BlockSampler::open(&proc, &sys, &options).map_err(|e| e.to_string())?;
     let mut view = BlocksView::new(args, to, sampler.missing().to_vec());

@@ -41,7 +41,7 @@ const IN_MEMORY: [&str; 11] = [
 
 /// What holds the data of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Held {
+pub(crate) enum Backing {
     /// These block devices; none for a file in memory.
     By(Vec<Number>),
     /// Some disks of this machine.
@@ -61,33 +61,33 @@ pub(crate) struct Holders<'a> {
 impl Holders<'_> {
     /// The devices that hold the file or directory with this `stat`, which is at `path`. Of a directory, those of new
     /// files in it.
-    pub fn of(&self, stat: &Statx, path: &Path) -> Held {
+    pub fn of(&self, stat: &Statx, path: &Path) -> Backing {
         self.below(stat, path, 0)
     }
 
-    fn below(&self, stat: &Statx, path: &Path, depth: u32) -> Held {
+    fn below(&self, stat: &Statx, path: &Path, depth: u32) -> Backing {
         let number = (stat.stx_dev_major, stat.stx_dev_minor);
         if Node::by_number(self.roots, number).is_some() {
-            return Held::By(vec![number]);
+            return Backing::By(vec![number]);
         }
         let Some(mount) = mounts::of(self.mounts, stat).filter(|_| depth < DEPTH_MAX) else {
-            return Held::Hidden;
+            return Backing::Hidden;
         };
         let found = match mount.file_system.as_str() {
-            name if IN_MEMORY.contains(&name) => return Held::By(Vec::new()),
+            name if IN_MEMORY.contains(&name) => return Backing::By(Vec::new()),
             "overlay" => self.layers(mount, stat, path, depth),
             "btrfs" => self.source(mount, depth).map(|held| self.all_of_btrfs(held)),
             _ => self.source(mount, depth),
         };
         found.unwrap_or_else(|| match LOCAL.contains(&mount.file_system.as_str()) {
-            true => Held::AnyDisk,
-            false => Held::Hidden,
+            true => Backing::AnyDisk,
+            false => Backing::Hidden,
         })
     }
 
     /// The devices, or the file, in the mount's source; bcachefs lists its devices between colons. Other sources, such as
     /// `none`, are mere names.
-    fn source(&self, mount: &Mount, depth: u32) -> Option<Held> {
+    fn source(&self, mount: &Mount, depth: u32) -> Option<Backing> {
         let mut numbers = Vec::new();
         for part in mount.source.split(':') {
             let path = Path::new(part);
@@ -98,12 +98,12 @@ impl Holders<'_> {
                 _ => return None,
             }
         }
-        Some(Held::By(numbers))
+        Some(Backing::By(numbers))
     }
 
     /// All devices of the btrfs that one is part of.
-    fn all_of_btrfs(&self, one: Held) -> Held {
-        let Held::By(numbers) = one else { return one };
+    fn all_of_btrfs(&self, one: Backing) -> Backing {
+        let Backing::By(numbers) = one else { return one };
         let dir = self.roots.sys.join("fs/btrfs");
         let members = |id: String| -> Vec<Number> {
             let devices = dir.join(id).join("devices");
@@ -113,11 +113,11 @@ impl Holders<'_> {
             entries(&devices).into_iter().filter_map(number).collect()
         };
         let mut all = entries(&dir).into_iter().map(members);
-        Held::By(all.find(|all| all.contains(&numbers[0])).unwrap_or(numbers))
+        Backing::By(all.find(|all| all.contains(&numbers[0])).unwrap_or(numbers))
     }
 
     /// The devices of the layer of an overlay that has the file, and of the layer that gets its copy when it is written.
-    fn layers(&self, mount: &Mount, stat: &Statx, path: &Path, depth: u32) -> Option<Held> {
+    fn layers(&self, mount: &Mount, stat: &Statx, path: &Path, depth: u32) -> Option<Backing> {
         let inside = path.strip_prefix(&mount.point).ok()?;
         let inside = Path::new(mount.root.trim_start_matches('/')).join(inside);
         let layers = Layers::of(mount);
@@ -141,11 +141,11 @@ impl Holders<'_> {
         let upper = root
             .and_then(|root| layers.upper.iter().find_map(|upper| at(upper, Path::new(""), &root)));
         Some(match (lower, upper) {
-            (Held::By(mut numbers), Some(Held::By(more))) => {
+            (Backing::By(mut numbers), Some(Backing::By(more))) => {
                 numbers.extend(more);
                 numbers.sort_unstable();
                 numbers.dedup();
-                Held::By(numbers)
+                Backing::By(numbers)
             }
             (lower, _) => lower,
         })
@@ -250,15 +250,15 @@ mod tests {
         // A name in the working directory is no source.
         for source in ["none", "src", "server:/export", "host0", "user@host:/"] {
             for name in ["nfs4", "9p", "virtiofs", "fuse.sshfs", "ceph", "cifs"] {
-                assert_eq!(held(name, source), Held::Hidden, "{name} {source}");
+                assert_eq!(held(name, source), Backing::Hidden, "{name} {source}");
             }
             for name in ["overlay", "btrfs", "bcachefs", "zfs", "fuse.fuse-overlayfs"] {
-                assert_eq!(held(name, source), Held::AnyDisk, "{name} {source}");
+                assert_eq!(held(name, source), Backing::AnyDisk, "{name} {source}");
             }
-            assert_eq!(held("tmpfs", source), Held::By(Vec::new()));
+            assert_eq!(held("tmpfs", source), Backing::By(Vec::new()));
         }
         let held_by = Holders { roots: &roots, mounts: &[] }.of(&stat, dir.path());
-        assert_eq!(held_by, Held::Hidden);
+        assert_eq!(held_by, Backing::Hidden);
     }
 
     #[test]

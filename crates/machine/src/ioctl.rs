@@ -62,7 +62,7 @@ const EXTENTS: usize = 128;
 /// `struct fiemap_extent` (linux/fiemap.h).
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
-struct Extent {
+struct FiemapExtent {
     logical: u64,
     physical: u64,
     length: u64,
@@ -80,7 +80,7 @@ struct ExtentMap {
     mapped: u32,
     count: u32,
     reserved: u32,
-    extents: [Extent; EXTENTS],
+    extents: [FiemapExtent; EXTENTS],
 }
 
 /// Bytes of an open file in extents that other files use as well (reflinks, snapshots).
@@ -97,7 +97,7 @@ pub(crate) fn shared_bytes(fd: impl AsFd) -> rustix::io::Result<u64> {
             mapped: 0,
             count: EXTENTS as u32,
             reserved: 0,
-            extents: [Extent::default(); EXTENTS],
+            extents: [FiemapExtent::default(); EXTENTS],
         };
         // SAFETY: the request reads the header of `ExtentMap`, which has its layout, and writes it and at most `count` extents.
         unsafe { ioctl(fd.as_fd(), Updater::<FIEMAP, ExtentMap>::new(&mut map))? };

@@ -1,7 +1,9 @@
 //! The scratch file that `fathom limit` uses if no target is given.
 
 use crate::guard::subject::{self, Spot};
-use crate::guard::{Entry, GuardError, Held, Made, OpenTarget, Promises, make, space};
+use crate::guard::{
+    GuardError, Made, OpenDescriptor, OpenTarget, Promises, TargetEntry, make, space,
+};
 use crate::target::Lookup;
 use fathom_model::facts::TargetFacts;
 use fathom_model::plan::Fallocate;
@@ -37,7 +39,7 @@ pub fn create(
     let spot = subject::spot(&lookup, &path, &dir, &name)?;
     let size = size(&path, &spot, wanted_bytes)?;
     let (held, made) = open(&path, spot, size, stop)?;
-    let entry = std::sync::Arc::new(Entry::scratch(path.clone(), held, made, size));
+    let entry = std::sync::Arc::new(TargetEntry::scratch(path.clone(), held, made, size));
     let made_facts = TargetFacts { size_bytes: size, ..TargetFacts::default() };
     let facts = entry.facts(&lookup, &path, &made_facts);
     Ok(OpenTarget { facts, entry, promises: Promises::default() })
@@ -84,13 +86,13 @@ fn open(
     spot: Spot,
     size: u64,
     stop: &dyn Fn() -> bool,
-) -> Result<(Held, Option<Made>), GuardError> {
+) -> Result<(OpenDescriptor, Option<Made>), GuardError> {
     let (fd, made) = match make::unnamed(path, &spot, 0o600)? {
         Some(fd) => (fd, None),
         None => make::scratch(path, spot).map(|(fd, made)| (fd, Some(made)))?,
     };
     make::reserve(path, &fd, 0, size, Fallocate::Native, stop)?;
-    Ok((Held::new(path, fd)?, made))
+    Ok((OpenDescriptor::new(path, fd)?, made))
 }
 
 #[cfg(test)]
@@ -107,8 +109,8 @@ mod tests {
         let spot = subject::spot(&lookup, "scratch", place, "scratch").expect("spot");
         let (fd, made) = make::scratch("scratch", spot).expect("made");
         assert_eq!(mark::read(&fd), Some(Mark::Scratch));
-        let held = Held::new("scratch", fd).expect("held");
-        let entry = Entry::scratch("scratch".to_string(), held, Some(made), UNIT);
+        let held = OpenDescriptor::new("scratch", fd).expect("held");
+        let entry = TargetEntry::scratch("scratch".to_string(), held, Some(made), UNIT);
         assert!(path.exists());
         drop(entry);
         assert!(!path.exists());

@@ -1,6 +1,6 @@
 //! Facts about targets.
 
-use crate::holders::{Held, Holders};
+use crate::holders::{Backing, Holders};
 use crate::mark;
 use crate::stack;
 use fathom_model::facts::{DeviceFacts, HeldBy, TargetFacts, TargetKind};
@@ -98,7 +98,7 @@ impl Lookup {
         facts.file_system = mount.map(|mount| mount.file_system.clone());
         let holders = Holders { roots: &self.roots, mounts: &self.mounts };
         facts.held_by = match holders.of(stat, Path::new(&resolved(fd))) {
-            Held::By(numbers) => {
+            Backing::By(numbers) => {
                 let mut known = numbers.into_iter().filter_map(|number| self.device(number));
                 match (known.next(), known.next()) {
                     (Some(first), Some(second)) => {
@@ -111,8 +111,8 @@ impl Lookup {
                     }
                 }
             }
-            Held::AnyDisk => HeldBy::AnyDisk,
-            Held::Hidden => HeldBy::Hidden,
+            Backing::AnyDisk => HeldBy::AnyDisk,
+            Backing::Hidden => HeldBy::Hidden,
         };
     }
 
@@ -208,8 +208,8 @@ pub(crate) fn block_of(roots: &Roots, path: &Path) -> Option<Number> {
     let mounts = mounts::own(roots);
     let holders = Holders { roots, mounts: &mounts };
     match holders.of(&self::stat(&fd).ok()?, Path::new(&resolved(&fd))) {
-        Held::By(numbers) => numbers.first().copied(),
-        Held::AnyDisk | Held::Hidden => None,
+        Backing::By(numbers) => numbers.first().copied(),
+        Backing::AnyDisk | Backing::Hidden => None,
     }
 }
 

@@ -14,8 +14,8 @@ use fathom_watch::rings::RingSampler;
 use fathom_watch::system::SystemSampler;
 use fathom_watch::threads::{self, ThreadOptions, ThreadSampler};
 use fathom_watch::{
-    CallSampler, Clock, EachIo, ProcessSampler, Sampler, Scope, StackSampler, StackSettings,
-    TimedSample, Watcher, timer_interrupt_ns,
+    CallSampler, Clock, ProcessSampler, Sampler, Scope, StackSampler, StackSettings, TimedSample,
+    TraceCoverage, Watcher, timer_interrupt_ns,
 };
 use std::sync::mpsc::RecvTimeoutError;
 use std::thread;
@@ -218,9 +218,9 @@ fn open(options: &SamplingOptions) -> Opened {
     let stacks = StackSampler::open(&stack_settings(options, &mut probes), proc, sys);
     opened.add(stacks, StackSampler::missing);
     let each_io = match (full, options.each_io) {
-        (false, _) => EachIo::Never,
-        (true, false) => EachIo::Partly,
-        (true, true) => EachIo::Always,
+        (false, _) => TraceCoverage::Off,
+        (true, false) => TraceCoverage::DutyCycle,
+        (true, true) => TraceCoverage::Full,
     };
     let block_options = BlocksOptions {
         devices: Devices::Busiest { first: options.devices.clone() },
@@ -243,7 +243,7 @@ fn open(options: &SamplingOptions) -> Opened {
     if full || !options.during_run {
         opened.add(counters(options, &roots, &mut probes), CounterSampler::missing);
     }
-    if each_io != EachIo::Never {
+    if each_io != TraceCoverage::Off {
         opened.add(PlacementSampler::open(proc, sys, &[], each_io), |_| &[]);
     }
     if probes != stored && !probes.boot_id.is_empty() {

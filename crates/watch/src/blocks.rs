@@ -15,7 +15,7 @@ mod tracepoints;
 mod windows;
 
 use crate::perf::{PerCpuEvents, Tracefs, WindowSchedule, online_cpus, refused};
-use crate::{EachIo, Sampler};
+use crate::{Sampler, TraceCoverage};
 pub use error::BlocksError;
 
 use device::BlockDevice;
@@ -48,10 +48,10 @@ pub struct BlocksOptions {
     pub devices: Devices,
     /// One event in this many is sampled; 0 disables sampling.
     pub one_in: u32,
-    /// When to trace every I/O. Unless [`EachIo::Always`], only rarer events are counted (unplugs,
+    /// When to trace every I/O. Unless [`TraceCoverage::Full`], only rarer events are counted (unplugs,
     /// splits, requeues, request errors) and all other counts stay 0; /proc/diskstats has the
     /// numbers of I/Os and merges. Sizes, tasks and latencies then come from the sampling windows.
-    pub each_io: EachIo,
+    pub each_io: TraceCoverage,
 }
 
 /// Devices to trace.
@@ -73,7 +73,7 @@ pub struct BlockSampler {
     unplugs: Vec<PerCpuEvents>,
     devices: Vec<DeviceCounters>,
     trace: Option<EventTrace>,
-    each_io: EachIo,
+    each_io: TraceCoverage,
     missing: Vec<Missing>,
 }
 
@@ -81,12 +81,12 @@ pub struct BlockSampler {
 #[derive(Debug)]
 struct DeviceCounters {
     device: BlockDevice,
-    counts: Vec<(Counter, PerCpuEvents)>,
+    counts: Vec<(EventCounter, PerCpuEvents)>,
 }
 
 /// What an event counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Counter {
+enum EventCounter {
     Queued,
     Issued,
     Completed,
@@ -96,7 +96,7 @@ enum Counter {
     Errors,
 }
 
-impl Counter {
+impl EventCounter {
     /// The field that holds its value.
     fn of(self, device: &mut DeviceBlocks) -> &mut u64 {
         match self {
@@ -199,7 +199,7 @@ impl Sampler for BlockSampler {
         let mut blocks = BlocksSample {
             unplugs: UNPLUGS.iter().copied().zip(self.unplugs.iter().map(read)).collect(),
             devices: self.devices.iter().map(device).collect(),
-            each_io: self.each_io == EachIo::Always,
+            each_io: self.each_io == TraceCoverage::Full,
             ..BlocksSample::default()
         };
         if let Some(trace) = &self.trace {
@@ -249,30 +249,32 @@ impl BlockTracepoints {
         let (request, bio) = (device.request_filter(), device.bio_filter());
         let failed = |filter: &str| format!("error != 0 && {filter}");
         let mut wanted = vec![
-            ("block_bio_queue", Counter::Queued, bio.clone()),
-            ("block_split", Counter::Split, bio.clone()),
+            ("block_bio_queue", EventCounter::Queued, bio.clone()),
+            ("block_split", EventCounter::Split, bio.clone()),
         ];
         if device.bio_based {
-            wanted.push(("block_bio_complete", Counter::Errors, failed(&bio)));
-            wanted.push(("block_bio_complete", Counter::Completed, bio));
+            wanted.push(("block_bio_complete", EventCounter::Errors, failed(&bio)));
+            wanted.push(("block_bio_complete", EventCounter::Completed, bio));
         } else {
             wanted.extend([
-                ("block_bio_backmerge", Counter::Merged, bio.clone()),
-                ("block_bio_frontmerge", Counter::Merged, bio),
-                ("block_rq_merge", Counter::Merged, request.clone()),
-                ("block_rq_issue", Counter::Issued, request.clone()),
-                ("block_rq_requeue", Counter::Requeued, request.clone()),
-                ("block_rq_complete", Counter::Errors, failed(&request)),
-                ("block_rq_complete", Counter::Completed, request),
+                ("block_bio_backmerge", EventCounter::Merged, bio.clone()),
+                ("block_bio_frontmerge", EventCounter::Merged, bio),
+                ("block_rq_merge", EventCounter::Merged, request.clone()),
+                ("block_rq_issue", EventCounter::Issued, request.clone()),
+                ("block_rq_requeue", EventCounter::Requeued, request.clone()),
+                ("block_rq_complete", EventCounter::Errors, failed(&request)),
+                ("block_rq_complete", EventCounter::Completed, request),
             ]);
         }
-        if self.each_io != EachIo::Always {
-            wanted.retain(|(_, count, _)| matches!(count, Counter::Split | Counter::Requeued));
+        if self.each_io != TraceCoverage::Full {
+            wanted.retain(|(_, count, _)| {
+                matches!(count, EventCounter::Split | EventCounter::Requeued)
+            });
             if !device.bio_based {
-                wanted.push(("block_rq_error", Counter::Errors, device.request_filter()));
+                wanted.push(("block_rq_error", EventCounter::Errors, device.request_filter()));
             }
         }
-        let open = |(event, count, filter): (&str, Counter, String)| {
+        let open = |(event, count, filter): (&str, EventCounter, String)| {
             let point = self.tracepoint(event)?;
             let counter = point.count(&self.cpus, Some(&filter));
             let what = || format!("counting {} of {}", point.name, device.name);

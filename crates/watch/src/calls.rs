@@ -2,7 +2,7 @@
 //!
 //! Enabled tracepoints delay every system call of the machine, by about half a microsecond. They therefore stay enabled
 //! only while the machine makes few system calls; otherwise they are enabled for one window of 50 ms in 16
-//! ([`Budget`]): at most 1% of the CPU time in the first case, and a sixteenth of the delay in the second. Flushes have
+//! ([`CallBudget`]): at most 1% of the CPU time in the first case, and a sixteenth of the delay in the second. Flushes have
 //! ring buffers of their own, so that many reads do not displace them.
 
 mod budget;

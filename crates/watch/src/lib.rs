@@ -31,7 +31,7 @@ mod watcher;
 
 pub use calls::CallSampler;
 pub use pattern::Pattern;
-pub use perf::EachIo;
+pub use perf::TraceCoverage;
 pub use pids::Process;
 pub use processes::ProcessSampler;
 pub use sampler::Sampler;

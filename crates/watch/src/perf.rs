@@ -14,5 +14,5 @@ pub(crate) use per_cpu::{PerCpuEvents, online_cpus};
 pub(crate) use perf_event_open_sys::bindings;
 pub(crate) use ring::{PerfRecord, PerfRing};
 pub(crate) use tracepoint::{EventField, Tracefs, Tracepoint, refused};
-pub use windows::EachIo;
+pub use windows::TraceCoverage;
 pub(crate) use windows::{GroupLeaders, WindowSchedule};

@@ -2,7 +2,7 @@
 
 use crate::Sampler;
 use crate::perf::{
-    EachIo, GroupLeaders, PerCpuEvents, Tracefs, WindowSchedule, online_cpus, refused,
+    GroupLeaders, PerCpuEvents, TraceCoverage, Tracefs, WindowSchedule, online_cpus, refused,
 };
 use fathom_model::watch::{MachineSample, Missing, SubmitSample};
 use std::fs;
@@ -34,12 +34,12 @@ impl PlacementSampler {
         proc_root: &Path,
         sys_root: &Path,
         devices: &[String],
-        each_io: EachIo,
+        each_io: TraceCoverage,
     ) -> Result<Self, Missing> {
         let what = "submitting CPUs";
         let point = Tracefs::find(proc_root, what)?.tracepoint("block", "block_bio_queue")?;
         let cpus = online_cpus(sys_root).map_err(|error| refused(what, &error))?;
-        let partly = each_io != EachIo::Always;
+        let partly = each_io != TraceCoverage::Full;
         let leaders = partly.then(|| GroupLeaders::open(&cpus)).transpose();
         let leaders = leaders.map_err(|error| refused(what, &error))?;
         let one_by_one = (1..=DEVICES_MAX).contains(&devices.len());

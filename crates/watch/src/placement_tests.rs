@@ -40,7 +40,7 @@ fn filters_use_the_device_number() {
 #[test]
 fn submissions_are_counted_on_the_running_kernel() {
     let (proc_root, sys_root) = (Path::new("/proc"), Path::new("/sys"));
-    let mut all = match PlacementSampler::open(proc_root, sys_root, &[], EachIo::Always) {
+    let mut all = match PlacementSampler::open(proc_root, sys_root, &[], TraceCoverage::Full) {
         Ok(sampler) => sampler,
         Err(missing) => return println!("skipped: {missing}"),
     };
@@ -56,7 +56,11 @@ fn submissions_are_counted_on_the_running_kernel() {
     std::io::Write::write_all(&mut file, &[1; 4096]).unwrap();
     file.as_file().sync_all().unwrap();
     assert!(total(&mut all) > before);
-    let none =
-        PlacementSampler::open(proc_root, sys_root, &["no-such-disk".to_string()], EachIo::Always);
+    let none = PlacementSampler::open(
+        proc_root,
+        sys_root,
+        &["no-such-disk".to_string()],
+        TraceCoverage::Full,
+    );
     assert!(none.unwrap_err().to_string().contains("no-such-disk"));
 }

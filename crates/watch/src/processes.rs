@@ -9,7 +9,7 @@ mod tests;
 use crate::{Sampler, Scope, own_pid};
 use fathom_model::watch::{MachineSample, ProcessUse, ProcessesSample};
 use files::open_files;
-use parse::{Counters, ProcessStat};
+use parse::{ProcessCounters, ProcessStat};
 use peers::Peers;
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -29,7 +29,7 @@ pub struct ProcessSampler {
     proc_root: PathBuf,
     scope: Scope,
     tick_ns: u64,
-    known: HashMap<i32, Known>,
+    known: HashMap<i32, KnownProcess>,
     read_at: Instant,
     next_at: Instant,
     peers: Peers,
@@ -37,9 +37,9 @@ pub struct ProcessSampler {
 
 /// A process as it was last read.
 #[derive(Debug, Clone)]
-struct Known {
+struct KnownProcess {
     stat: ProcessStat,
-    used: Counters,
+    used: ProcessCounters,
     watched: bool,
 }
 
@@ -64,7 +64,7 @@ impl ProcessSampler {
     }
 
     /// All processes but kernel threads.
-    fn read(&mut self) -> io::Result<HashMap<i32, Known>> {
+    fn read(&mut self) -> io::Result<HashMap<i32, KnownProcess>> {
         let began = Instant::now();
         let named = |error: io::Error| {
             io::Error::new(error.kind(), format!("{}: {error}", self.proc_root.display()))
@@ -82,8 +82,8 @@ impl ProcessSampler {
             };
             // Another user's are hidden: then only CPU time is known.
             let io = std::fs::read(dir.join("io")).unwrap_or_default();
-            let used = Counters::parse(&stat, self.tick_ns, &io);
-            found.insert(pid, Known { stat, used, watched: false });
+            let used = ProcessCounters::parse(&stat, self.tick_ns, &io);
+            found.insert(pid, KnownProcess { stat, used, watched: false });
         }
         let watched: Vec<i32> =
             found.keys().copied().filter(|pid| self.is_watched(*pid, &found)).collect();
@@ -94,11 +94,11 @@ impl ProcessSampler {
         Ok(found)
     }
 
-    fn is_watched(&self, pid: i32, found: &HashMap<i32, Known>) -> bool {
+    fn is_watched(&self, pid: i32, found: &HashMap<i32, KnownProcess>) -> bool {
         let parent = |pid: &i32| found.get(pid).map(|known| known.stat.parent);
         let lineage = std::iter::successors(Some(pid), parent);
         let followed = if self.scope.follows_children() { ANCESTORS_MAX } else { 1 };
-        let was = |known: &Known| {
+        let was = |known: &KnownProcess| {
             known.watched && found.get(&pid).is_some_and(|now| now.stat.start == known.stat.start)
         };
         self.known.get(&pid).is_some_and(was)
@@ -118,7 +118,7 @@ impl ProcessSampler {
             now.iter().filter(|(_, known)| known.watched).map(|(pid, _)| *pid).collect();
         let mut active: Vec<(u64, i32, u64)> = growth
             .iter()
-            .filter(|(pid, used)| !now[pid].watched && **used != Counters::default())
+            .filter(|(pid, used)| !now[pid].watched && **used != ProcessCounters::default())
             .map(|(pid, used)| (used.cpu_ns, *pid, now[pid].stat.start))
             .collect();
         active.sort_unstable_by(|a, b| b.cmp(a));
@@ -144,16 +144,16 @@ impl ProcessSampler {
     /// What each process used since the last read. When a process is waited for, its counters, with those of the
     /// children that it waited for, become its parent's, or those of whoever adopted it: what was known of a process
     /// that ended is taken from its nearest ancestor that grew by as much.
-    fn growth(&self, now: &HashMap<i32, Known>) -> HashMap<i32, Counters> {
-        let same = |pid: &i32, one: &Known, all: &HashMap<i32, Known>| {
+    fn growth(&self, now: &HashMap<i32, KnownProcess>) -> HashMap<i32, ProcessCounters> {
+        let same = |pid: &i32, one: &KnownProcess, all: &HashMap<i32, KnownProcess>| {
             all.get(pid).is_some_and(|other| other.stat.start == one.stat.start)
         };
-        let since = |(pid, known): (&i32, &Known)| {
+        let since = |(pid, known): (&i32, &KnownProcess)| {
             let before = self.known.get(pid).filter(|_| same(pid, known, &self.known));
             (*pid, before.map_or(known.used, |before| known.used.less(&before.used)))
         };
-        let mut growth: HashMap<i32, Counters> = now.iter().map(since).collect();
-        let mut ended: Vec<&Known> = self
+        let mut growth: HashMap<i32, ProcessCounters> = now.iter().map(since).collect();
+        let mut ended: Vec<&KnownProcess> = self
             .known
             .iter()
             .filter(|(pid, one)| !same(pid, one, now))

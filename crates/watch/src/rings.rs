@@ -15,7 +15,7 @@ mod tests;
 
 use crate::perf::WindowSchedule;
 use crate::watcher::thread_time;
-use crate::{EachIo, Sampler, Scope, own_pid};
+use crate::{Sampler, Scope, TraceCoverage, own_pid};
 use events::EventCounters;
 use fathom_model::watch::{MachineSample, Missing, RingSample, RingsSample, SqPoll};
 use fdinfo::FdInfo;
@@ -97,7 +97,7 @@ impl RingSampler {
     /// Also counts io_uring events of all processes: rare ones always, and task work runs, at some 0.2 µs each,
     /// according to `each_io`. `sys_root` is the mount point of sysfs: `/sys`.
     #[must_use]
-    pub fn with_events(mut self, sys_root: &Path, each_io: EachIo) -> Self {
+    pub fn with_events(mut self, sys_root: &Path, each_io: TraceCoverage) -> Self {
         self.events = EventCounters::open(&self.proc_root, sys_root, each_io, &mut self.missing);
         self
     }

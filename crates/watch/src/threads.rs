@@ -21,7 +21,7 @@ pub use task::Parts;
 
 use crate::{Sampler, Scope, priority};
 use access::ThreadAccess;
-use activity::{Activity, Tally};
+use activity::{Activity, ActivityCount};
 use all::AllThreads;
 use fathom_model::watch::{
     MachineSample, Missing, ThreadCount, ThreadState, ThreadTime, ThreadsSample,
@@ -99,7 +99,7 @@ pub struct ThreadSampler {
     users: BTreeMap<u32, String>,
     missing: Vec<Missing>,
     /// Distinct activities in this interval, and their indices in `counts`.
-    counts: Vec<(Activity, Tally)>,
+    counts: Vec<(Activity, ActivityCount)>,
     indices: HashMap<Activity, usize>,
     /// Time of all threads by state, in nanoseconds.
     times: [u64; ThreadState::ALL.len()],
@@ -327,13 +327,13 @@ impl ThreadSampler {
         let is_on_cpu = is_running && run_ns >= wait_ns;
         let is_runnable = is_running && run_ns < wait_ns;
         let mut parts = [
-            (ON_CPU, awake, Tally { count: u32::from(is_on_cpu), ns: run_ns }),
-            (RUNNABLE, awake, Tally { count: u32::from(is_runnable), ns: wait_ns }),
-            (0, awake, Tally::default()),
+            (ON_CPU, awake, ActivityCount { count: u32::from(is_on_cpu), ns: run_ns }),
+            (RUNNABLE, awake, ActivityCount { count: u32::from(is_runnable), ns: wait_ns }),
+            (0, awake, ActivityCount::default()),
         ];
         if let Some((sleep, ns)) = asleep.filter(|(s, _)| s.is_active() || self.context.all_states)
         {
-            parts[2] = (sleep.state, sleep, Tally { count: u32::from(is_asleep), ns });
+            parts[2] = (sleep.state, sleep, ActivityCount { count: u32::from(is_asleep), ns });
         }
         for (part, (state, sleep, tally)) in parts.into_iter().enumerate() {
             if (tally.count, tally.ns) != (0, 0) {
@@ -354,7 +354,7 @@ impl ThreadSampler {
         state: u8,
         sleep: SleepPlace,
         cpu: Option<u32>,
-        tally: Tally,
+        tally: ActivityCount,
     ) {
         let about = self.about(process);
         let owner = process.owner(index);
@@ -379,7 +379,7 @@ impl ThreadSampler {
         let counted_at = &mut task.counted_at[part];
         if self.counts.get(*counted_at).is_none_or(|(counted, _)| *counted != activity) {
             *counted_at = *self.indices.entry(activity).or_insert_with(|| {
-                self.counts.push((activity, Tally::default()));
+                self.counts.push((activity, ActivityCount::default()));
                 self.counts.len() - 1
             });
         }

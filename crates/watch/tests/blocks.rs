@@ -7,7 +7,7 @@
 use fathom_model::watch::{BlockOp, BlocksSample, DeviceBlocks, MachineSample};
 use fathom_watch::blocks::{BlockSampler, BlocksOptions, Devices};
 use fathom_watch::rings::RingSampler;
-use fathom_watch::{EachIo, Sampler, Scope};
+use fathom_watch::{Sampler, Scope, TraceCoverage};
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::fd::AsRawFd;
@@ -22,7 +22,7 @@ fn seen(device: &str, one_in: u32, rounds: usize, work: impl Fn(usize)) -> Optio
     let options = BlocksOptions {
         devices: Devices::Named(vec![device.into()]),
         one_in,
-        each_io: EachIo::Always,
+        each_io: TraceCoverage::Full,
     };
     seen_with(&options, rounds, work)
 }
@@ -163,7 +163,7 @@ fn each_io_never_omits_per_io_events() {
     let options = BlocksOptions {
         devices: Devices::Named(vec![zram.name()]),
         one_in: 1,
-        each_io: EachIo::Never,
+        each_io: TraceCoverage::Off,
     };
     let work = |_| read_each(&file, (0..100).map(|i| i * PAGE));
     let Some(blocks) = seen_with(&options, 1, work) else { return };
@@ -176,7 +176,7 @@ fn each_io_never_omits_per_io_events() {
 fn windows_sample_each_io() {
     let Some(zram) = Zram::new() else { return };
     let Some(file) = direct(Path::new(&format!("/dev/{}", zram.name()))) else { return };
-    let each_io = EachIo::Partly;
+    let each_io = TraceCoverage::DutyCycle;
     let options = BlocksOptions { devices: Devices::Named(vec![zram.name()]), one_in: 1, each_io };
     let read = |_| read_each(&file, (0..100).map(|i| i * PAGE));
     // The first sample starts a window, the second ends it; the next one starts 23 samples later.
@@ -320,14 +320,14 @@ fn tracefs_need_not_be_mounted() {
     assert!(!fs::read_to_string("/proc/mounts").unwrap().contains(" tracefs "));
     let before = mounts();
     let devices = Devices::Busiest { first: Vec::new() };
-    let options = BlocksOptions { devices, one_in: 61, each_io: EachIo::Always };
+    let options = BlocksOptions { devices, one_in: 61, each_io: TraceCoverage::Full };
     match BlockSampler::open(Path::new("/proc"), Path::new("/sys"), &options) {
         Ok(sampler) => assert!(sampler.missing().is_empty(), "{:?}", sampler.missing()),
         Err(error) if error.to_string().contains("tracefs") => panic!("{error}"),
         Err(error) => println!("skipped: {error}"),
     }
     let rings = RingSampler::open(Path::new("/proc"), Scope::Machine).unwrap();
-    let rings = rings.with_events(Path::new("/sys"), EachIo::Always);
+    let rings = rings.with_events(Path::new("/sys"), TraceCoverage::Full);
     assert!(!format!("{:?}", rings.missing()).contains("tracefs"), "{:?}", rings.missing());
     assert_eq!(mounts(), before);
 }

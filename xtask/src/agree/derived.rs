@@ -11,7 +11,7 @@ use fathom_model::Histogram;
 use fathom_model::record::RunRecord;
 use fathom_model::watch::{BlockOp, BlocksSample};
 use fathom_watch::blocks::{BlockSampler, BlocksOptions, Devices, ONE_IN};
-use fathom_watch::{EachIo, Watcher};
+use fathom_watch::{TraceCoverage, Watcher};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -137,7 +137,7 @@ fn drivers_sampled(seconds: u32, recorded: &Path) -> Result<BlocksSample> {
     let options = BlocksOptions {
         devices: Devices::Named(super::used(proc, sys)?),
         one_in: ONE_IN,
-        each_io: EachIo::Always,
+        each_io: TraceCoverage::Full,
     };
     let blocks = BlockSampler::open(proc, sys, &options)?;
     let watcher = Watcher::start(vec![Box::new(blocks)], INTERVAL)?;

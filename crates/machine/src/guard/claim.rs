@@ -20,14 +20,14 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// The devices and disks that this run holds, shared among its targets.
 #[derive(Default)]
-pub(crate) struct Claims {
+pub(crate) struct TargetLocks {
     /// Each with whether trims can go through it.
     devices: HashMap<Number, (Arc<OwnedFd>, bool)>,
     disks: HashMap<Number, Arc<OwnedFd>>,
 }
 
 /// A device held for the run.
-pub(crate) struct Claim {
+pub(crate) struct TargetLock {
     /// Open with O_EXCL.
     pub device: Arc<OwnedFd>,
     /// Whether it is open for writing, too.
@@ -36,7 +36,7 @@ pub(crate) struct Claim {
     pub disk: Arc<OwnedFd>,
 }
 
-impl Claims {
+impl TargetLocks {
     /// Opens a device exclusively and locks its disk as systemd specifies ("Locking Block Device
     /// Access"). `at` is an O_PATH descriptor of the device; without it, uses the kernel's node. `for_trims`: open it for
     /// writing, too, unless this run holds it already.
@@ -47,7 +47,7 @@ impl Claims {
         node: &Node,
         at: Option<&OwnedFd>,
         for_trims: bool,
-    ) -> Result<Claim, GuardError> {
+    ) -> Result<TargetLock, GuardError> {
         let (device, for_trims) = match self.devices.get(&node.number) {
             Some((device, for_trims)) => (Arc::clone(device), *for_trims),
             None => (Arc::new(exclusively(roots, path, node, at, for_trims)?), for_trims),
@@ -60,7 +60,7 @@ impl Claims {
             None => locked(path, Arc::new(open_node(path, &disk, None, OFlags::empty())?))?,
         };
         self.disks.insert(disk.number, Arc::clone(&locked));
-        Ok(Claim { device, for_trims, disk: locked })
+        Ok(TargetLock { device, for_trims, disk: locked })
     }
 }
 

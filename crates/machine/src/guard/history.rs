@@ -7,12 +7,12 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// An open descriptor, with the status at that time.
-pub(crate) struct Held {
+pub(crate) struct OpenDescriptor {
     pub fd: Arc<OwnedFd>,
     pub stat: Stat,
 }
 
-impl Held {
+impl OpenDescriptor {
     pub fn new(path: &str, fd: Arc<OwnedFd>) -> Result<Self, GuardError> {
         let stat = rustix::fs::fstat(&fd)
             .map_err(|error| GuardError::io(path, "read the status of", error))?;

@@ -18,9 +18,9 @@ mod remove;
 pub(crate) mod space;
 pub(crate) mod subject;
 
-pub(crate) use history::Held;
+pub(crate) use history::OpenDescriptor;
 pub(crate) use make::Made;
-pub(crate) use open::Entry;
+pub(crate) use open::TargetEntry;
 pub(crate) use promise::Promises;
 
 pub use error::GuardError;
@@ -31,7 +31,7 @@ pub use permission::Permissions;
 pub use remove::{Identity, remove};
 
 use crate::target::Lookup;
-use claim::Claims;
+use claim::TargetLocks;
 use dirs::NewDirs;
 use fathom_model::plan::Plan;
 use fathom_sys::roots::Roots;
@@ -39,7 +39,7 @@ use prove::{Proof, Prover};
 use std::cell::OnceCell;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
-use subject::{Place, Subject};
+use subject::{Location, Subject};
 
 /// Opens all targets of a plan, verifies that each may be used as the plan requires, locks those that
 /// are written, and creates or extends files. Returns one entry per target of [`Plan::targets`], in
@@ -59,7 +59,7 @@ pub fn open_all(
     let lookup = Lookup::new(roots);
     let mut subjects = subject::gather(&lookup, plan)?;
     let mut prover =
-        Prover { roots, permissions, claims: Claims::default(), stack: OnceCell::new() };
+        Prover { roots, permissions, claims: TargetLocks::default(), stack: OnceCell::new() };
     let mut proofs = Vec::with_capacity(subjects.len());
     for subject in &mut subjects {
         check_stop(subject.path(), stop)?;
@@ -71,11 +71,11 @@ pub fn open_all(
     let mut entries = Vec::with_capacity(subjects.len());
     let mut proven: Vec<(Subject, Proof)> = subjects.into_iter().zip(proofs).collect();
     // New files first: those can be removed again, while a file that was copied up in an overlay stays.
-    proven.sort_by_key(|(subject, _)| matches!(subject.place, Place::Existing(_)));
+    proven.sort_by_key(|(subject, _)| matches!(subject.place, Location::Existing(_)));
     for (subject, proof) in proven {
         check_stop(subject.path(), stop)?;
         let members = subject.members.clone();
-        let (entry, facts) = Entry::new(subject, proof, &dirs, stop)?;
+        let (entry, facts) = TargetEntry::new(subject, proof, &dirs, stop)?;
         entries.push((Arc::new(entry), facts, members));
     }
     let mut targets: Vec<(usize, OpenTarget)> = Vec::with_capacity(plan.targets.len());

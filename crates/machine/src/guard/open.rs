@@ -2,11 +2,11 @@
 
 use super::dirs::NewDirs;
 use super::error::GuardError;
-use super::history::{Held, History};
+use super::history::{History, OpenDescriptor};
 use super::make::{self, Draft, Grown, Made};
 use super::promise::Promises;
 use super::prove::{self, Proof};
-use super::subject::{self, Place, Spot, Subject, Want};
+use super::subject::{self, Location, Spot, Subject, Want};
 use crate::mark::{self, Mark, descriptor_path};
 use crate::target::Lookup;
 use fathom_model::facts::{TargetFacts, TargetKind};
@@ -44,18 +44,18 @@ pub struct Extent {
 pub struct OpenTarget {
     /// Facts, after creating or extending it.
     pub facts: TargetFacts,
-    pub(crate) entry: Arc<Entry>,
+    pub(crate) entry: Arc<TargetEntry>,
     /// Space that the run is going to use.
     pub(crate) promises: Promises,
 }
 
 /// An open file or device, independent of its paths.
-pub(crate) struct Entry {
+pub(crate) struct TargetEntry {
     path: String,
     kind: TargetKind,
     want: Want,
     may_write: bool,
-    held: OnceLock<Held>,
+    held: OnceLock<OpenDescriptor>,
     /// Where the first worker to open the file creates it.
     late: Mutex<Option<Spot>>,
     /// The part to be filled.
@@ -89,7 +89,7 @@ struct Fill {
     draft: Option<Draft>,
 }
 
-impl Entry {
+impl TargetEntry {
     /// Creates or extends the file as required; undone on drop unless [`OpenTarget::keep`] was called.
     pub fn new(
         subject: Subject,
@@ -107,7 +107,7 @@ impl Entry {
             held: OnceLock::new(),
             late: Mutex::new(None),
             fill: Mutex::new(None),
-            is_new: matches!(place, Place::New(_)),
+            is_new: matches!(place, Location::New(_)),
             made: OnceLock::new(),
             grown: None,
             own: proof.own,
@@ -119,21 +119,21 @@ impl Entry {
             dirs: Arc::clone(dirs),
         };
         match place {
-            Place::New(spot) => entry.new_file(spot, &mut facts, stop)?,
-            Place::Existing(fd) if proof.opens_for_writing => {
+            Location::New(spot) => entry.new_file(spot, &mut facts, stop)?,
+            Location::Existing(fd) if proof.opens_for_writing => {
                 let file = Arc::new(prove::open_for_writing(&entry.path, &fd, entry.own)?);
                 if let Some(to) = proof.grow_to {
                     entry.grow(&file, to, stop)?;
                 }
-                entry.hold(Held::new(&entry.path, file)?);
+                entry.hold(OpenDescriptor::new(&entry.path, file)?);
             }
-            Place::Existing(fd) => entry.hold(Held::new(&entry.path, Arc::new(fd))?),
+            Location::Existing(fd) => entry.hold(OpenDescriptor::new(&entry.path, Arc::new(fd))?),
         }
         Ok((entry, facts))
     }
 
     /// An entry for a scratch file of this size, all of it to be filled; it may be written then.
-    pub fn scratch(path: String, held: Held, made: Option<Made>, size: u64) -> Self {
+    pub fn scratch(path: String, held: OpenDescriptor, made: Option<Made>, size: u64) -> Self {
         let entry = Self {
             path,
             kind: TargetKind::File,
@@ -157,7 +157,7 @@ impl Entry {
         entry
     }
 
-    fn hold(&self, held: Held) {
+    fn hold(&self, held: OpenDescriptor) {
         self.history.left(&held.fd);
         // Never set twice: callers have just created the entry, or hold its lock.
         let _ = self.held.set(held);
@@ -180,12 +180,12 @@ impl Entry {
         if self.want.fill {
             let (fd, draft) = Draft::new(&self.path, spot, &self.want, stop)?;
             self.fill = Mutex::new(Some(Fill { from: 0, len: size, draft: Some(draft) }));
-            self.hold(Held::new(&self.path, fd)?);
+            self.hold(OpenDescriptor::new(&self.path, fd)?);
             return Ok(());
         }
         let (fd, made) = make::create(&self.path, spot, &self.want, stop)?;
         self.made = OnceLock::from(made);
-        self.hold(Held::new(&self.path, fd)?);
+        self.hold(OpenDescriptor::new(&self.path, fd)?);
         Ok(())
     }
 
@@ -229,14 +229,14 @@ impl Entry {
         Some((stat.st_dev, u64::try_from(stat.st_blocks).ok()?.saturating_mul(512)))
     }
 
-    fn held(&self) -> io::Result<&Held> {
+    fn held(&self) -> io::Result<&OpenDescriptor> {
         let mut late = lock(&self.late);
         if let Some(spot) = late.take() {
             let create = |spot| make::create(&self.path, spot, &self.want, &|| false);
             let spot = self.dirs.make(&self.path, spot);
             let (fd, made) = spot.and_then(create).map_err(io::Error::other)?;
             let _ = self.made.set(made);
-            self.hold(Held::new(&self.path, fd).map_err(io::Error::other)?);
+            self.hold(OpenDescriptor::new(&self.path, fd).map_err(io::Error::other)?);
         }
         self.held.get().ok_or_else(|| {
             io::Error::other(format!("{} could not be created; see the first error", self.path))
@@ -244,7 +244,7 @@ impl Entry {
     }
 }
 
-impl Drop for Entry {
+impl Drop for TargetEntry {
     fn drop(&mut self) {
         if *self.kept.get_mut() {
             self.grown.iter().for_each(Grown::keep);
@@ -266,7 +266,7 @@ impl Drop for Entry {
 
 /// A worker's writes to a file, for the file's mark.
 #[derive(Clone)]
-pub struct Writing(Weak<Entry>);
+pub struct Writing(Weak<TargetEntry>);
 
 impl Writing {
     /// Called before the worker's first write.
@@ -279,7 +279,7 @@ impl Writing {
         self.with(|entry, fd| entry.history.end(fd));
     }
 
-    fn with(&self, act: impl FnOnce(&Entry, &OwnedFd)) {
+    fn with(&self, act: impl FnOnce(&TargetEntry, &OwnedFd)) {
         let entry = self.0.upgrade();
         let entry = entry.as_ref().filter(|entry| entry.kind == TargetKind::File);
         if let Some((entry, held)) = entry.and_then(|entry| Some((entry, entry.held.get()?))) {
@@ -438,7 +438,7 @@ impl OpenTarget {
         Some(Extent { bytes, allocated: blocks.saturating_mul(512).min(bytes) })
     }
 
-    fn file_changed(&self, held: &Held) -> Option<String> {
+    fn file_changed(&self, held: &OpenDescriptor) -> Option<String> {
         let path = &self.facts.path;
         let now = rustix::fs::fstat(&held.fd).ok()?;
         if held.stat.st_nlink == 0 && self.entry.made.get().is_none() {
@@ -461,7 +461,7 @@ impl OpenTarget {
         }
     }
 
-    fn device_changed(&self, held: &Held) -> Option<String> {
+    fn device_changed(&self, held: &OpenDescriptor) -> Option<String> {
         let path = &self.facts.path;
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
         let size = rustix::fs::open(descriptor_path(&held.fd), flags, Mode::empty())

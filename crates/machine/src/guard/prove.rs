@@ -1,9 +1,9 @@
 //! Verifies that a target may be used as the plan requires, without changing anything.
 
-use super::claim::{Claims, locked};
+use super::claim::{TargetLocks, locked};
 use super::error::GuardError;
 use super::permission::{self, Erase, Permissions};
-use super::subject::{self, Place, Subject};
+use super::subject::{self, Location, Subject};
 use crate::mark::{self, descriptor_path};
 use crate::signature;
 use crate::stack::{FileIdentity, StorageStack};
@@ -21,7 +21,7 @@ use std::sync::Arc;
 pub(crate) struct Prover<'a> {
     pub roots: &'a Roots,
     pub permissions: &'a Permissions,
-    pub claims: Claims,
+    pub claims: TargetLocks,
     pub stack: OnceCell<StorageStack>,
 }
 
@@ -66,16 +66,18 @@ impl Prover<'_> {
     /// Checks one file or device, and holds it if it is written.
     pub fn prove(&mut self, subject: &mut Subject) -> Result<Proof, GuardError> {
         match (&subject.place, subject.facts.kind) {
-            (Place::New(_), _) => Ok(Proof { may_write: subject.want.written, ..Proof::default() }),
-            (Place::Existing(_), TargetKind::File) => self.file(subject),
-            (Place::Existing(_), _) if subject.want.written => self.written_device(subject),
-            (Place::Existing(_), _) => read_device(subject),
+            (Location::New(_), _) => {
+                Ok(Proof { may_write: subject.want.written, ..Proof::default() })
+            }
+            (Location::Existing(_), TargetKind::File) => self.file(subject),
+            (Location::Existing(_), _) if subject.want.written => self.written_device(subject),
+            (Location::Existing(_), _) => read_device(subject),
         }
     }
 
     fn written_device(&mut self, subject: &mut Subject) -> Result<Proof, GuardError> {
         let path = subject.path().to_string();
-        let Place::Existing(named) = &subject.place else { return Ok(Proof::default()) };
+        let Location::Existing(named) = &subject.place else { return Ok(Proof::default()) };
         let unread = |source| GuardError::Unread { path: path.clone(), source };
         let stack = self.stack().map_err(unread)?;
         let number = subject.facts.device_number;
@@ -116,7 +118,7 @@ impl Prover<'_> {
 
     fn file(&self, subject: &Subject) -> Result<Proof, GuardError> {
         let path = subject.path();
-        let Place::Existing(named) = &subject.place else { return Ok(Proof::default()) };
+        let Location::Existing(named) = &subject.place else { return Ok(Proof::default()) };
         let stat = subject::stat(path, named)?;
         let size = subject.facts.size_bytes;
         let grow_to = subject.want.create_size.filter(|wanted| *wanted > size);
@@ -178,7 +180,7 @@ pub(crate) fn open_for_writing(
 }
 
 fn read_device(subject: &mut Subject) -> Result<Proof, GuardError> {
-    let Place::Existing(named) = &subject.place else { return Ok(Proof::default()) };
+    let Location::Existing(named) = &subject.place else { return Ok(Proof::default()) };
     let fd = reopen(subject.path(), named, OFlags::RDONLY, "read")?;
     if subject.facts.kind == TargetKind::BlockDevice {
         subject.facts.size_bytes = size(subject.path(), &fd)?;

@@ -3,7 +3,7 @@
 use super::error::GuardError;
 use super::promise::{Ledger, Promises};
 use super::prove::{Proof, Prover};
-use super::subject::{Place, Subject};
+use super::subject::{Location, Subject};
 use crate::ioctl;
 use crate::mark::descriptor_path;
 use crate::settings::state_dir;
@@ -76,11 +76,11 @@ fn all_needs(
     let path = subject.path();
     let io = |error| GuardError::io(path, "read the file system status of", error);
     let (fd, bytes) = match &subject.place {
-        Place::New(spot) => (&spot.dir, new_bytes(subject, 0)),
-        Place::Existing(fd) if subject.facts.kind == TargetKind::File => {
+        Location::New(spot) => (&spot.dir, new_bytes(subject, 0)),
+        Location::Existing(fd) if subject.facts.kind == TargetKind::File => {
             (fd, existing_bytes(lookup, subject, proof, fd))
         }
-        Place::Existing(_) => {
+        Location::Existing(_) => {
             let below = proof.files_below.iter();
             return below
                 .filter_map(|(file, path)| below_device(lookup, file, path).transpose())

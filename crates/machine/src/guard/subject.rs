@@ -14,7 +14,7 @@ use std::path::Path;
 
 /// Identity of a file or device.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) enum Identity {
+pub(crate) enum TargetIdentity {
     /// A file, by device and inode.
     File(u64, u64),
     /// A block or character device, by kind and number.
@@ -33,7 +33,7 @@ pub(crate) enum TargetKindKey {
 }
 
 /// Location of a file or device.
-pub(crate) enum Place {
+pub(crate) enum Location {
     /// It exists; an O_PATH descriptor.
     Existing(OwnedFd),
     /// It does not exist.
@@ -80,7 +80,7 @@ pub(crate) struct Subject {
     /// What the plan requires.
     pub want: Want,
     /// Its location.
-    pub place: Place,
+    pub place: Location,
     /// Facts about it.
     pub facts: TargetFacts,
 }
@@ -95,7 +95,7 @@ impl Subject {
 /// Resolves all targets of a plan, without opening any for reading or writing.
 pub(crate) fn gather(lookup: &Lookup, plan: &Plan) -> Result<Vec<Subject>, GuardError> {
     let mut all: Vec<Subject> = Vec::new();
-    let mut known: HashMap<Identity, usize> = HashMap::new();
+    let mut known: HashMap<TargetIdentity, usize> = HashMap::new();
     for (index, target) in plan.targets.iter().enumerate() {
         let (place, facts, identity) = find(lookup, target)?;
         match known.entry(identity) {
@@ -139,7 +139,10 @@ fn join(want: &mut Want, target: &Target) {
     want.invalidate |= target.invalidate;
 }
 
-fn find(lookup: &Lookup, target: &Target) -> Result<(Place, TargetFacts, Identity), GuardError> {
+fn find(
+    lookup: &Lookup,
+    target: &Target,
+) -> Result<(Location, TargetFacts, TargetIdentity), GuardError> {
     let path = &target.path;
     match target::open_path(path) {
         Ok(fd) => existing(lookup, target, fd),
@@ -152,7 +155,7 @@ fn existing(
     lookup: &Lookup,
     target: &Target,
     fd: OwnedFd,
-) -> Result<(Place, TargetFacts, Identity), GuardError> {
+) -> Result<(Location, TargetFacts, TargetIdentity), GuardError> {
     let path = target.path.clone();
     let facts = lookup
         .open_target(&path, &fd)
@@ -160,26 +163,31 @@ fn existing(
     stay_within(&path, target.within.as_deref(), &facts.resolved)?;
     let identity = match facts.kind {
         TargetKind::File => file_identity(&stat(&path, &fd)?),
-        TargetKind::BlockDevice => Identity::Device(TargetKindKey::Block, facts.device_number),
+        TargetKind::BlockDevice => {
+            TargetIdentity::Device(TargetKindKey::Block, facts.device_number)
+        }
         TargetKind::NvmeGeneric | TargetKind::ScsiGeneric | TargetKind::ScsiBsg => {
-            Identity::Device(TargetKindKey::Generic, facts.device_number)
+            TargetIdentity::Device(TargetKindKey::Generic, facts.device_number)
         }
         TargetKind::Directory => return Err(GuardError::IsDirectory { path }),
         TargetKind::Missing | TargetKind::Other => return Err(GuardError::NotUsable { path }),
     };
-    Ok((Place::Existing(fd), facts, identity))
+    Ok((Location::Existing(fd), facts, identity))
 }
 
 /// The identity of the file with this status.
-pub(crate) fn file_identity(stat: &Stat) -> Identity {
-    Identity::File(stat.st_dev, stat.st_ino)
+pub(crate) fn file_identity(stat: &Stat) -> TargetIdentity {
+    TargetIdentity::File(stat.st_dev, stat.st_ino)
 }
 
 pub(crate) fn stat(path: &str, fd: &OwnedFd) -> Result<Stat, GuardError> {
     rustix::fs::fstat(fd).map_err(|error| GuardError::io(path, "read the status of", error))
 }
 
-fn new(lookup: &Lookup, target: &Target) -> Result<(Place, TargetFacts, Identity), GuardError> {
+fn new(
+    lookup: &Lookup,
+    target: &Target,
+) -> Result<(Location, TargetFacts, TargetIdentity), GuardError> {
     let path = target.path.clone();
     let Some((dir_path, name)) = target::split(&path) else {
         return Err(GuardError::IsDirectory { path });
@@ -205,8 +213,8 @@ fn new(lookup: &Lookup, target: &Target) -> Result<(Place, TargetFacts, Identity
             .map_err(|_| GuardError::NoDirectory { path: path.clone() })?;
     }
     let dir = stat(&path, &spot.dir)?;
-    let identity = Identity::New(dir.st_dev, dir.st_ino, name);
-    Ok((Place::New(spot), facts, identity))
+    let identity = TargetIdentity::New(dir.st_dev, dir.st_ino, name);
+    Ok((Location::New(spot), facts, identity))
 }
 
 /// Opens the directory of a file to be created, once, and verifies that creation is allowed there.

@@ -1,9 +1,9 @@
 //! A cgroup for this process alone, in either version of the interface.
 
-use super::Held;
+use super::LockedJournal;
 use super::effects::Effects;
 use super::error::SettingsError;
-use super::journal::{Group, SlotKind};
+use super::journal::{RunCgroup, SlotKind};
 use super::restore::Restored;
 use crate::host::kibibytes;
 use fathom_model::setting::{CgroupLimits, Setting, SettingChange};
@@ -24,12 +24,12 @@ const PAUSE: Duration = Duration::from_millis(10);
 const HEADROOM_BYTES: u64 = 16 << 20;
 
 /// A file of a group and its value.
-type Limit = (&'static str, String);
+type LimitFile = (&'static str, String);
 
 /// Creates the group, sets its limits and moves this process into it.
 pub(super) fn enter(
     effects: &Effects,
-    held: &mut Held,
+    held: &mut LockedJournal,
     limits: CgroupLimits,
 ) -> Result<(), SettingsError> {
     let name = format!("fathom-{}", std::process::id());
@@ -41,7 +41,7 @@ pub(super) fn enter(
         hint: hint.to_string(),
         source,
     };
-    let mut groups: Vec<(&Hierarchy, Vec<Limit>)> = Vec::new();
+    let mut groups: Vec<(&Hierarchy, Vec<LimitFile>)> = Vec::new();
     for (controller, v2, v1) in wanted(limits) {
         let found = all.iter().find(|hierarchy| hierarchy.has(controller));
         let Some(hierarchy) = found else {
@@ -67,7 +67,7 @@ pub(super) fn enter(
         let reason = format!("this process is already in the cgroup {own} of another fathom");
         return Err(SettingsError::NoSuchTarget { change: change(), reason });
     }
-    let mut group = Group::default();
+    let mut group = RunCgroup::default();
     for (hierarchy, _) in &groups {
         group.dirs.push(hierarchy.top.join(&name));
         group.back.push(hierarchy.own.clone());
@@ -117,7 +117,7 @@ fn change() -> SettingChange {
 }
 
 /// For each controller needed: the files of version 2 and of version 1.
-fn wanted(limits: CgroupLimits) -> Vec<(&'static str, Vec<Limit>, Vec<Limit>)> {
+fn wanted(limits: CgroupLimits) -> Vec<(&'static str, Vec<LimitFile>, Vec<LimitFile>)> {
     let mut all = Vec::new();
     if let Some(bytes) = limits.memory_bytes {
         let value = bytes.to_string();
@@ -139,7 +139,7 @@ fn wanted(limits: CgroupLimits) -> Vec<(&'static str, Vec<Limit>, Vec<Limit>)> {
 }
 
 /// Moves this process back, if it is the one in the group, and removes the group. `None` if nothing was changed.
-pub(super) fn leave(effects: &Effects, group: &Group, pid: u32) -> Option<Restored> {
+pub(super) fn leave(effects: &Effects, group: &RunCgroup, pid: u32) -> Option<Restored> {
     let mut failed = None;
     for (dir, back) in group.dirs.iter().zip(&group.back) {
         if !is_own_name(dir, pid) {

@@ -1,8 +1,8 @@
 //! Reads and writes of the kernel's files.
 
 use super::error::SettingsError;
-use super::journal::Entry;
-use super::place::{self, Place};
+use super::journal::JournalEntry;
+use super::place::{self, SettingFile};
 use super::{StepHook, below};
 use fathom_model::setting::Setting;
 use fathom_sys::roots::{self, Roots};
@@ -31,7 +31,7 @@ impl Effects {
     }
 
     /// The value of a setting.
-    pub fn read(&self, entry: &Entry) -> io::Result<String> {
+    pub fn read(&self, entry: &JournalEntry) -> io::Result<String> {
         Ok(place::value(entry.setting, &self.read_file(&entry.file)?))
     }
 
@@ -63,7 +63,7 @@ impl Effects {
     }
 
     /// The value of a setting that is to be changed.
-    pub fn read_place(&self, place: &Place) -> Result<String, SettingsError> {
+    pub fn read_place(&self, place: &SettingFile) -> Result<String, SettingsError> {
         let text = self.read_file(&place.file).map_err(|source| SettingsError::Unreadable {
             change: place.change(),
             file: format!("/{}", place.file),
@@ -73,12 +73,12 @@ impl Effects {
     }
 
     /// Changes a setting.
-    pub fn write_place(&self, place: &Place) -> Result<(), SettingsError> {
+    pub fn write_place(&self, place: &SettingFile) -> Result<(), SettingsError> {
         self.write(&place.file, &place.value).map_err(|error| place.refused(error))
     }
 
     /// Applies a change that is not undone.
-    pub fn write_once(&self, place: &Place) -> Result<(), SettingsError> {
+    pub fn write_once(&self, place: &SettingFile) -> Result<(), SettingsError> {
         if place.setting == Setting::DropCaches {
             // Dirty pages cannot be dropped.
             rustix::fs::sync();

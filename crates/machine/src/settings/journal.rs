@@ -3,7 +3,7 @@
 
 use super::effects::Effects;
 use super::error::SettingsError;
-use super::place::{self, Place};
+use super::place::{self, SettingFile};
 use crate::host::boot_id;
 use fathom_model::setting::{Setting, setting_of};
 use fathom_sys::roots::{self, Roots, Unread};
@@ -42,7 +42,7 @@ impl SlotKind {
 }
 
 /// The lock of a key; the kernel releases it when the process ends, however it ends. Its file is removed with it.
-pub(super) struct Slot {
+pub(super) struct JournalSlot {
     pub key: String,
     path: PathBuf,
     _lock: File,
@@ -71,7 +71,7 @@ fn is_file_at(file: &File, path: &Path) -> bool {
     both.is_ok_and(|(own, there)| (own.dev(), own.ino()) == (there.dev(), there.ino()))
 }
 
-impl Drop for Slot {
+impl Drop for JournalSlot {
     fn drop(&mut self) {
         // Still locked: whoever has opened this file finds that it is gone, and opens a new one.
         // A killed process may have left a journal that it had not finished.
@@ -90,14 +90,14 @@ pub(super) struct Journal {
     /// Whether restoring has begun, so that values can be any of those in between.
     pub restoring: bool,
     /// The settings.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<JournalEntry>,
     /// The cgroup that was created.
-    pub group: Option<Group>,
+    pub group: Option<RunCgroup>,
 }
 
 /// One file to restore.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Entry {
+pub(super) struct JournalEntry {
     /// The setting; `None` for others that a change of the scheduler resets.
     pub setting: Option<Setting>,
     /// The kernel's name of what it belongs to.
@@ -119,21 +119,21 @@ pub(super) struct Entry {
 
 /// The cgroup of one process.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Group {
+pub(super) struct RunCgroup {
     /// Its directories, one for each hierarchy.
     pub dirs: Vec<PathBuf>,
     /// Where the process was before, for each directory.
     pub back: Vec<PathBuf>,
 }
 
-impl Entry {
+impl JournalEntry {
     /// Whether a change of the scheduler resets it.
     pub fn is_reset_by_scheduler(&self) -> bool {
         self.is_consequence && self.setting != Some(Setting::ReadAheadKb)
     }
 
     /// The entry for a change that is about to be made.
-    pub fn of(place: &Place, old: &str) -> Self {
+    pub fn of(place: &SettingFile, old: &str) -> Self {
         Self {
             setting: Some(place.setting),
             target: place.target.clone(),
@@ -190,7 +190,7 @@ impl Journal {
     }
 
     /// Adds an entry, or the value to the entry of the same file.
-    pub fn note(&mut self, entry: Entry) {
+    pub fn note(&mut self, entry: JournalEntry) {
         match self.entries.iter_mut().find(|known| known.file == entry.file) {
             Some(known) => {
                 known.ours.extend(entry.ours);
@@ -203,7 +203,7 @@ impl Journal {
     }
 
     /// Adds the current values, which this process caused. Returns whether the journal must be saved.
-    pub fn observe(&mut self, read: impl Fn(&Entry) -> Option<String>) -> bool {
+    pub fn observe(&mut self, read: impl Fn(&JournalEntry) -> Option<String>) -> bool {
         let mut is_new = false;
         for entry in self.entries.iter_mut().filter(|entry| entry.setting.is_some()) {
             let Some(value) = read(entry) else { continue };
@@ -217,7 +217,7 @@ impl Journal {
     }
 
     /// The entries that were requested.
-    pub fn settings(&self) -> impl Iterator<Item = &Entry> {
+    pub fn settings(&self) -> impl Iterator<Item = &JournalEntry> {
         self.entries.iter().filter(|entry| entry.is_requested)
     }
 
@@ -272,7 +272,7 @@ impl Effects {
     }
 
     /// Locks a key.
-    pub fn lock(&self, key: &str) -> Result<Slot, SettingsError> {
+    pub fn lock(&self, key: &str) -> Result<JournalSlot, SettingsError> {
         if self.state.as_os_str().is_empty() {
             return Err(SettingsError::NoStateDir);
         }
@@ -300,11 +300,11 @@ impl Effects {
         let named = file.set_len(0).and_then(|()| file.rewind());
         let named = named.and_then(|()| writeln!(file, "{}", std::process::id()));
         named.map_err(|e| self.failed(&path, "write", e))?;
-        Ok(Slot { key: key.to_string(), path, _lock: file })
+        Ok(JournalSlot { key: key.to_string(), path, _lock: file })
     }
 
     /// As [`Effects::lock`], but waits for processes that only check whether something has to be restored.
-    pub fn lock_patiently(&self, key: &str) -> Result<Slot, SettingsError> {
+    pub fn lock_patiently(&self, key: &str) -> Result<JournalSlot, SettingsError> {
         for _ in 0..TRIES {
             match self.lock(key) {
                 Err(SettingsError::InUse { .. }) => std::thread::sleep(PAUSE),
@@ -336,7 +336,7 @@ impl Effects {
     /// Replaces a journal, so that the new one is on disk.
     pub fn save(
         &self,
-        slot: &Slot,
+        slot: &JournalSlot,
         kind: SlotKind,
         journal: &Journal,
     ) -> Result<(), SettingsError> {
@@ -355,7 +355,7 @@ impl Effects {
     }
 
     /// Removes a journal.
-    pub fn remove(&self, slot: &Slot, kind: SlotKind) -> Result<(), SettingsError> {
+    pub fn remove(&self, slot: &JournalSlot, kind: SlotKind) -> Result<(), SettingsError> {
         let path = self.path(&slot.key, kind);
         self.step();
         match std::fs::remove_file(&path) {
@@ -387,7 +387,7 @@ mod tests {
     fn any_value_is_ours_until_it_is_observed() {
         let text = r#"{"setting":null,"target":"sda","file":"f","old":"a","ours":["b"],
             "is_requested":true,"is_consequence":false}"#;
-        let mut entry: Entry = serde_json::from_str(text).unwrap();
+        let mut entry: JournalEntry = serde_json::from_str(text).unwrap();
         assert!(!entry.is_ours("c"), "journals of earlier versions have no pending entries");
         (entry.setting, entry.is_pending) = (Some(Setting::Nomerges), true);
         assert!(entry.is_ours("c"));

@@ -18,8 +18,8 @@ pub use restore::{Restored, RestoredHow};
 use effects::Effects;
 use fathom_model::setting::{CgroupLimits, Setting, SettingChange};
 use fathom_sys::roots::Roots;
-use journal::{Entry, Journal, Slot, SlotKind};
-use place::Place;
+use journal::{Journal, JournalEntry, JournalSlot, SlotKind};
+use place::SettingFile;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -157,7 +157,7 @@ impl Settings {
     fn restore_kinds(
         &self,
         kinds: &[SlotKind],
-        lock: impl Fn(&str) -> Option<Result<Slot, SettingsError>>,
+        lock: impl Fn(&str) -> Option<Result<JournalSlot, SettingsError>>,
     ) -> Vec<Restored> {
         let failed = |what: String, error: &SettingsError| vec![Restored::failed(what, error)];
         let keys = match self.effects.keys() {
@@ -179,7 +179,7 @@ impl Settings {
         all
     }
 
-    fn restore_slot(&self, slot: &Slot, kind: SlotKind) -> Vec<Restored> {
+    fn restore_slot(&self, slot: &JournalSlot, kind: SlotKind) -> Vec<Restored> {
         let effects = &self.effects;
         let journal = effects.load(&slot.key, kind).and_then(|journal| {
             // Without /sys, no setting can be told from one that is gone.
@@ -209,19 +209,19 @@ pub(crate) fn state_dir() -> PathBuf {
 /// Keeps settings changed; restores them when dropped.
 pub struct Guard {
     effects: Effects,
-    held: Vec<Held>,
+    held: Vec<LockedJournal>,
     applied: Vec<Applied>,
 }
 
 /// A key that this process holds, and what it changed there.
-struct Held {
-    slot: Slot,
+struct LockedJournal {
+    slot: JournalSlot,
     journal: Journal,
 }
 
 impl Guard {
     /// Locks everything that will be changed, and restores what a killed process left changed there.
-    fn hold(effects: &Effects, wanted: &[Place]) -> Result<Self, SettingsError> {
+    fn hold(effects: &Effects, wanted: &[SettingFile]) -> Result<Self, SettingsError> {
         let mut keys: Vec<String> = wanted.iter().filter_map(|place| place.key.clone()).collect();
         keys.sort();
         keys.dedup();
@@ -234,7 +234,7 @@ impl Guard {
                     return Err(SettingsError::NotRestored { what: failed.to_string() });
                 }
             }
-            guard.held.push(Held { slot, journal: Journal::new(&effects.roots)? });
+            guard.held.push(LockedJournal { slot, journal: Journal::new(&effects.roots)? });
         }
         Ok(guard)
     }
@@ -253,7 +253,7 @@ impl Guard {
 
     fn undo(&mut self) -> Vec<Restored> {
         let mut all = Vec::new();
-        for Held { slot, journal } in std::mem::take(&mut self.held).into_iter().rev() {
+        for LockedJournal { slot, journal } in std::mem::take(&mut self.held).into_iter().rev() {
             all.extend(self.effects.restore(&slot, SlotKind::Transient, journal));
         }
         all
@@ -271,7 +271,7 @@ impl Guard {
         Ok(std::mem::take(&mut self.applied))
     }
 
-    fn change(&mut self, place: &Place) -> Result<(), SettingsError> {
+    fn change(&mut self, place: &SettingFile) -> Result<(), SettingsError> {
         let index = self.held.iter().position(|held| Some(&held.slot.key) == place.key.as_ref());
         let Some(held) = index.and_then(|index| self.held.get_mut(index)) else {
             // Nothing to restore.
@@ -287,11 +287,11 @@ impl Guard {
             return Ok(());
         }
         let old = self.effects.read_place(place)?;
-        held.journal.note(Entry::of(place, &old));
+        held.journal.note(JournalEntry::of(place, &old));
         for (entry, consequence) in place::consequences(&self.effects.roots, place)? {
             // Some, such as the latency of a queue without throttling, have no value.
             if let Ok(old) = self.effects.read_file(&consequence) {
-                held.journal.note(Entry { old, ..entry });
+                held.journal.note(JournalEntry { old, ..entry });
             }
         }
         self.effects.save(&held.slot, SlotKind::Transient, &held.journal)?;
@@ -309,7 +309,7 @@ impl Guard {
     }
 
     /// Verifies that no change undid another.
-    fn verify(&self, wanted: &[Place]) -> Result<(), SettingsError> {
+    fn verify(&self, wanted: &[SettingFile]) -> Result<(), SettingsError> {
         for (index, place) in wanted.iter().enumerate().filter(|(_, place)| place.is_readable()) {
             if wanted[index + 1..].iter().any(|later| later.file == place.file) {
                 continue;

@@ -1,7 +1,7 @@
 //! The files of settings, and their contents.
 
 use super::error::SettingsError;
-use super::journal::Entry;
+use super::journal::JournalEntry;
 use super::{Applied, below};
 use crate::host::cpu_list;
 use crate::target::Lookup;
@@ -20,7 +20,7 @@ const RAISES_READ_AHEAD: [Setting; 2] = [Setting::Iostats, Setting::MaxSectorsKb
 
 /// A file and the value to write to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct SettingFile {
     pub setting: Setting,
     /// The kernel's name of what it belongs to.
     pub target: String,
@@ -31,7 +31,7 @@ pub(super) struct Place {
     pub key: Option<String>,
 }
 
-impl Place {
+impl SettingFile {
     /// The change, with the kernel's name of the target.
     pub fn change(&self) -> SettingChange {
         let (target, value) = (self.target.clone(), self.value.clone());
@@ -98,10 +98,13 @@ pub(super) fn same(setting: Option<Setting>, one: &str, other: &str) -> bool {
 }
 
 /// The files of a change: several if it applies to all CPUs, or to all interrupts of a disk.
-pub(super) fn resolve(roots: &Roots, change: &SettingChange) -> Result<Vec<Place>, SettingsError> {
+pub(super) fn resolve(
+    roots: &Roots,
+    change: &SettingChange,
+) -> Result<Vec<SettingFile>, SettingsError> {
     let missing = |reason: String| SettingsError::NoSuchTarget { change: change.clone(), reason };
     change.setting.check(&change.value).map_err(missing)?;
-    let place = |target: &str, file: String, key: Option<String>| Place {
+    let place = |target: &str, file: String, key: Option<String>| SettingFile {
         setting: change.setting,
         target: target.to_string(),
         file,
@@ -201,10 +204,13 @@ fn interrupts(roots: &Roots, target: &str) -> Result<Vec<String>, String> {
 }
 
 /// Other settings that a change resets, with their files.
-pub(super) fn consequences(roots: &Roots, place: &Place) -> Result<Vec<(Entry, String)>, Unread> {
+pub(super) fn consequences(
+    roots: &Roots,
+    place: &SettingFile,
+) -> Result<Vec<(JournalEntry, String)>, Unread> {
     let Some((queue, _)) = place.file.rsplit_once('/') else { return Ok(Vec::new()) };
     let entry = |setting: Option<Setting>, file: String| {
-        let entry = Entry {
+        let entry = JournalEntry {
             setting,
             target: place.target.clone(),
             file: file.clone(),

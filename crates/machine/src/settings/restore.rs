@@ -2,7 +2,7 @@
 
 use super::cgroup;
 use super::effects::Effects;
-use super::journal::{Entry, Journal, Slot, SlotKind};
+use super::journal::{Journal, JournalEntry, JournalSlot, SlotKind};
 use std::fmt;
 use std::io;
 
@@ -70,7 +70,12 @@ impl fmt::Display for Restored {
 
 impl Effects {
     /// Restores the settings in a journal. Those that cannot be restored stay in it; all others are removed.
-    pub fn restore(&self, slot: &Slot, kind: SlotKind, mut journal: Journal) -> Vec<Restored> {
+    pub fn restore(
+        &self,
+        slot: &JournalSlot,
+        kind: SlotKind,
+        mut journal: Journal,
+    ) -> Vec<Restored> {
         let mut results = Vec::new();
         if let Some(group) = &journal.group
             && let Some(result) = cgroup::leave(self, group, journal.pid)
@@ -106,11 +111,16 @@ impl Effects {
     }
 
     /// Removes entries that are no longer to be restored; returns those that cannot be read.
-    fn drop_foreign(&self, journal: &mut Journal, results: &mut Vec<Restored>) -> Vec<Entry> {
+    fn drop_foreign(
+        &self,
+        journal: &mut Journal,
+        results: &mut Vec<Restored>,
+    ) -> Vec<JournalEntry> {
         let mut unreadable = Vec::new();
         let mut foreign_scheduler = false;
         let restoring = journal.restoring;
-        let mut say = |entry: &Entry, how| results.push(Restored { what: entry.what(), how });
+        let mut say =
+            |entry: &JournalEntry, how| results.push(Restored { what: entry.what(), how });
         // A scheduler comes before its consequences.
         journal.entries.retain(|entry| match self.read(entry) {
             Ok(_) if entry.is_reset_by_scheduler() && foreign_scheduler => false,
@@ -136,7 +146,12 @@ impl Effects {
         unreadable
     }
 
-    fn put_back(&self, entry: &Entry, left: &mut Vec<Entry>, results: &mut Vec<Restored>) {
+    fn put_back(
+        &self,
+        entry: &JournalEntry,
+        left: &mut Vec<JournalEntry>,
+        results: &mut Vec<Restored>,
+    ) {
         let mut say = |how| results.push(Restored { what: entry.what(), how });
         let outcome = self.read(entry).and_then(|from| {
             if entry.is_old(&from) {

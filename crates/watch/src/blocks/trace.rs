@@ -6,7 +6,7 @@ use super::sizes::SizeTally;
 use super::times::RequestTimes;
 use super::tracepoints::BlockTracepoints;
 use super::windows::SamplingWindows;
-use crate::perf::{EachIo, PerCpuEvents, PerfRing, Tracepoint, bindings, refused};
+use crate::perf::{PerCpuEvents, PerfRing, TraceCoverage, Tracepoint, bindings, refused};
 use fathom_model::watch::{BlocksSample, Missing};
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::HashMap;
@@ -49,7 +49,7 @@ impl EventTrace {
     ) -> Result<Self, Missing> {
         let fail =
             |error: io::Error| refused("sizes, tasks and latencies of block layer events", &error);
-        let partly = tracepoints.each_io == EachIo::Partly;
+        let partly = tracepoints.each_io == TraceCoverage::DutyCycle;
         let windows =
             partly.then(|| SamplingWindows::open(&tracepoints.cpus)).transpose().map_err(fail)?;
         let mut trace = Self {
@@ -92,7 +92,10 @@ impl EventTrace {
     }
 
     /// Events to record: kind, tracepoint, sampling period, filter.
-    fn wanted(&self, each_io: EachIo) -> Vec<(EventKind, &'static str, u32, Option<String>)> {
+    fn wanted(
+        &self,
+        each_io: TraceCoverage,
+    ) -> Vec<(EventKind, &'static str, u32, Option<String>)> {
         let one_in = self.one_in;
         let timed = |filter: &str| match mask(one_in) {
             0 => filter.to_string(),
@@ -113,7 +116,7 @@ impl EventTrace {
             (EventKind::Unplug, "block_unplug", one_in, None),
             (EventKind::Split, "block_split", one_in.min(SPLITS_ONE_IN), None),
         ];
-        if enter.is_empty() || each_io == EachIo::Never {
+        if enter.is_empty() || each_io == TraceCoverage::Off {
             return wanted;
         }
         wanted.push((EventKind::Enter, "block_bio_queue", one_in, None));

@@ -1,13 +1,13 @@
 //! The block layer's tracepoints, as far as this kernel has them.
 
-use crate::perf::{EachIo, Tracefs, Tracepoint};
+use crate::perf::{TraceCoverage, Tracefs, Tracepoint};
 use fathom_model::watch::Missing;
 
 /// What is needed to open events.
 pub(super) struct BlockTracepoints {
     pub tracefs: Tracefs,
     pub cpus: Vec<u32>,
-    pub each_io: EachIo,
+    pub each_io: TraceCoverage,
     pub missing: Vec<Missing>,
 }
 

@@ -19,7 +19,7 @@ pub(super) struct Recorded {
 
 /// Keeps the cost of recording within bounds.
 #[derive(Debug)]
-pub(super) struct Budget {
+pub(super) struct CallBudget {
     cpus: u64,
     schedule: WindowSchedule,
     /// The machine makes few system calls.
@@ -30,7 +30,7 @@ pub(super) struct Budget {
     waited: u32,
 }
 
-impl Budget {
+impl CallBudget {
     /// For a machine with `cpus` CPUs; starts with a window.
     pub fn new(cpus: usize) -> Self {
         let schedule = WindowSchedule::default();
@@ -60,14 +60,19 @@ mod tests {
     use super::*;
 
     /// What is recorded in each of `periods`, at `rate` system calls per second and CPU.
-    fn recorded(budget: &mut Budget, rate: u64, periods: usize, in_flight: usize) -> Vec<Recorded> {
+    fn recorded(
+        budget: &mut CallBudget,
+        rate: u64,
+        periods: usize,
+        in_flight: usize,
+    ) -> Vec<Recorded> {
         let calls = rate * 2 / 20;
         (0..periods).map(|_| budget.next(calls, PERIOD, in_flight)).collect()
     }
 
     #[test]
     fn few_system_calls_are_all_recorded_and_many_in_windows() {
-        let mut budget = Budget::new(2);
+        let mut budget = CallBudget::new(2);
         let first = recorded(&mut budget, 5_000, 40, 0);
         assert!(first.iter().all(|now| now.entries && now.returns));
         let many = recorded(&mut budget, 500_000, 161, 0);
@@ -82,7 +87,7 @@ mod tests {
 
     #[test]
     fn returns_are_recorded_for_as_long_as_calls_last() {
-        let mut budget = Budget::new(1);
+        let mut budget = CallBudget::new(1);
         assert!(budget.next(0, PERIOD, 0).entries);
         let after = recorded(&mut budget, 1_000_000, 10, 1);
         assert!(after.iter().all(|now| now.returns));

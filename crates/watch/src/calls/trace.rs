@@ -1,6 +1,6 @@
 //! The events, their ring buffers, and what they hold.
 
-use super::budget::{Budget, PERIOD};
+use super::budget::{CallBudget, PERIOD};
 use super::files::FileTable;
 use super::pairs::{CallEvent, CallEventKind, CallNames, CallPairs};
 use crate::perf::{
@@ -50,7 +50,7 @@ pub(super) struct CallTrace {
     count: u64,
     advanced: Instant,
     has_started: bool,
-    budget: Budget,
+    budget: CallBudget,
     /// Read, but earlier events may still follow from another CPU.
     pending: Vec<CallEvent>,
     pairs: CallPairs,
@@ -126,7 +126,7 @@ impl CallTrace {
                 is_entry.insert(event.id().map_err(fail)?, entry);
             }
         }
-        let budget = Budget::new(open.cpus.len());
+        let budget = CallBudget::new(open.cpus.len());
         let is_own = scope.named().contains(&own_pid());
         Ok(Self {
             rings,

@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub(super) struct DiskKinds {
     roots: Roots,
-    known: Vec<Known>,
+    known: Vec<KnownDisk>,
     read_at: Option<Instant>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct KnownDisk {
     /// In the spelling of /proc/diskstats.
     name: String,
     kind: DiskKind,
@@ -53,10 +53,11 @@ impl DiskKinds {
         }
     }
 
-    fn read(&self, name: &str, all: &[&str], mounts: &[Mount]) -> Known {
+    fn read(&self, name: &str, all: &[&str], mounts: &[Mount]) -> KnownDisk {
         // sysfs has no slashes in names.
         let dir = self.roots.sys.join("class/block").join(name.replace('/', "!"));
-        let known = |kind, below| Known { name: name.into(), kind, below, alias: String::new() };
+        let known =
+            |kind, below| KnownDisk { name: name.into(), kind, below, alias: String::new() };
         if let Some(part) = Node::by_dir(&dir).filter(Node::is_partition) {
             return known(DiskKind::Partition, vec![part.disk().name()]);
         }
@@ -67,14 +68,14 @@ impl DiskKinds {
             let mount = mounts::above(mounts, Path::new(&file));
             let holder = mount.and_then(|mount| Node::by_number(&self.roots, mount.device));
             let below = holder.iter().map(Node::name).collect();
-            return Known { alias: file, ..known(DiskKind::Stacked, below) };
+            return KnownDisk { alias: file, ..known(DiskKind::Stacked, below) };
         }
         let mut below = device::member_names(&dir);
         below.extend(paths_of(name, all));
         let is_stacked =
             !below.is_empty() || STACKED.iter().any(|prefix| is_numbered(name, prefix));
         let kind = if is_stacked { DiskKind::Stacked } else { DiskKind::Disk };
-        Known { alias: text(dir.join("dm/name")).unwrap_or_default(), ..known(kind, below) }
+        KnownDisk { alias: text(dir.join("dm/name")).unwrap_or_default(), ..known(kind, below) }
     }
 }
 

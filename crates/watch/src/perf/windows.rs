@@ -11,14 +11,14 @@ use std::time::Duration;
 /// When to enable events that occur with every I/O. Each costs tens of nanoseconds per I/O, more if
 /// several events count the same tracepoint.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum EachIo {
+pub enum TraceCoverage {
     /// Never.
-    Never,
+    Off,
     /// In windows of 50 ms, one every 800 ms on average: suffices for shares, latencies and rates.
     #[default]
-    Partly,
+    DutyCycle,
     /// Always, so that counts are exact.
-    Always,
+    Full,
 }
 
 /// Group leaders, one per CPU, initially disabled. Members of their groups count only while these

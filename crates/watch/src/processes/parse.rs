@@ -42,7 +42,7 @@ impl ProcessStat {
 
 /// What a process used since it started.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Counters {
+pub(super) struct ProcessCounters {
     pub cpu_ns: u64,
     pub requested_read: u64,
     pub requested_write: u64,
@@ -51,7 +51,7 @@ pub(super) struct Counters {
     pub major_faults: u64,
 }
 
-impl Counters {
+impl ProcessCounters {
     /// From /proc/PID/stat, with the length of a tick, and /proc/PID/io, which may be empty.
     pub fn parse(stat: &ProcessStat, tick_ns: u64, io: &[u8]) -> Self {
         let io = String::from_utf8_lossy(io);

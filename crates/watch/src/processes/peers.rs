@@ -25,14 +25,14 @@ pub(super) struct Peers {
 
 /// One end of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum End {
+enum ChannelEnd {
     /// The inode of a pipe, and whether this end reads.
     Pipe(u64, bool),
     /// The inode of a socket.
     Socket(u64),
 }
 
-impl End {
+impl ChannelEnd {
     fn socket(&self) -> Option<u64> {
         match *self {
             Self::Socket(inode) => Some(inode),
@@ -74,8 +74,8 @@ impl Peers {
 }
 
 /// The other ends of all pipes and sockets of these processes.
-fn other_ends(proc_root: &Path, pids: &[i32]) -> BTreeSet<End> {
-    let own: BTreeSet<End> = pids.iter().flat_map(|pid| ends(proc_root, *pid)).collect();
+fn other_ends(proc_root: &Path, pids: &[i32]) -> BTreeSet<ChannelEnd> {
+    let own: BTreeSet<ChannelEnd> = pids.iter().flat_map(|pid| ends(proc_root, *pid)).collect();
     let sockets: Vec<u64> = own.iter().filter_map(|end| end.socket()).collect();
     let mut pairs = HashMap::new();
     if !sockets.is_empty() {
@@ -87,30 +87,30 @@ fn other_ends(proc_root: &Path, pids: &[i32]) -> BTreeSet<End> {
     if let Some(pid) = pids.first().filter(|_| unpaired) {
         pairs.extend(tcp_pairs(&proc_root.join(pid.to_string()).join("net")));
     }
-    let other = |end: &End| match *end {
-        End::Pipe(inode, reads) => Some(End::Pipe(inode, !reads)),
-        End::Socket(inode) => pairs.get(&inode).map(|other| End::Socket(*other)),
+    let other = |end: &ChannelEnd| match *end {
+        ChannelEnd::Pipe(inode, reads) => Some(ChannelEnd::Pipe(inode, !reads)),
+        ChannelEnd::Socket(inode) => pairs.get(&inode).map(|other| ChannelEnd::Socket(*other)),
     };
     own.iter().filter_map(other).collect()
 }
 
 /// The pipes and sockets that a process has open.
-fn ends(proc_root: &Path, pid: i32) -> Vec<End> {
+fn ends(proc_root: &Path, pid: i32) -> Vec<ChannelEnd> {
     let links = std::fs::read_dir(proc_root.join(pid.to_string()).join("fd"));
     let links = links.into_iter().flatten().flatten().take(DESCRIPTORS_MAX);
     links.filter_map(|link| end(&link.path())).collect()
 }
 
-fn end(link: &Path) -> Option<End> {
+fn end(link: &Path) -> Option<ChannelEnd> {
     let target = std::fs::read_link(link).ok()?;
     let (kind, inode) = target.to_str()?.strip_suffix(']')?.split_once(":[")?;
     let inode = inode.parse().ok()?;
     match kind {
-        "socket" => Some(End::Socket(inode)),
+        "socket" => Some(ChannelEnd::Socket(inode)),
         // The link's permissions are the descriptor's access mode.
         "pipe" => {
             let mode = std::fs::symlink_metadata(link).ok()?.mode();
-            Some(End::Pipe(inode, mode & 0o400 != 0))
+            Some(ChannelEnd::Pipe(inode, mode & 0o400 != 0))
         }
         _ => None,
     }

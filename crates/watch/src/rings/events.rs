@@ -3,8 +3,8 @@
 
 use super::punted::PuntCounter;
 use crate::perf::{
-    EachIo, EventField, GroupLeaders, PerCpuEvents, PerfRecord, PerfRing, Tracefs, Tracepoint,
-    WindowSchedule, bindings, online_cpus, refused,
+    EventField, GroupLeaders, PerCpuEvents, PerfRecord, PerfRing, TraceCoverage, Tracefs,
+    Tracepoint, WindowSchedule, bindings, online_cpus, refused,
 };
 use fathom_model::watch::{Missing, RingEvents};
 use std::collections::HashMap;
@@ -37,14 +37,14 @@ impl EventCounters {
     pub fn open(
         proc_root: &Path,
         sys_root: &Path,
-        each_io: EachIo,
+        each_io: TraceCoverage,
         missing: &mut Vec<Missing>,
     ) -> Option<Self> {
         let what = "io_uring events";
         let found = Tracefs::find(proc_root, what).and_then(|tracefs| {
             let refused = |error| refused(what, &error);
             let cpus = online_cpus(sys_root).map_err(refused)?;
-            let partly = each_io == EachIo::Partly;
+            let partly = each_io == TraceCoverage::DutyCycle;
             let leaders = partly.then(|| GroupLeaders::open(&cpus)).transpose().map_err(refused)?;
             Ok(RingTracepoints { tracefs, cpus, leaders })
         });
@@ -53,7 +53,7 @@ impl EventCounters {
         let overflows = source.count("io_uring_cqe_overflow");
         let overflows = overflows.map_err(|missed| missing.push(missed)).ok();
         let kinds: &[&str] = match each_io {
-            EachIo::Never => &[],
+            TraceCoverage::Off => &[],
             _ => &["io_uring_task_work_run", "io_uring_local_work_run"],
         };
         let mut by_batch: Vec<(u32, Vec<PerCpuEvents>)> = Vec::new();
@@ -133,7 +133,7 @@ impl RingTracepoints {
         counters.map_err(|error| refused(&point.name, &error))
     }
 
-    fn punted(&self, each_io: EachIo) -> Result<PuntCounter, Missing> {
+    fn punted(&self, each_io: TraceCoverage) -> Result<PuntCounter, Missing> {
         let point = self.tracefs.tracepoint("io_uring", "io_uring_queue_async_work")?;
         let counter =
             |leaders: Option<&GroupLeaders>| point.count_grouped(&self.cpus, None, leaders);

@@ -1,7 +1,7 @@
 //! Counts requests punted to io-wq: all while they are few, in windows while they are many, such as
 //! when every read of a device would block.
 
-use crate::perf::{EachIo, GroupLeaders, PerCpuEvents, WindowSchedule};
+use crate::perf::{GroupLeaders, PerCpuEvents, TraceCoverage, WindowSchedule};
 use std::time::Instant;
 
 /// Events per second above which windows are used: counting them costs 0.1% of a CPU.
@@ -56,11 +56,11 @@ impl Estimate {
 impl PuntCounter {
     /// Opens `counter` as a member of `leaders` and starts counting.
     pub fn open<E>(
-        each_io: EachIo,
+        each_io: TraceCoverage,
         leaders: impl FnOnce() -> Result<GroupLeaders, E>,
         counter: impl FnOnce(Option<&GroupLeaders>) -> Result<PerCpuEvents, E>,
     ) -> Result<Self, E> {
-        let leaders = (each_io != EachIo::Always).then(leaders).transpose()?;
+        let leaders = (each_io != TraceCoverage::Full).then(leaders).transpose()?;
         let counter = counter(leaders.as_ref())?;
         let estimate = Estimate::new(Instant::now());
         let mut punted = Self { counter, leaders, schedule: WindowSchedule::default(), estimate };

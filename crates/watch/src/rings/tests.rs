@@ -269,7 +269,7 @@ fn an_idle_and_a_busy_sqpoll_thread() {
 
 #[test]
 fn events_and_setup_flags_on_the_running_kernel() {
-    let mut sampler = real().with_events(Path::new("/sys"), EachIo::Always);
+    let mut sampler = real().with_events(Path::new("/sys"), TraceCoverage::Full);
     let Some(before) = take(&mut sampler).events else {
         return println!("skipped: {}", sampler.missing()[0]);
     };
@@ -293,7 +293,7 @@ fn events_and_setup_flags_on_the_running_kernel() {
 
 #[test]
 fn frequent_punts_are_counted_in_windows() {
-    let mut sampler = real().with_events(Path::new("/sys"), EachIo::Never);
+    let mut sampler = real().with_events(Path::new("/sys"), TraceCoverage::Off);
     let Some(first) = take(&mut sampler).events else {
         return println!("skipped: {}", sampler.missing()[0]);
     };
@@ -322,7 +322,7 @@ fn frequent_punts_are_counted_in_windows() {
 
 #[test]
 fn task_work_is_counted_in_windows() {
-    let mut sampler = real().with_events(Path::new("/sys"), EachIo::Partly);
+    let mut sampler = real().with_events(Path::new("/sys"), TraceCoverage::DutyCycle);
     let Some(before) = take(&mut sampler).events else {
         return println!("skipped: {}", sampler.missing()[0]);
     };
@@ -347,7 +347,7 @@ fn unavailable_events_are_named() {
     let root = tempfile::tempdir().unwrap();
     fs::write(root.path().join("mounts"), "").unwrap();
     let sampler = RingSampler::open(root.path(), Scope::Machine).unwrap();
-    let mut sampler = sampler.with_events(root.path(), EachIo::Never);
+    let mut sampler = sampler.with_events(root.path(), TraceCoverage::Off);
     // Either tracefs or the list of online CPUs is not available.
     assert!(sampler.missing()[0].to_string().starts_with("io_uring events: "));
     assert_eq!(take(&mut sampler), RingsSample::default());

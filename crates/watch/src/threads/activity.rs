@@ -23,14 +23,14 @@ pub(super) struct Activity {
 
 /// How often an activity was found, and the time spent in it, in nanoseconds.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Tally {
+pub(super) struct ActivityCount {
     pub count: u32,
     pub ns: u64,
 }
 
 impl Activity {
     /// With its texts, which are in `names`.
-    pub fn text(&self, tally: Tally, names: &TextTable) -> ThreadCount {
+    pub fn text(&self, tally: ActivityCount, names: &TextTable) -> ThreadCount {
         let text = |name: TextId| if name == NONE { String::new() } else { names.text(name) };
         ThreadCount {
             pid: self.pid,

@@ -17,7 +17,7 @@ pub(super) struct CgroupDir {
 
 /// Contents of a cgroup's files.
 #[derive(Debug, Default)]
-struct CgroupLimits {
+struct LevelLimits {
     quota_us: Option<f64>,
     period_us: Option<f64>,
     throttled_periods: Option<u64>,
@@ -34,7 +34,7 @@ struct CgroupLimits {
 }
 
 /// Parses a file's contents into its fields.
-type Put = fn(&mut CgroupLimits, &str);
+type Put = fn(&mut LevelLimits, &str);
 
 /// Files of cgroup v2.
 const VERSION_2: &[(&str, Put)] = &[
@@ -129,7 +129,7 @@ impl CgroupDir {
     /// Combines the current values with those of the descendants in `sample`; no effect if the
     /// cgroup has been removed.
     pub fn add_to(&self, sample: &mut CgroupSample, buffer: &mut Vec<u8>) {
-        let mut limits = CgroupLimits::default();
+        let mut limits = LevelLimits::default();
         for (file, put) in &self.files {
             if let Ok(text) = file.read(buffer) {
                 put(&mut limits, &text);
@@ -153,7 +153,7 @@ impl CgroupDir {
     }
 }
 
-impl CgroupLimits {
+impl LevelLimits {
     fn add_to(&self, sample: &mut CgroupSample) {
         let period = self.period_us.filter(|period| *period > 0.0);
         let cpu = self.quota_us.zip(period).map(|(quota, period)| quota / period);
