@@ -5,18 +5,16 @@
 //! of splits, and the latencies from queueing to issue and from issue to completion.
 
 mod device;
-mod error;
 mod events;
 mod limits;
 mod sizes;
 mod times;
 mod trace;
-mod tracepoints;
 mod windows;
 
-use crate::perf::{PerCpuEvents, Tracefs, WindowSchedule, online_cpus, refused};
+use crate::perf::{PerCpuEvents, Tracefs, Tracepoint, WindowSchedule, online_cpus, refused};
 use crate::{Sampler, TraceCoverage};
-pub use error::BlocksError;
+pub use device::BlocksError;
 
 use device::BlockDevice;
 use fathom_model::list;
@@ -26,7 +24,6 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 use trace::EventTrace;
-use tracepoints::BlockTracepoints;
 
 /// Default sampling period, in events. Odd, so that batches whose size is a power of two are not
 /// always sampled at the same request.
@@ -233,7 +230,27 @@ fn chosen(
     Ok(devices)
 }
 
+/// What is needed to open events.
+pub(super) struct BlockTracepoints {
+    pub tracefs: Tracefs,
+    pub cpus: Vec<u32>,
+    pub each_io: TraceCoverage,
+    pub missing: Vec<Missing>,
+}
+
 impl BlockTracepoints {
+    /// The tracepoint `block:name`; if this kernel lacks it, that is reported once.
+    pub fn tracepoint(&mut self, name: &str) -> Option<Tracepoint> {
+        let found = self.tracefs.tracepoint("block", name);
+        found
+            .map_err(|missing| {
+                if !self.missing.contains(&missing) {
+                    self.missing.push(missing);
+                }
+            })
+            .ok()
+    }
+
     /// The unplug counters. Opened first: if the kernel refuses them, it refuses all others.
     fn unplugs(&self) -> Result<Vec<PerCpuEvents>, BlocksError> {
         let point =

@@ -8,13 +8,24 @@
 mod budget;
 mod files;
 mod pairs;
-mod trace;
 
-use crate::{Sampler, Scope};
-use fathom_model::watch::{MachineSample, Missing};
+use crate::perf::{
+    EventField, EventTarget, GroupLeaders, PerCpuEvents, PerfEvent, PerfRecord, PerfRing, Tracefs,
+    Tracepoint, bindings as perf, online_cpus, refused,
+};
+use crate::scope::ScopeMembers;
+use crate::threads::Syscalls;
+use crate::{Sampler, Scope, own_pid};
+use budget::{CallBudget, PERIOD};
+use fathom_model::watch::{CallsSample, MachineSample, Missing};
+use files::FileTable;
+use pairs::{CallEvent, CallEventKind, CallNames, CallPairs};
+use rustix::io::Errno;
+use rustix::time::{ClockId, clock_gettime};
+use std::collections::HashMap;
+use std::io;
 use std::path::Path;
-use std::time::Duration;
-use trace::CallTrace;
+use std::time::{Duration, Instant};
 
 /// Samples the calls of the processes of a scope.
 #[derive(Debug)]
@@ -39,7 +50,7 @@ impl Sampler for CallSampler {
     }
 
     fn period(&self) -> Option<Duration> {
-        Some(budget::PERIOD)
+        Some(PERIOD)
     }
 
     fn sample(&mut self) {
@@ -51,6 +62,345 @@ impl Sampler for CallSampler {
         self.trace.drain();
         self.trace.start();
         sample.calls = Some(self.trace.sample());
+    }
+}
+
+const WHAT: &str = "latencies of system calls";
+/// Size of each CPU's ring buffer for reads and writes, and of that for flushes, in bytes: some 2,800 and 700 calls.
+const RING_BYTES: usize = 512 << 10;
+const FLUSH_RING_BYTES: usize = 128 << 10;
+/// Calls recorded, with whether their first argument is a descriptor.
+const TRANSFERS: [&str; 10] = [
+    "read", "pread64", "readv", "preadv", "preadv2", "write", "pwrite64", "writev", "pwritev",
+    "pwritev2",
+];
+const FLUSHES: [(&str, bool); 5] = [
+    ("fsync", true),
+    ("fdatasync", true),
+    ("sync_file_range", true),
+    ("syncfs", true),
+    ("msync", false),
+];
+
+/// The recorded calls of a scope.
+#[derive(Debug)]
+struct CallTrace {
+    rings: Vec<PerfRing>,
+    /// Whether a record is of an entry, by event ID.
+    is_entry: HashMap<u64, bool>,
+    entry: CallLayout,
+    exit: CallLayout,
+    entries: GroupLeaders,
+    returns: GroupLeaders,
+    /// All system calls of the machine while entries are recorded.
+    counted: PerCpuEvents,
+    count: u64,
+    advanced: Instant,
+    has_started: bool,
+    budget: CallBudget,
+    /// Read, but earlier events may still follow from another CPU.
+    pending: Vec<CallEvent>,
+    pairs: CallPairs,
+    files: FileTable,
+    members: ScopeMembers,
+    /// The program's own calls are left out, unless they were requested.
+    own: Option<i32>,
+    lost: u64,
+    /// Closing these ends the recording.
+    _events: Vec<PerCpuEvents>,
+}
+
+/// Fields of a tracepoint; `value` is the array of arguments, or the result.
+#[derive(Debug)]
+struct CallLayout {
+    number: EventField,
+    value: EventField,
+}
+
+impl CallLayout {
+    fn of(point: &Tracepoint, value: &str) -> Result<Self, Missing> {
+        let field = |name: &str| {
+            point.field(name).cloned().ok_or_else(|| Missing {
+                what: WHAT.into(),
+                why: format!("tracepoint {} has no field `{name}`", point.name),
+                allow: String::new(),
+            })
+        };
+        Ok(Self { number: field("id")?, value: field(value)? })
+    }
+}
+
+/// What is needed to open events.
+struct Opening {
+    cpus: Vec<u32>,
+    enter: Tracepoint,
+    exit: Tracepoint,
+    entries: GroupLeaders,
+    returns: GroupLeaders,
+}
+
+impl CallTrace {
+    /// Opens the events, which record nothing before [`CallTrace::start`]; see [`CallSampler::open`].
+    pub fn open(proc_root: &Path, sys_root: &Path, scope: &Scope) -> Result<Self, Missing> {
+        let fail = |error: io::Error| refused(WHAT, &error);
+        let (names, [transfers, flushes]) = wanted()?;
+        let tracefs = Tracefs::find(proc_root, WHAT)?;
+        let cpus = online_cpus(sys_root).map_err(fail)?;
+        let open = Opening {
+            enter: tracefs.tracepoint("raw_syscalls", "sys_enter")?,
+            exit: tracefs.tracepoint("raw_syscalls", "sys_exit")?,
+            entries: GroupLeaders::open(&cpus).map_err(fail)?,
+            returns: GroupLeaders::open(&cpus).map_err(fail)?,
+            cpus,
+        };
+        let (entry, exit) =
+            (CallLayout::of(&open.enter, "args")?, CallLayout::of(&open.exit, "ret")?);
+        // Before the events, which report every later fork.
+        let tasks = open.tasks().map_err(fail)?;
+        let members = ScopeMembers::new(proc_root, scope).map_err(fail)?;
+        let mut rings = rings(&tasks, RING_BYTES).map_err(fail)?;
+        let [entered, returned] = open.pair(&transfers, Some(&tasks)).map_err(fail)?;
+        let [flush, flushed] = open.pair(&flushes, None).map_err(fail)?;
+        rings.extend(self::rings(&flush, FLUSH_RING_BYTES).map_err(fail)?);
+        join(&flushed, &flush).map_err(fail)?;
+        let counted =
+            open.enter.count_grouped(&open.cpus, None, Some(&open.entries)).map_err(fail)?;
+        let mut is_entry = HashMap::new();
+        for (events, entry) in
+            [(&entered, true), (&returned, false), (&flush, true), (&flushed, false)]
+        {
+            for event in events.events() {
+                is_entry.insert(event.id().map_err(fail)?, entry);
+            }
+        }
+        let budget = CallBudget::new(open.cpus.len());
+        let is_own = scope.named().contains(&own_pid());
+        Ok(Self {
+            rings,
+            is_entry,
+            entry,
+            exit,
+            entries: open.entries,
+            returns: open.returns,
+            counted,
+            count: 0,
+            advanced: Instant::now(),
+            has_started: false,
+            budget,
+            pending: Vec::new(),
+            pairs: CallPairs::new(names),
+            files: FileTable::new(proc_root, sys_root),
+            members,
+            own: (!is_own).then(own_pid),
+            lost: 0,
+            _events: vec![tasks, entered, returned, flush, flushed],
+        })
+    }
+
+    /// Begins recording, at its first call. Before that, what this program reads to open other samplers would fill the
+    /// ring buffers.
+    pub fn start(&mut self) {
+        if !self.has_started {
+            self.has_started = true;
+            self.advance();
+        }
+    }
+
+    /// Reads all ring buffers.
+    pub fn drain(&mut self) {
+        // Every event before this instant is in some CPU's ring buffer by now.
+        let now = clock_gettime(ClockId::Monotonic);
+        let now_ns = now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64;
+        let mut tasks: Vec<(u64, TaskEvent)> = Vec::new();
+        let mut lost = 0;
+        for ring in &mut self.rings {
+            let (is_entry, layouts) = (&self.is_entry, (&self.entry, &self.exit));
+            let pending = &mut self.pending;
+            ring.drain(|record| match record.kind {
+                perf::PERF_RECORD_SAMPLE => pending.extend(decode(record, is_entry, layouts)),
+                _ => tasks.extend(TaskEvent::decode(record)),
+            });
+            lost += ring.take_lost();
+        }
+        tasks.sort_by_key(|(time, _)| *time);
+        tasks.iter().for_each(|(_, event)| event.apply(&mut self.members));
+        let ended = tasks.iter().filter_map(|(_, event)| event.ended());
+        self.pending.sort_by_key(|event| event.time_ns);
+        let ordered = self.pending.partition_point(|event| event.time_ns < now_ns);
+        self.files.forget();
+        for event in self.pending.drain(..ordered) {
+            if Some(event.pid) != self.own && self.members.contains(event.pid) {
+                self.pairs.add(&event, &mut self.files);
+            }
+        }
+        ended.for_each(|tid| self.pairs.ended(tid));
+        if lost > 0 {
+            // A return may be missing, and that of the thread's next call would be taken for it.
+            self.pairs.forget();
+            self.lost += lost;
+        }
+    }
+
+    /// Decides what is recorded until the next call. Call [`CallTrace::drain`] first.
+    pub fn advance(&mut self) {
+        let (before, now) = (self.count, Instant::now());
+        self.count = self.counted.read().unwrap_or(before);
+        let elapsed = now.duration_since(self.advanced).max(PERIOD);
+        self.advanced = now;
+        let calls = self.count.saturating_sub(before);
+        let next = self.budget.next(calls, elapsed, self.pairs.in_flight());
+        self.returns.set_enabled(next.returns);
+        self.entries.set_enabled(next.entries);
+        if !next.returns {
+            self.pairs.stop_waiting();
+        }
+    }
+
+    /// The results so far.
+    pub fn sample(&self) -> CallsSample {
+        let mut sample = CallsSample {
+            seen_ns: self.entries.enabled_ns(),
+            lost: self.lost,
+            ..CallsSample::default()
+        };
+        self.pairs.put(&mut sample);
+        sample
+    }
+}
+
+/// The calls by number, and those of each ring as a filter.
+fn wanted() -> Result<(CallNames, [String; 2]), Missing> {
+    let syscalls = Syscalls::new();
+    let transfers = TRANSFERS.map(|name| (name, true));
+    let mut names = CallNames::new();
+    let mut filter = |calls: &[(&'static str, bool)]| {
+        let mut parts = Vec::new();
+        for (name, has_file) in calls {
+            // Some architectures lack some.
+            let Some(number) = syscalls.number(name) else { continue };
+            names.insert(number, (name, *has_file));
+            parts.push(format!("id == {number}"));
+        }
+        parts.join(" || ")
+    };
+    let filters = [filter(&transfers), filter(&FLUSHES)];
+    if filters.iter().any(String::is_empty) {
+        let why = "the numbers of system calls on this architecture are unknown".into();
+        return Err(Missing { what: WHAT.into(), why, allow: String::new() });
+    }
+    Ok((names, filters))
+}
+
+impl Opening {
+    /// Events that report forks and names, whose ring buffers hold reads and writes, too.
+    fn tasks(&self) -> io::Result<PerCpuEvents> {
+        let mut attr = perf::perf_event_attr {
+            type_: perf::PERF_TYPE_SOFTWARE,
+            config: perf::PERF_COUNT_SW_DUMMY.into(),
+            ..Default::default()
+        };
+        attr.set_task(1);
+        attr.set_comm(1);
+        recorded(&mut attr);
+        let open = |cpu: &u32| PerfEvent::open(attr, EventTarget::Cpu(*cpu), None);
+        let events: Result<Vec<PerfEvent>, Errno> = self.cpus.iter().map(open).collect();
+        Ok(PerCpuEvents::new(events?))
+    }
+
+    /// Entries and returns of the calls that match `filter`, in the ring buffers of `owner` if given.
+    fn pair(&self, filter: &str, owner: Option<&PerCpuEvents>) -> io::Result<[PerCpuEvents; 2]> {
+        let open = |point: &Tracepoint, leaders: &GroupLeaders| {
+            let mut attr = point.attr();
+            attr.__bindgen_anon_1.sample_period = 1;
+            recorded(&mut attr);
+            let events = point.open(attr, &self.cpus, Some(filter), Some(leaders))?;
+            owner.map_or(Ok(()), |owner| join(&events, owner))?;
+            Ok::<_, io::Error>(events)
+        };
+        Ok([open(&self.enter, &self.entries)?, open(&self.exit, &self.returns)?])
+    }
+}
+
+/// Event ID, process and thread, time, raw data.
+fn recorded(attr: &mut perf::perf_event_attr) {
+    attr.sample_type = u64::from(
+        perf::PERF_SAMPLE_IDENTIFIER
+            | perf::PERF_SAMPLE_TID
+            | perf::PERF_SAMPLE_TIME
+            | perf::PERF_SAMPLE_RAW,
+    );
+    attr.set_sample_id_all(1);
+    attr.set_use_clockid(1);
+    attr.clockid = ClockId::Monotonic as i32;
+}
+
+fn rings(owner: &PerCpuEvents, bytes: usize) -> io::Result<Vec<PerfRing>> {
+    owner.events().iter().map(|event| PerfRing::map(event, bytes)).collect()
+}
+
+/// Redirects the records of `events` to the ring buffers of `owner`, CPU by CPU.
+fn join(events: &PerCpuEvents, owner: &PerCpuEvents) -> io::Result<()> {
+    let mut pairs = events.events().iter().zip(owner.events());
+    pairs.try_for_each(|(event, owner)| event.send_to(owner))
+}
+
+/// A sample: event ID, process, thread, time, length of the data, data (perf_event_open(2)).
+fn decode(
+    record: PerfRecord<'_>,
+    is_entry: &HashMap<u64, bool>,
+    (entry, exit): (&CallLayout, &CallLayout),
+) -> Option<CallEvent> {
+    let is_entry = *is_entry.get(&record.u64_at(0)?)?;
+    let (pid, tid) = (record.u32_at(8)? as i32, record.u32_at(12)? as i32);
+    let raw = record.body.get(28..)?.get(..record.u32_at(24)? as usize)?;
+    let layout = if is_entry { entry } else { exit };
+    let number = u32::try_from(layout.number.number(raw)?).ok()?;
+    let what = if is_entry {
+        CallEventKind::Entry { first: layout.value.first(raw)? }
+    } else {
+        CallEventKind::Return { result: layout.value.number(raw)? as i64 }
+    };
+    Some(CallEvent { time_ns: record.u64_at(16)?, pid, tid, number, what })
+}
+
+/// What changes the processes of a scope.
+enum TaskEvent {
+    Forked { pid: i32, parent: i32 },
+    Named { pid: i32, comm: String },
+    Ended { tid: i32 },
+}
+
+impl TaskEvent {
+    /// With its time. Process, parent, thread, parent thread, time, for forks and exits; or process, thread, name; then thread, time and ID.
+    fn decode(record: PerfRecord<'_>) -> Option<(u64, Self)> {
+        let id = |at| record.u32_at(at).map(|id| id as i32);
+        match record.kind {
+            perf::PERF_RECORD_FORK => {
+                Some((record.u64_at(16)?, Self::Forked { pid: id(0)?, parent: id(4)? }))
+            }
+            perf::PERF_RECORD_EXIT => Some((record.u64_at(16)?, Self::Ended { tid: id(8)? })),
+            perf::PERF_RECORD_COMM => {
+                let time = record.u64_at(record.body.len().checked_sub(16)?)?;
+                Some((time, Self::Named { pid: id(0)?, comm: record.text_at(8)?.into() }))
+            }
+            _ => None,
+        }
+    }
+
+    fn apply(&self, members: &mut ScopeMembers) {
+        match self {
+            Self::Forked { pid, parent } => members.forked(*pid, *parent),
+            Self::Named { pid, comm } => members.named(*pid, comm.as_bytes()),
+            Self::Ended { .. } => {}
+        }
+    }
+
+    /// The thread that has exited.
+    fn ended(&self) -> Option<i32> {
+        match self {
+            Self::Ended { tid } => Some(*tid),
+            Self::Forked { .. } | Self::Named { .. } => None,
+        }
     }
 }
 

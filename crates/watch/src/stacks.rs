@@ -3,18 +3,16 @@
 mod elf;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
-mod interrupt;
 mod kallsyms;
 mod kernel;
 mod per_cpu;
-mod reader;
 mod retpoline;
 mod table;
 mod tasks;
 mod tick;
 mod user;
 
-pub use interrupt::timer_interrupt_ns;
+pub use tick::timer_interrupt_ns;
 
 use crate::perf::{PerfRecord, bindings as perf};
 use crate::{Sampler, Scope};

@@ -6,11 +6,9 @@ mod all;
 mod files;
 mod helpers;
 mod members;
-mod names;
 mod off_cpu;
 mod parse;
 mod running;
-mod sleep;
 mod syscalls;
 mod task;
 #[cfg(test)]
@@ -21,16 +19,14 @@ pub use task::Parts;
 
 use crate::{Sampler, Scope, priority};
 use access::ThreadAccess;
-use activity::{Activity, ActivityCount};
+use activity::{Activity, ActivityCount, SleepPlace, TextTable};
 use all::AllThreads;
 use fathom_model::watch::{
     MachineSample, Missing, ThreadCount, ThreadState, ThreadTime, ThreadsSample,
 };
 use files::Proc;
 use members::{ProcessDetails, ProcessSet, SampledProcess};
-use names::TextTable;
 use running::{ON_CPU, RUNNABLE, StateTimes};
-use sleep::SleepPlace;
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};

@@ -7,7 +7,6 @@ mod claim;
 mod dirs;
 mod error;
 mod history;
-mod log;
 pub(crate) mod make;
 mod names;
 mod open;
@@ -24,7 +23,7 @@ pub(crate) use open::TargetEntry;
 pub(crate) use promise::Promises;
 
 pub use error::GuardError;
-pub use log::{LogVersion, is_own_log};
+pub use history::{LogVersion, is_own_log};
 pub use names::{NamedTarget, NamedTargets, check_names};
 pub use open::{Extent, OpenTarget, WorkerOpen, Writing};
 pub use permission::Permissions;

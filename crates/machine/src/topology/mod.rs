@@ -3,7 +3,6 @@
 //! Everything is read from sysfs and procfs below [`Roots`], so that a stored tree reads like the machine itself.
 
 mod affinity;
-mod cpus;
 mod names;
 mod pci;
 mod slots;
@@ -13,8 +12,9 @@ mod volumes;
 pub(crate) use affinity::irqs_above;
 pub use affinity::wiring;
 
-use fathom_model::topology::Topology;
-use fathom_sys::roots::Roots;
+use crate::host;
+use fathom_model::topology::{CpuPackage, NumaNode, Topology};
+use fathom_sys::roots::{Roots, entries, number, text};
 use names::PciNames;
 use std::path::{Path, PathBuf};
 
@@ -31,9 +31,9 @@ pub fn topology(roots: &Roots, databases: &[PathBuf]) -> Topology {
     let mut roots_of_disks = tree::read(roots, &names);
     slots::name(roots, &mut roots_of_disks);
     Topology {
-        packages: cpus::packages(roots),
-        numa_nodes: cpus::numa_nodes(roots),
-        cpus_allowed: cpus::allowed(roots),
+        packages: packages(roots),
+        numa_nodes: numa_nodes(roots),
+        cpus_allowed: cpus_allowed(roots),
         roots: roots_of_disks,
         volumes: volumes::read(roots),
     }
@@ -44,4 +44,54 @@ pub fn topology(roots: &Roots, databases: &[PathBuf]) -> Topology {
 #[must_use]
 pub fn volume_of(roots: &Roots, path: &str) -> Option<String> {
     volumes::by_path(roots, Path::new(path))
+}
+
+/// The packages with online CPUs.
+fn packages(roots: &Roots) -> Vec<CpuPackage> {
+    let dir = roots.sys.join("devices/system/cpu");
+    let model = host::cpu_model(&text(roots.proc.join("cpuinfo")).unwrap_or_default());
+    let mut packages: Vec<CpuPackage> = Vec::new();
+    for cpu in numbered(&entries(&dir), "cpu") {
+        let id = number::<i64>(dir.join(format!("cpu{cpu}/topology/physical_package_id")));
+        // -1 if the firmware does not report it; offline CPUs have no topology.
+        let Some(id) = id.map(|id| u32::try_from(id).unwrap_or(0)) else { continue };
+        match packages.iter_mut().find(|package| package.id == id) {
+            Some(package) => package.cpus.push(cpu),
+            None => packages.push(CpuPackage { id, model: model.clone(), cpus: vec![cpu] }),
+        }
+    }
+    packages.sort_by_key(|package| package.id);
+    packages
+}
+
+/// The NUMA nodes.
+fn numa_nodes(roots: &Roots) -> Vec<NumaNode> {
+    let dir = roots.sys.join("devices/system/node");
+    let node = |id: u32| {
+        let dir = dir.join(format!("node{id}"));
+        // Each line begins with `Node N`.
+        let memory = text(dir.join("meminfo")).unwrap_or_default();
+        let total = memory.lines().find(|line| line.contains("MemTotal:"));
+        let kibibytes = total.and_then(|line| line.split_whitespace().nth_back(1)?.parse().ok());
+        NumaNode {
+            id,
+            cpus: host::cpu_list(&text(dir.join("cpulist")).unwrap_or_default()),
+            memory_bytes: kibibytes.unwrap_or(0_u64).saturating_mul(1024),
+        }
+    };
+    numbered(&entries(&dir), "node").into_iter().map(node).collect()
+}
+
+/// CPUs that this process may run on.
+fn cpus_allowed(roots: &Roots) -> Vec<u32> {
+    let status = text(roots.proc.join("self/status")).unwrap_or_default();
+    host::cpu_list(host::field(&status, "Cpus_allowed_list").unwrap_or(""))
+}
+
+/// The numbers of names such as `cpu12`, ascending.
+fn numbered(names: &[String], prefix: &str) -> Vec<u32> {
+    let numbers = names.iter().filter_map(|name| name.strip_prefix(prefix)?.parse().ok());
+    let mut numbers: Vec<u32> = numbers.collect();
+    numbers.sort_unstable();
+    numbers
 }

@@ -1,10 +1,10 @@
 //! Sampled events: opened, read, and sorted by time.
 
+use super::BlockTracepoints;
 use super::device::BlockDevice;
 use super::events::{BlockEvent, EventKind, EventLayout, decode_sample};
 use super::sizes::SizeTally;
 use super::times::RequestTimes;
-use super::tracepoints::BlockTracepoints;
 use super::windows::SamplingWindows;
 use crate::perf::{PerCpuEvents, PerfRing, TraceCoverage, Tracepoint, bindings, refused};
 use fathom_model::watch::{BlocksSample, Missing};

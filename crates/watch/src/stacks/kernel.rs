@@ -1,7 +1,6 @@
 //! Names of kernel functions in samples.
 
-use super::kallsyms::Kallsyms;
-use super::reader::KallsymsReader;
+use super::kallsyms::{Kallsyms, KallsymsReader};
 use super::retpoline;
 use super::table::NameTable;
 use fathom_model::watch::Missing;

@@ -1,7 +1,110 @@
-//! What a thread does.
+//! What a thread does, with interned texts: comparing and counting need no copies.
 
-use super::names::{NONE, TextId, TextTable};
-use fathom_model::watch::ThreadCount;
+use fathom_model::watch::{ThreadCount, ThreadState};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// ID of a text in [`TextTable`].
+pub(super) type TextId = u32;
+
+/// The empty text.
+pub(super) const NONE: TextId = 0;
+
+/// Number of texts at which the table is cleared.
+const NAMES_MAX: usize = 65_536;
+
+/// All interned texts.
+#[derive(Debug)]
+pub(super) struct TextTable {
+    numbers: HashMap<Arc<[u8]>, TextId>,
+    texts: Vec<Arc<[u8]>>,
+}
+
+impl Default for TextTable {
+    fn default() -> Self {
+        let empty: Arc<[u8]> = Arc::from([]);
+        Self { numbers: HashMap::from([(Arc::clone(&empty), NONE)]), texts: vec![empty] }
+    }
+}
+
+impl TextTable {
+    /// The ID of `text`; known texts need no memory.
+    pub fn intern(&mut self, text: &[u8]) -> TextId {
+        if let Some(name) = self.numbers.get(text) {
+            return *name;
+        }
+        let text: Arc<[u8]> = text.into();
+        let name = self.texts.len() as TextId;
+        self.numbers.insert(Arc::clone(&text), name);
+        self.texts.push(text);
+        name
+    }
+
+    /// Like [`Self::intern`], faster if `text` equals the text `likely`.
+    pub fn intern_like(&mut self, text: &[u8], likely: TextId) -> TextId {
+        if self.bytes(likely) == text { likely } else { self.intern(text) }
+    }
+
+    pub fn bytes(&self, name: TextId) -> &[u8] {
+        &self.texts[name as usize]
+    }
+
+    pub fn text(&self, name: TextId) -> String {
+        fathom_model::escape::bytes(self.bytes(name))
+    }
+
+    /// Whether the table should be cleared to bound its memory.
+    pub fn is_full(&self) -> bool {
+        self.texts.len() > NAMES_MAX
+    }
+}
+
+/// Where a thread sleeps.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub(super) struct SleepPlace {
+    /// State letter.
+    pub state: u8,
+    pub timeslices: u64,
+    /// What it waits for; `None` until the wait channel is known.
+    pub cause: Option<ThreadState>,
+    pub waits_for_io: bool,
+    pub syscall: TextId,
+    pub wchan: TextId,
+    pub kstack: TextId,
+    pub filename: TextId,
+    /// It ran in between.
+    pub torn: bool,
+    /// State, system call and wait channel, though read one after the other, all are of waits for a disk.
+    pub all_of_disk: bool,
+}
+
+impl SleepPlace {
+    /// Of a thread whose state alone shows what it does.
+    pub fn at_rest(state: u8) -> Self {
+        let cause = match state {
+            b'T' | b't' => ThreadState::Stopped,
+            b'I' | b'P' | b'S' => ThreadState::KernelThread,
+            _ => ThreadState::Other,
+        };
+        Self { state, cause: Some(cause), ..Self::default() }
+    }
+
+    /// Whether it is reported even if not all states are.
+    pub fn is_active(self) -> bool {
+        self.waits_for_io || self.state == b'D'
+    }
+
+    /// What it was found waiting for. The parts of a torn sleep are each true of some sleep.
+    pub fn found(self) -> Option<ThreadState> {
+        let is_known = !self.torn || self.cause != Some(ThreadState::Other);
+        self.cause.filter(|_| is_known)
+    }
+
+    /// What it waits for.
+    pub fn cause(self) -> ThreadState {
+        self.cause.unwrap_or(ThreadState::Other)
+    }
+}
 
 /// Like [`ThreadCount`], with interned texts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -1,7 +1,7 @@
 //! The set of processes and threads to sample, refreshed only when there are signs of new ones.
 
+use super::activity::{NONE, TextId};
 use super::files::{File, Proc, ReadError};
-use super::names::{NONE, TextId};
 use super::parse::{self, TaskStat};
 use super::task::SampledThread;
 use crate::Scope;

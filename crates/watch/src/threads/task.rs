@@ -1,12 +1,12 @@
 //! A sampled thread: its open files, and what it last slept in.
 
+use super::activity::SleepPlace;
+use super::activity::{NONE, TextId, TextTable};
 use super::all::Record;
 use super::files::{File, Proc, ReadError};
-use super::names::{NONE, TextId, TextTable};
 use super::off_cpu::OffCpu;
 use super::parse::{self, Call, Sched, TaskStat, fold_stack};
 use super::running::{SchedBaseline, StateTimes};
-use super::sleep::SleepPlace;
 use super::syscalls::{self, Syscalls};
 use fathom_model::watch::ThreadState;
 use std::collections::HashMap;
