@@ -1,11 +1,11 @@
 //! Facts about the host.
 
+use crate::topology;
 use fathom_model::cpus;
 use fathom_model::facts::Host;
 use fathom_sys::cgroup;
 use fathom_sys::roots::{self, Roots, Unread, number, text};
 use sha2::{Digest, Sha256};
-use std::collections::BTreeMap;
 use std::path::Path;
 
 /// cgroup v1 has no keyword for "unlimited"; it reports the largest page-aligned number.
@@ -32,6 +32,7 @@ pub fn host(roots: &Roots) -> Host {
     let limits = text(roots.proc.join("self/limits")).unwrap_or_default();
     let load = text(roots.proc.join("loadavg")).unwrap_or_default();
     let cpu = roots.sys.join("devices/system");
+    let nodes = topology::numa_nodes(roots).into_iter();
     let online = text(cpu.join("cpu/online")).unwrap_or_default();
     Host {
         hostname: text(kernel.join("hostname")).unwrap_or_default(),
@@ -41,9 +42,9 @@ pub fn host(roots: &Roots) -> Host {
         // Since Linux 6.1.
         arch: text(kernel.join("arch")).unwrap_or_else(|| std::env::consts::ARCH.to_string()),
         cpu_model: cpu_model(&cpuinfo),
-        cpus_allowed: cpu_list(field(&status, "Cpus_allowed_list").unwrap_or("")),
+        cpus_allowed: topology::cpus_allowed(roots),
         cpus_online: u32::try_from(cpu_list(&online).len()).unwrap_or(u32::MAX),
-        numa_nodes: numa_nodes(&cpu.join("node")),
+        numa_nodes: nodes.map(|node| (node.id, node.cpus)).collect(),
         memory_bytes: kibibytes(&meminfo, "MemTotal"),
         memory_available_bytes: kibibytes(&meminfo, "MemAvailable"),
         cgroup_memory_max_bytes: memory_max(roots),
@@ -98,16 +99,6 @@ pub(crate) fn kibibytes(meminfo: &str, key: &str) -> u64 {
 pub(crate) fn cpu_model(cpuinfo: &str) -> String {
     let keys = ["model name", "Model", "cpu", "uarch", "CPU implementer"];
     keys.iter().find_map(|key| field(cpuinfo, key)).unwrap_or("").to_string()
-}
-
-/// CPUs of each NUMA node, from `node0/cpulist` and its kin.
-fn numa_nodes(dir: &Path) -> BTreeMap<u32, Vec<u32>> {
-    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
-    let node = |entry: std::fs::DirEntry| {
-        let number = entry.file_name().to_str()?.strip_prefix("node")?.parse().ok()?;
-        Some((number, cpu_list(&text(entry.path().join("cpulist"))?)))
-    };
-    entries.filter_map(node).collect()
 }
 
 /// The CPUs of a list; none if it cannot be parsed.

@@ -1,6 +1,6 @@
 //! CPU time of some CPUs, from /proc/stat.
 
-use crate::proc_file::with_path;
+use crate::proc_file::read_text;
 use crate::system::stat::ProcStat;
 use fathom_model::watch::CpuSample;
 use std::io;
@@ -46,7 +46,7 @@ impl CpuSampler {
     /// # Errors
     /// The file cannot be read, or a line has an unknown format; both errors name the file.
     pub fn snapshot(&self) -> io::Result<CpuSnapshot> {
-        let text = std::fs::read_to_string(&self.path).map_err(|e| with_path(&self.path, &e))?;
+        let text = read_text(&self.path)?;
         let at = Instant::now();
         let mut cpus = ProcStat::parse(&text, &self.path)?.cpus;
         cpus.retain(|cpu| self.cpus.contains(&cpu.cpu));

@@ -57,6 +57,21 @@ pub(crate) fn unexpected_line(path: &Path, expected: &str, line: &str) -> io::Er
     with_path(path, &io::Error::new(io::ErrorKind::InvalidData, message))
 }
 
+/// The numbers among the names in a directory, which are those of processes, tasks or descriptors; errors name it.
+pub(crate) fn numbers(dir: &Path) -> io::Result<Vec<i32>> {
+    let mut numbers = Vec::new();
+    for entry in std::fs::read_dir(dir).map_err(|error| with_path(dir, &error))? {
+        let name = entry.map_err(|error| with_path(dir, &error))?.file_name();
+        numbers.extend(name.to_str().and_then(|name| name.parse::<i32>().ok()));
+    }
+    Ok(numbers)
+}
+
+/// The text of a file; errors name it.
+pub(crate) fn read_text(path: &Path) -> io::Result<String> {
+    std::fs::read_to_string(path).map_err(|error| with_path(path, &error))
+}
+
 /// Adds the path to an error.
 pub(crate) fn with_path(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))

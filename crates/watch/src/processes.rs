@@ -5,6 +5,7 @@ mod peers;
 #[cfg(test)]
 mod tests;
 
+use crate::proc_file::numbers;
 use crate::{Sampler, Scope, own_pid};
 use fathom_model::watch::{MachineSample, OpenFile, ProcessUse, ProcessesSample};
 use parse::{ProcessCounters, ProcessStat};
@@ -66,16 +67,9 @@ impl ProcessSampler {
     /// All processes but kernel threads.
     fn read(&mut self) -> io::Result<HashMap<i32, KnownProcess>> {
         let began = Instant::now();
-        let named = |error: io::Error| {
-            io::Error::new(error.kind(), format!("{}: {error}", self.proc_root.display()))
-        };
         let mut found = HashMap::new();
-        for entry in std::fs::read_dir(&self.proc_root).map_err(named)? {
-            let name = entry.map_err(named)?.file_name();
-            let Some(pid) = name.to_str().and_then(|name| name.parse::<i32>().ok()) else {
-                continue;
-            };
-            let dir = self.proc_root.join(name);
+        for pid in numbers(&self.proc_root)? {
+            let dir = self.proc_root.join(pid.to_string());
             let Ok(text) = std::fs::read(dir.join("stat")) else { continue };
             let Some(stat) = ProcessStat::parse(&text).filter(|stat| !stat.is_kernel) else {
                 continue;

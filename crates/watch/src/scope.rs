@@ -1,6 +1,7 @@
 //! Which processes a sampler covers.
 
 use crate::Pattern;
+use crate::proc_file::numbers;
 use std::collections::HashSet;
 use std::io;
 use std::path::Path;
@@ -39,13 +40,7 @@ impl Scope {
     /// # Errors
     /// If `proc_root` cannot be listed; the error names it.
     pub fn processes(&self, proc_root: &Path) -> io::Result<Vec<i32>> {
-        let mut all = Vec::new();
-        let named =
-            |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", proc_root.display()));
-        for entry in std::fs::read_dir(proc_root).map_err(named)? {
-            let name = entry.map_err(named)?.file_name();
-            all.extend(name.to_str().and_then(|name| name.parse::<i32>().ok()));
-        }
+        let mut all = numbers(proc_root)?;
         all.sort_unstable();
         Ok(match self {
             Self::Machine => all,

@@ -65,7 +65,7 @@ fn packages(roots: &Roots) -> Vec<CpuPackage> {
 }
 
 /// The NUMA nodes.
-fn numa_nodes(roots: &Roots) -> Vec<NumaNode> {
+pub(crate) fn numa_nodes(roots: &Roots) -> Vec<NumaNode> {
     let dir = roots.sys.join("devices/system/node");
     let node = |id: u32| {
         let dir = dir.join(format!("node{id}"));
@@ -83,7 +83,7 @@ fn numa_nodes(roots: &Roots) -> Vec<NumaNode> {
 }
 
 /// CPUs that this process may run on.
-fn cpus_allowed(roots: &Roots) -> Vec<u32> {
+pub(crate) fn cpus_allowed(roots: &Roots) -> Vec<u32> {
     let status = text(roots.proc.join("self/status")).unwrap_or_default();
     host::cpu_list(host::field(&status, "Cpus_allowed_list").unwrap_or(""))
 }

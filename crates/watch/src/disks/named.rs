@@ -1,7 +1,7 @@
 //! Counters of some devices, as the record of a run needs them.
 
 use super::stats;
-use crate::proc_file::with_path;
+use crate::proc_file::read_text;
 use fathom_model::watch::DiskCounters;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -39,7 +39,7 @@ impl NamedDisks {
     /// # Errors
     /// The file cannot be read, or a line has an unknown format; both errors name the file.
     pub fn snapshot(&self) -> io::Result<DiskSnapshot> {
-        let text = std::fs::read_to_string(&self.path).map_err(|e| with_path(&self.path, &e))?;
+        let text = read_text(&self.path)?;
         let at = Instant::now();
         let mut disks = stats::parse(&text, &self.path)?;
         disks.retain(|disk| self.names.contains(&disk.name));

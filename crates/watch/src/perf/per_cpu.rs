@@ -1,6 +1,7 @@
 //! Events on every CPU, and which CPUs are online.
 
 use super::event::PerfEvent;
+use crate::proc_file::{read_text, with_path};
 use fathom_model::cpus;
 use std::io;
 use std::path::Path;
@@ -43,12 +44,8 @@ impl PerCpuEvents {
 /// If the file cannot be read or parsed; the error names it.
 pub(crate) fn online_cpus(sys_root: &Path) -> io::Result<Vec<u32>> {
     let path = sys_root.join("devices/system/cpu/online");
-    let text = std::fs::read_to_string(&path)
-        .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
-    cpus::parse(&text).map_err(|why| {
-        let message = format!("{}: {why}", path.display());
-        io::Error::new(io::ErrorKind::InvalidData, message)
-    })
+    let invalid = |why| with_path(&path, &io::Error::new(io::ErrorKind::InvalidData, why));
+    cpus::parse(&read_text(&path)?).map_err(invalid)
 }
 
 #[cfg(test)]

@@ -5,8 +5,8 @@
 //! ring's owner or its SQPOLL thread (io_uring/sqpoll.c, io_uring/io-wq.c).
 
 use super::parse::number;
+use crate::proc_file::{numbers, with_path};
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// CPU time of io_uring's kernel threads since their creation, in nanoseconds.
@@ -48,13 +48,11 @@ pub fn helper_time(proc_root: &Path, tid: i32) -> io::Result<HelperTime> {
 /// If the process's tasks or the thread's name cannot be read; the error names the path.
 pub fn library_time(proc_root: &Path, tid: i32) -> io::Result<u64> {
     let dir = proc_root.join("self/task");
-    let named =
-        |path: &Path, e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
     let own = dir.join(tid.to_string());
-    let name = std::fs::read(own.join("comm")).map_err(|e| named(&own, e))?;
-    let tasks = std::fs::read_dir(&dir).map_err(|e| named(&dir, e))?;
+    let name = std::fs::read(own.join("comm")).map_err(|error| with_path(&own, &error))?;
+    let tasks = numbers(&dir)?.into_iter();
     // A task may have exited since the directory was read.
-    let others = tasks.flatten().map(|task| task.path()).filter(|path| *path != own);
+    let others = tasks.filter(|task| *task != tid).map(|task| dir.join(task.to_string()));
     let namesakes = others.filter(|path| std::fs::read(path.join("comm")).is_ok_and(|n| n == name));
     Ok(namesakes.filter_map(|path| cpu_ns(&path)).sum())
 }
@@ -75,13 +73,9 @@ struct Helper {
 
 impl OwnTasks {
     fn read(dir: &Path) -> io::Result<Self> {
-        let named = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", dir.display()));
         let mut tasks = Self { threads: Vec::new(), helpers: Vec::new() };
-        for entry in std::fs::read_dir(dir).map_err(named)? {
-            let path = entry.map_err(named)?.path();
-            let Some(tid) = path.file_name().and_then(|name| number(name.as_bytes())) else {
-                continue;
-            };
+        for tid in numbers(dir)? {
+            let path = dir.join(tid.to_string());
             // The task may have exited since the directory was read.
             let Ok(name) = std::fs::read_to_string(path.join("comm")) else { continue };
             match owner_in_name(name.trim_end().as_bytes()) {
