@@ -144,7 +144,8 @@ fn state(thread: &ThreadCount) -> ThreadState {
 /// Whether a thread of fathom's with this name directs or observes the run, and does no I/O of it.
 fn is_helper(comm: &str) -> bool {
     let of_fathom = comm.strip_prefix("fathom-");
-    matches!(comm, "fathom" | "conductor")
+    // Earlier versions called the supervisor "conductor".
+    matches!(comm, "fathom" | "supervisor" | "conductor")
         || of_fathom.is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_digit()))
 }
 
@@ -373,7 +374,7 @@ mod tests {
 
     #[test]
     fn helpers_do_no_io() {
-        assert!(["fathom", "fathom-names", "conductor"].into_iter().all(is_helper));
+        assert!(["fathom", "fathom-names", "supervisor", "conductor"].into_iter().all(is_helper));
         assert!(!["worker-0", "iou-wrk-7", "fathom-0"].into_iter().any(is_helper));
     }
 

@@ -8,7 +8,7 @@ use fathom_model::Dir;
 use fathom_model::record::Granted;
 use std::io;
 
-/// A queue that executes trims itself, in [`Queue::turn`], and passes on all other requests.
+/// A queue that executes trims itself, in [`Queue::submit_and_wait`], and passes on all other requests.
 pub(crate) struct InlineTrims<Q> {
     queue: Q,
     files: Vec<(i32, FileKind)>,
@@ -50,8 +50,8 @@ impl<Q: Queue + Push> Queue for InlineTrims<Q> {
     where
         Self: 'a;
 
-    fn room(&self) -> u32 {
-        self.queue.room() - self.pushed.len() as u32
+    fn sq_space_left(&self) -> u32 {
+        self.queue.sq_space_left() - self.pushed.len() as u32
     }
 
     fn batch(&mut self) -> &mut Self {
@@ -62,12 +62,12 @@ impl<Q: Queue + Push> Queue for InlineTrims<Q> {
         self.batch().push(token, request);
     }
 
-    fn turn(&mut self, wait_for: u32, deadline_ns: Option<u64>) -> io::Result<()> {
+    fn submit_and_wait(&mut self, wait_for: u32, deadline_ns: Option<u64>) -> io::Result<()> {
         if self.pushed.is_empty() && self.done.is_empty() {
-            return self.queue.turn(wait_for, deadline_ns);
+            return self.queue.submit_and_wait(wait_for, deadline_ns);
         }
         // The device works on the other requests during the trims.
-        self.queue.turn(0, deadline_ns)?;
+        self.queue.submit_and_wait(0, deadline_ns)?;
         for (token, request) in self.pushed.drain(..) {
             let (fd, kind) = self.files[request.file as usize];
             self.calls += 1;

@@ -40,7 +40,7 @@ struct Iocb {
 /// `struct io_event`.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
-struct Event {
+struct AioEvent {
     data: u64,
     object: u64,
     result: i64,
@@ -50,8 +50,8 @@ struct Event {
 /// IOCB_FLAG_IOPRIO of linux/aio_abi.h.
 const IOCB_FLAG_IOPRIO: u32 = 1 << 1;
 
-/// A queue of native asynchronous I/O; with `FLAGGED`, of atomic writes or priorities of single I/Os.
-pub(crate) struct Libaio<const FLAGGED: bool> {
+/// A queue of native asynchronous I/O; with `RW_FLAGS`, of atomic writes or priorities of single I/Os.
+pub(crate) struct Libaio<const RW_FLAGS: bool> {
     atomic: bool,
     priorities: Option<Priorities>,
     context: libc::c_ulong,
@@ -61,13 +61,13 @@ pub(crate) struct Libaio<const FLAGGED: bool> {
     requests: Vec<Iocb>,
     /// Addresses of requests pushed and not yet submitted.
     pending: Vec<*const Iocb>,
-    events: Vec<Event>,
+    events: Vec<AioEvent>,
     ready: usize,
     reaped: usize,
     calls: u64,
 }
 
-impl<const FLAGGED: bool> Libaio<FLAGGED> {
+impl<const RW_FLAGS: bool> Libaio<RW_FLAGS> {
     /// Creates a context for `depth` requests.
     ///
     /// # Errors
@@ -98,7 +98,7 @@ impl<const FLAGGED: bool> Libaio<FLAGGED> {
             slot_bytes: slab.slot_bytes() as u64,
             requests: vec![Iocb::default(); depth as usize],
             pending: Vec::with_capacity(depth as usize),
-            events: vec![Event::default(); depth as usize],
+            events: vec![AioEvent::default(); depth as usize],
             ready: 0,
             reaped: 0,
             calls: 0,
@@ -143,7 +143,7 @@ impl<const FLAGGED: bool> Libaio<FLAGGED> {
     }
 }
 
-impl<const FLAGGED: bool> Push for Libaio<FLAGGED> {
+impl<const RW_FLAGS: bool> Push for Libaio<RW_FLAGS> {
     fn push(&mut self, token: Token, request: &Request) {
         let slot = token.slot();
         let opcode = match request.op {
@@ -166,17 +166,17 @@ impl<const FLAGGED: bool> Push for Libaio<FLAGGED> {
             offset: request.offset as i64,
             ..Iocb::default()
         };
-        if FLAGGED {
+        if RW_FLAGS {
             self.set_flags(slot, request);
         }
         self.pending.push(&raw const self.requests[slot as usize]);
     }
 }
 
-impl<const FLAGGED: bool> Queue for Libaio<FLAGGED> {
+impl<const RW_FLAGS: bool> Queue for Libaio<RW_FLAGS> {
     type Batch<'a> = &'a mut Self;
 
-    fn room(&self) -> u32 {
+    fn sq_space_left(&self) -> u32 {
         (self.requests.len() - self.pending.len()) as u32
     }
 
@@ -188,7 +188,7 @@ impl<const FLAGGED: bool> Queue for Libaio<FLAGGED> {
         self.batch().push(token, request);
     }
 
-    fn turn(&mut self, wait_for: u32, deadline_ns: Option<u64>) -> io::Result<()> {
+    fn submit_and_wait(&mut self, wait_for: u32, deadline_ns: Option<u64>) -> io::Result<()> {
         self.submit()?;
         if self.ready > self.reaped {
             return Ok(());
@@ -240,7 +240,7 @@ impl<const FLAGGED: bool> Queue for Libaio<FLAGGED> {
     }
 }
 
-impl<const FLAGGED: bool> Drop for Libaio<FLAGGED> {
+impl<const RW_FLAGS: bool> Drop for Libaio<RW_FLAGS> {
     fn drop(&mut self) {
         // SAFETY: the context is ours and not used again. Waits for what is in flight.
         unsafe { libc::syscall(libc::SYS_io_destroy, self.context) };
@@ -248,4 +248,4 @@ impl<const FLAGGED: bool> Drop for Libaio<FLAGGED> {
 }
 
 // SAFETY: the pointers in `pending` name the queue's own requests.
-unsafe impl<const FLAGGED: bool> Send for Libaio<FLAGGED> {}
+unsafe impl<const RW_FLAGS: bool> Send for Libaio<RW_FLAGS> {}

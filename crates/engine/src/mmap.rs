@@ -4,7 +4,7 @@ use crate::error::{EngineError, Hint, Operation};
 use crate::fault;
 use crate::files::{FileKind, OpenFile};
 use crate::queue::{Mapping, Op, Request};
-use crate::sync_queue::{Perform, last_error, outcome, without_data};
+use crate::sync_queue::{SyncEngine, last_error, outcome, without_data};
 use fathom_model::Dir;
 use fathom_model::plan::{Advice, JobPlan, Region, SyncIo};
 
@@ -190,8 +190,8 @@ impl Drop for Mapped {
 // SAFETY: a mapping belongs to its worker alone.
 unsafe impl Send for Mapped {}
 
-impl Perform for Mmap {
-    fn perform(&mut self, buffer: *mut libc::c_void, request: &Request) -> i32 {
+impl SyncEngine for Mmap {
+    fn execute(&mut self, buffer: *mut libc::c_void, request: &Request) -> i32 {
         match request.op {
             Op::Io(dir @ (Dir::Read | Dir::Write)) => self.copy(dir, buffer, request),
             Op::Io(Dir::Trim) => {

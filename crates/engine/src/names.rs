@@ -2,8 +2,8 @@
 
 use crate::error::{EngineError, Hint, Operation};
 use crate::queue::{Op, Request};
-use crate::source::{Draw, Source};
-use crate::sync_queue::{Perform, last_error, outcome};
+use crate::source::{IoGenerator, Source};
+use crate::sync_queue::{SyncEngine, last_error, outcome};
 use fathom_model::Dir;
 use fathom_model::plan::{FileService, JobPlan, NameOp, Names, StatCall};
 use rand_core::Rng;
@@ -155,7 +155,7 @@ fn identity(dir: i32, name: &CStr) -> Result<Identity, i32> {
     }
 }
 
-impl Perform for NameOps<'_> {
+impl SyncEngine for NameOps<'_> {
     /// Outside the latency: closes the file before, and checks that a name still refers to what may be removed.
     fn prepare(&mut self, request: &Request) {
         self.close();
@@ -170,7 +170,7 @@ impl Perform for NameOps<'_> {
         }
     }
 
-    fn perform(&mut self, _buffer: *mut libc::c_void, request: &Request) -> i32 {
+    fn execute(&mut self, _buffer: *mut libc::c_void, request: &Request) -> i32 {
         if let Some(refused) = self.refused.take() {
             return refused;
         }
@@ -252,12 +252,12 @@ impl Source for EachName {
     }
 }
 
-impl Draw for EachName {
-    fn next_dir(&mut self) -> Dir {
+impl IoGenerator for EachName {
+    fn next_direction(&mut self) -> Dir {
         self.dir
     }
 
-    fn next(&mut self, dir: Dir, _max: u64) -> Request {
+    fn next_io(&mut self, dir: Dir, _max: u64) -> Request {
         let file = self.order.get(self.next as usize).copied().unwrap_or(self.next);
         self.next = (self.next + 1) % self.count;
         Request { op: Op::Io(dir), file, offset: 0, len: 0, buffer_offset: 0 }
@@ -278,7 +278,7 @@ mod tests {
             let mut source = EachName::new(&job, 50);
             for _ in 0..2 {
                 let mut drawn: Vec<u32> =
-                    (0..50).map(|_| source.next(Dir::Read, u64::MAX).file).collect();
+                    (0..50).map(|_| source.next_io(Dir::Read, u64::MAX).file).collect();
                 assert_eq!(drawn.is_sorted(), service == FileService::RoundRobin);
                 drawn.sort_unstable();
                 assert!(drawn.into_iter().eq(0..50));

@@ -28,7 +28,7 @@ impl Push for Null {
 impl Queue for Null {
     type Batch<'a> = &'a mut Self;
 
-    fn room(&self) -> u32 {
+    fn sq_space_left(&self) -> u32 {
         (self.done.capacity() - self.done.len()) as u32
     }
 
@@ -40,7 +40,7 @@ impl Queue for Null {
         self.batch().push(token, request);
     }
 
-    fn turn(&mut self, _wait_for: u32, _deadline_ns: Option<u64>) -> io::Result<()> {
+    fn submit_and_wait(&mut self, _wait_for: u32, _deadline_ns: Option<u64>) -> io::Result<()> {
         Ok(())
     }
 

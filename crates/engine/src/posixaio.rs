@@ -139,7 +139,7 @@ impl Push for PosixAio {
 impl Queue for PosixAio {
     type Batch<'a> = &'a mut Self;
 
-    fn room(&self) -> u32 {
+    fn sq_space_left(&self) -> u32 {
         (self.controls.len() - self.pushed.len()) as u32
     }
 
@@ -151,7 +151,7 @@ impl Queue for PosixAio {
         self.batch().push(token, request);
     }
 
-    fn turn(&mut self, wait_for: u32, deadline_ns: Option<u64>) -> io::Result<()> {
+    fn submit_and_wait(&mut self, wait_for: u32, deadline_ns: Option<u64>) -> io::Result<()> {
         for index in 0..self.pushed.len() {
             self.start(self.pushed[index]);
         }

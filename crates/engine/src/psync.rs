@@ -2,7 +2,7 @@
 
 use crate::files::{FileKind, OpenFile};
 use crate::queue::{Op, Request};
-use crate::sync_queue::{Perform, outcome, without_data};
+use crate::sync_queue::{SyncEngine, outcome, without_data};
 use crate::usage::kernel_version;
 use fathom_model::Dir;
 use fathom_model::plan::{IoFlags, Psync as Call};
@@ -43,8 +43,8 @@ impl Calls {
     }
 }
 
-impl Perform for Calls {
-    fn perform(&mut self, buffer: *mut libc::c_void, request: &Request) -> i32 {
+impl SyncEngine for Calls {
+    fn execute(&mut self, buffer: *mut libc::c_void, request: &Request) -> i32 {
         let (fd, kind) = self.files[request.file as usize];
         self.calls += 1;
         let result = match request.op {

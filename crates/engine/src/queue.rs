@@ -33,7 +33,7 @@ pub(crate) struct Request {
 
 /// Accepts requests for the next turn.
 pub(crate) trait Push {
-    /// Adds a request; `token` names its slot. It may reach the kernel only with [`Queue::turn`].
+    /// Adds a request; `token` names its slot. It may reach the kernel only with [`Queue::submit_and_wait`].
     fn push(&mut self, token: Token, request: &Request);
 }
 
@@ -52,7 +52,7 @@ pub(crate) trait Queue {
         Self: Sized + 'a;
 
     /// Number of requests that can be pushed now.
-    fn room(&self) -> u32;
+    fn sq_space_left(&self) -> u32;
 
     /// Begins a batch of requests.
     fn batch(&mut self) -> Self::Batch<'_>
@@ -74,7 +74,7 @@ pub(crate) trait Queue {
     /// Submits everything pushed so far and waits for at least `wait_for` completions, or until
     /// `deadline_ns`, if given, on the engine's clock. May return early, for example after a signal or
     /// [`crate::wake`]. Fails only if the queue itself is broken.
-    fn turn(&mut self, wait_for: u32, deadline_ns: Option<u64>) -> io::Result<()>;
+    fn submit_and_wait(&mut self, wait_for: u32, deadline_ns: Option<u64>) -> io::Result<()>;
 
     /// Reaps at most `max` completions; `each` gets the token and the bytes transferred, or `-errno`.
     fn reap(&mut self, max: u32, each: impl FnMut(Token, i32))

@@ -75,7 +75,7 @@ impl State {
 /// A run in progress.
 pub struct Running {
     state: Arc<State>,
-    conductor: thread::JoinHandle<Vec<JobResult>>,
+    supervisor: thread::JoinHandle<Vec<JobResult>>,
 }
 
 /// Starts the jobs of `plan`. `files` holds, per job, one open file per region.
@@ -110,15 +110,15 @@ pub fn start_with(plan: &Plan, inputs: Vec<JobInput>) -> Result<Running, EngineE
         over_changed: Condvar::new(),
     });
     let shared = Arc::clone(&state);
-    let conductor = thread::Builder::new().name("conductor".into()).spawn(move || {
-        let results = conduct(&shared);
+    let supervisor = thread::Builder::new().name("supervisor".into()).spawn(move || {
+        let results = supervise(&shared);
         *shared.over.lock().unwrap_or_else(PoisonError::into_inner) = true;
         shared.over_changed.notify_all();
         results
     });
-    let conductor =
-        conductor.map_err(|error| EngineError::by_kernel(Operation::SpawnWorker, &error))?;
-    Ok(Running { state, conductor })
+    let supervisor =
+        supervisor.map_err(|error| EngineError::by_kernel(Operation::SpawnWorker, &error))?;
+    Ok(Running { state, supervisor })
 }
 
 impl Running {
@@ -149,7 +149,7 @@ impl Running {
         let over = self.state.over.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self.state.over_changed.wait_timeout_while(over, timeout, |over| !*over);
         let (over, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        *over || self.conductor.is_finished()
+        *over || self.supervisor.is_finished()
     }
 
     /// Whether all workers have ended.
@@ -169,7 +169,7 @@ impl Running {
     #[must_use]
     pub fn join(self) -> Vec<JobResult> {
         let count = self.state.jobs.len();
-        self.conductor
+        self.supervisor
             .join()
             .unwrap_or_else(|_| vec![EngineError::new(Operation::Supervise).into(); count])
     }
@@ -191,7 +191,7 @@ fn progress(job: &JobPlan, shared: &Shared) -> JobProgress {
     progress
 }
 
-/// Messages from a worker to the conductor.
+/// Messages from a worker to the supervisor.
 enum Event {
     Ready(usize, Result<(), EngineError>),
     Ended(usize, Box<JobResult>),
@@ -222,7 +222,7 @@ impl Barrier {
     }
 }
 
-fn conduct(state: &Arc<State>) -> Vec<JobResult> {
+fn supervise(state: &Arc<State>) -> Vec<JobResult> {
     let mut results = vec![JobResult::default(); state.jobs.len()];
     let mut waves: Vec<u32> = state.jobs.iter().map(|j| j.wave).collect();
     waves.sort_unstable();
@@ -230,7 +230,7 @@ fn conduct(state: &Arc<State>) -> Vec<JobResult> {
     for wave in waves {
         let members: Vec<usize> =
             (0..state.jobs.len()).filter(|i| state.jobs[*i].wave == wave).collect();
-        if state.stopped.load(Acquire) || !perform_wave(state, &members, &mut results) {
+        if state.stopped.load(Acquire) || !run_wave(state, &members, &mut results) {
             break;
         }
     }
@@ -241,7 +241,7 @@ fn conduct(state: &Arc<State>) -> Vec<JobResult> {
 }
 
 /// Runs the jobs of one wave; false when some could not be set up, in which case none ran.
-fn perform_wave(state: &Arc<State>, members: &[usize], results: &mut [JobResult]) -> bool {
+fn run_wave(state: &Arc<State>, members: &[usize], results: &mut [JobResult]) -> bool {
     let (events, inbox) = channel();
     let barrier = Arc::new(Barrier::default());
     let mut pending = 0;
@@ -259,7 +259,7 @@ fn perform_wave(state: &Arc<State>, members: &[usize], results: &mut [JobResult]
     go &= all_ready(&inbox, pending, results);
     barrier.decide(go);
     if go {
-        attend(state, members, &inbox, results);
+        supervise_wave(state, members, &inbox, results);
     }
     go
 }
@@ -289,7 +289,7 @@ fn spawn(
             job::perform(&task, |ready| {
                 works.set(true);
                 on_work.iter().for_each(|call| call(true));
-                // A conductor that has ended no longer needs the work.
+                // A supervisor that has ended no longer needs the work.
                 events.send(Event::Ready(index, ready)).is_ok() && barrier.wait()
             })
         };
@@ -326,107 +326,122 @@ fn all_ready(inbox: &Receiver<Event>, mut pending: usize, results: &mut [JobResu
     all
 }
 
+/// A job of a wave, as the supervisor follows it.
+#[derive(Default)]
+struct Supervised {
+    has_ended: bool,
+    /// Time, I/Os and bytes at the end of each interval.
+    intervals: PerDir<Vec<(u64, u64, u64)>>,
+    overdue: Overdue,
+    stall: StallDetector,
+    floor: FloorCheck,
+    /// The error of a job that fell below the rate that it needs.
+    too_slow: Option<EngineError>,
+}
+
+impl Supervised {
+    /// At the end of an interval; returns whether the job must stop.
+    fn check(&mut self, job: &JobPlan, shared: &Shared) -> bool {
+        self.sample(shared);
+        let too_slow = self.floor.check(&job.rate_floor, shared);
+        let must_stop = too_slow.is_some() || rate_floor::is_too_late(&job.rate_floor, shared);
+        self.too_slow = too_slow.or(self.too_slow.take());
+        if job.engine.uring().is_some() && self.stall.check(shared, clock::now_ns()) {
+            stall::interrupt(shared.tid.load(Relaxed));
+        }
+        must_stop
+    }
+
+    /// Appends a worker's current totals to its intervals.
+    fn sample(&mut self, shared: &Shared) {
+        if shared.phase() != Phase::Running {
+            return;
+        }
+        let at = shared.measured_ns();
+        for dir in Dir::ALL {
+            let (counts, intervals) = (shared.stats.dirs[dir].counts(), &mut self.intervals[dir]);
+            if counts.ios > 0 || !intervals.is_empty() {
+                intervals.push((at, counts.ios, counts.bytes));
+            }
+        }
+    }
+
+    /// Adds to the result of the worker what was seen of it.
+    fn complete(&mut self, job: &JobPlan, result: &mut JobResult) {
+        self.has_ended = true;
+        let late = rate_floor::latency_error(&job.rate_floor, &result.record);
+        if let Some(error) = self.too_slow.take().or(late) {
+            result.error.get_or_insert(error);
+        }
+    }
+}
+
 /// Supervises the workers of a wave until all have ended.
-fn attend(state: &State, members: &[usize], inbox: &Receiver<Event>, results: &mut [JobResult]) {
-    let mut running: Vec<usize> = members.to_vec();
-    let mut intervals: Vec<PerDir<Vec<(u64, u64, u64)>>> =
-        vec![PerDir::default(); state.jobs.len()];
-    let mut overdue: Vec<Overdue> = state.jobs.iter().map(|_| Overdue::default()).collect();
-    let mut stalls: Vec<StallDetector> =
-        state.jobs.iter().map(|_| StallDetector::default()).collect();
-    let mut floors: Vec<FloorCheck> = state.jobs.iter().map(|_| FloorCheck::default()).collect();
-    let mut too_slow: Vec<Option<EngineError>> = vec![None; state.jobs.len()];
+fn supervise_wave(
+    state: &State,
+    members: &[usize],
+    inbox: &Receiver<Event>,
+    results: &mut [JobResult],
+) {
+    let mut jobs: BTreeMap<usize, Supervised> =
+        members.iter().map(|index| (*index, Supervised::default())).collect();
     let mut next_sample = clock::now_ns() + INTERVAL.as_nanos() as u64;
-    while !running.is_empty() {
+    while jobs.values().any(|job| !job.has_ended) {
         let wait = Duration::from_nanos(next_sample.saturating_sub(clock::now_ns()).max(1_000_000));
         match inbox.recv_timeout(wait) {
             Ok(Event::Ended(index, result)) => {
-                running.retain(|i| *i != index);
                 results[index] = *result;
-                let floor = &state.jobs[index].rate_floor;
-                let late = rate_floor::latency_error(floor, &results[index].record);
-                if let Some(error) = too_slow[index].take().or(late) {
-                    results[index].error.get_or_insert(error);
+                if let Some(job) = jobs.get_mut(&index) {
+                    job.complete(&state.jobs[index], &mut results[index]);
                 }
-                let failed = results[index].error.is_some();
-                end_others(state, index, failed, &running);
+                end_others(state, index, results[index].error.is_some(), &jobs);
             }
-            Ok(Event::Ready(..)) => {}
-            Err(RecvTimeoutError::Timeout) => {}
+            Ok(Event::Ready(..)) | Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }
-        if clock::now_ns() >= next_sample {
+        let is_due = clock::now_ns() >= next_sample;
+        if is_due {
             next_sample += INTERVAL.as_nanos() as u64;
-            for index in &running {
-                let shared = &state.members[*index].shared;
-                sample(shared, &mut intervals[*index]);
-                let floor = &state.jobs[*index].rate_floor;
-                if let Some(error) = floors[*index].check(floor, shared) {
-                    too_slow[*index] = Some(error);
-                    state.stop(*index);
-                }
-                if rate_floor::is_too_late(floor, shared) {
-                    state.stop(*index);
-                }
-                let on_ring = state.jobs[*index].engine.uring().is_some();
-                if on_ring && stalls[*index].check(shared, clock::now_ns()) {
-                    stall::interrupt(shared.tid.load(Relaxed));
-                }
-            }
         }
-        let now = clock::now_ns();
-        for index in &running {
-            if overdue[*index].is_over(&state.members[*index].shared, now) {
+        for (index, job) in jobs.iter_mut().filter(|(_, job)| !job.has_ended) {
+            let shared = &state.members[*index].shared;
+            if is_due && job.check(&state.jobs[*index], shared) {
                 state.stop(*index);
             }
+            let now = clock::now_ns();
+            if job.overdue.is_over(shared, now) {
+                state.stop(*index);
+            }
+            // Abandoned: a thread blocked in the kernel cannot be terminated, and the other results must not be lost.
+            if job.overdue.is_stuck(now) {
+                job.has_ended = true;
+                results[*index] = partial(shared, state.start_ns);
+            }
         }
-        let stuck: Vec<usize> =
-            running.iter().copied().filter(|i| overdue[*i].is_stuck(now)).collect();
-        abandon(state, &stuck, &mut running, results);
     }
-    for index in members {
-        let record = &mut results[*index].record;
-        record.lost_wakeups = stalls[*index].lost();
-        let seen = std::mem::take(&mut intervals[*index]);
-        for dir in Dir::ALL {
-            record.dirs[dir].intervals.clone_from(&seen[dir]);
-        }
+    for (index, job) in jobs {
+        let record = &mut results[index].record;
+        record.lost_wakeups = job.stall.lost();
+        let mut intervals = job.intervals;
+        Dir::ALL
+            .iter()
+            .for_each(|dir| record.dirs[*dir].intervals = std::mem::take(&mut intervals[*dir]));
     }
 }
 
 /// Stops the jobs that end with this one (`exitall`, `exitall_on_error`, `exit_what`).
-fn end_others(state: &State, index: usize, failed: bool, running: &[usize]) {
+fn end_others(state: &State, index: usize, failed: bool, wave: &BTreeMap<usize, Supervised>) {
     let job = &state.jobs[index];
     match job.exit_what {
         _ if !(job.exitall || job.exitall_on_error && failed) => {}
         ExitWhat::All => state.stop_all(),
-        ExitWhat::Stonewall => running.iter().for_each(|other| state.stop(*other)),
+        ExitWhat::Stonewall => {
+            let running = wave.iter().filter(|(_, job)| !job.has_ended);
+            running.for_each(|(other, _)| state.stop(*other));
+        }
         ExitWhat::Group => (0..state.jobs.len())
             .filter(|other| state.jobs[*other].group == job.group)
             .for_each(|other| state.stop(other)),
-    }
-}
-
-/// Appends a worker's current totals to its intervals.
-fn sample(shared: &Shared, intervals: &mut PerDir<Vec<(u64, u64, u64)>>) {
-    if shared.phase() != Phase::Running {
-        return;
-    }
-    let at = shared.measured_ns();
-    for dir in Dir::ALL {
-        let counts = shared.stats.dirs[dir].counts();
-        if counts.ios > 0 || !intervals[dir].is_empty() {
-            intervals[dir].push((at, counts.ios, counts.bytes));
-        }
-    }
-}
-
-/// Abandons workers that do not end, with a partial result: a thread blocked in the kernel cannot be
-/// terminated, and the other results must not be lost.
-fn abandon(state: &State, stuck: &[usize], running: &mut Vec<usize>, results: &mut [JobResult]) {
-    for index in stuck {
-        running.retain(|i| i != index);
-        results[*index] = partial(&state.members[*index].shared, state.start_ns);
     }
 }
 

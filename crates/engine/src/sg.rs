@@ -3,7 +3,7 @@
 use crate::error::ScsiError;
 use crate::files::{FileKind, OpenFile};
 use crate::queue::{Op, Request};
-use crate::sync_queue::{Perform, last_error};
+use crate::sync_queue::{SyncEngine, last_error};
 use fathom_model::Dir;
 use fathom_model::plan::{ScsiCommands, ScsiWrite};
 
@@ -151,8 +151,8 @@ impl Sg {
     }
 }
 
-impl Perform for Sg {
-    fn perform(&mut self, buffer: *mut libc::c_void, request: &Request) -> i32 {
+impl SyncEngine for Sg {
+    fn execute(&mut self, buffer: *mut libc::c_void, request: &Request) -> i32 {
         let (fd, lba_bytes) = self.files[request.file as usize];
         let command = command(&self.plan, lba_bytes, request).ok_or(ScsiError::NoCommand);
         match command.and_then(|command| Ok((command, self.send(fd, buffer, &command)?))) {
@@ -416,7 +416,7 @@ mod tests {
         let files = [OpenFile { fd, kind, path: "file".into(), created: false, trims: None }];
         let mut sg = Sg::new(ScsiCommands::default(), &files);
         let mut buffer = [0_u8; 512];
-        let done = sg.perform(buffer.as_mut_ptr().cast(), &request(Dir::Read, 0, 512));
+        let done = sg.execute(buffer.as_mut_ptr().cast(), &request(Dir::Read, 0, 512));
         assert_eq!((done, sg.system_calls()), (-libc::ENOTTY, 1));
         assert_eq!(sg.last_failure(), Some(ScsiError::NotSent(libc::ENOTTY)));
     }

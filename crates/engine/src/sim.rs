@@ -4,7 +4,7 @@ use crate::buffers::Slab;
 use crate::error::{EngineError, Hint, Operation};
 use crate::observer::{Observe, ObservedIo};
 use crate::queue::{Op, Push, Queue, Request};
-use crate::source::{General, Invalidating, Source};
+use crate::source::{AnySource, FullSource, Source};
 use crate::stats::{Shared, Stats};
 use crate::token::Token;
 use crate::worker::{Core, End, Work, Worker};
@@ -106,7 +106,7 @@ impl Sim {
 impl Push for Sim {
     fn push(&mut self, token: Token, request: &Request) {
         let slot = token.slot();
-        assert!(self.room() > 0, "pushed into a full queue");
+        assert!(self.sq_space_left() > 0, "pushed into a full queue");
         self.pushed += 1;
         if request.op == Op::Io(Dir::Write) {
             self.writes_in_flight += 1;
@@ -130,7 +130,7 @@ impl Push for Sim {
 impl Queue for Sim {
     type Batch<'a> = &'a mut Self;
 
-    fn room(&self) -> u32 {
+    fn sq_space_left(&self) -> u32 {
         if self.faults.room_max > 0 { self.faults.room_max - self.pushed } else { u32::MAX }
     }
 
@@ -142,7 +142,7 @@ impl Queue for Sim {
         self.batch().push(token, request);
     }
 
-    fn turn(&mut self, wait_for: u32, _deadline_ns: Option<u64>) -> io::Result<()> {
+    fn submit_and_wait(&mut self, wait_for: u32, _deadline_ns: Option<u64>) -> io::Result<()> {
         self.turns += 1;
         self.pushed = 0;
         if self.faults.breaks_after > 0 && self.turns > self.faults.breaks_after {
@@ -247,7 +247,7 @@ fn worker<'a, S: Source>(
 
 /// In the loop for all jobs, which is observed.
 fn simulate(job: &JobPlan, faults: Faults, seed: u64, ios: u64) -> Outcome {
-    simulate_with(Invalidating::new(job, &[], &[]), job, faults, seed, ios)
+    simulate_with(FullSource::new(job, &[], &[]), job, faults, seed, ios)
 }
 
 fn simulate_with(
@@ -323,7 +323,7 @@ proptest! {
         let completed = offsets(&mut out.seen.completed.iter().map(|(io, _)| io));
         prop_assert_eq!(&completed, &offsets(&mut out.seen.submitted.iter()));
         prop_assert!(completed.iter().all(|(_, len)| *len == 4096));
-        let plain = simulate_with(General::new(&job), &job, faults, seed, ios);
+        let plain = simulate_with(AnySource::new(&job), &job, faults, seed, ios);
         prop_assert_eq!((plain.counts(), plain.moved), (counts, ios * 4096));
     }
 
@@ -437,7 +437,7 @@ fn the_same_seed_gives_the_same_run() {
 fn a_ramp_is_not_measured() {
     let job = job(Mix::Only(Dir::Read), 4);
     let (shared, ramp) = (Shared::default(), Stats::default());
-    let mut worker = worker(&job, &shared, Sim::new(Faults::default(), 1), General::new(&job));
+    let mut worker = worker(&job, &shared, Sim::new(Faults::default(), 1), AnySource::new(&job));
     let worker: &mut dyn Work<'_> = &mut worker;
     assert_eq!(worker.span(&ramp, u64::MAX, Some(100), None), End::Finished);
     assert_eq!(worker.span(&shared.stats, u64::MAX, Some(10), None), End::Finished);

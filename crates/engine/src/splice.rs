@@ -3,7 +3,7 @@
 use crate::error::{EngineError, Operation};
 use crate::files::{FileKind, OpenFile};
 use crate::queue::{Op, Request};
-use crate::sync_queue::{Perform, last_error, outcome, without_data};
+use crate::sync_queue::{SyncEngine, last_error, outcome, without_data};
 use fathom_model::Dir;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
@@ -158,8 +158,8 @@ fn so_far(moved: usize, error: i32) -> i32 {
     if moved > 0 { moved as i32 } else { error }
 }
 
-impl Perform for Splice {
-    fn perform(&mut self, buffer: *mut libc::c_void, request: &Request) -> i32 {
+impl SyncEngine for Splice {
+    fn execute(&mut self, buffer: *mut libc::c_void, request: &Request) -> i32 {
         let (fd, kind) = self.files[request.file as usize];
         match request.op {
             Op::Io(Dir::Read | Dir::Write) if self.is_dirty => -libc::EPIPE,

@@ -1,4 +1,4 @@
-//! The queue of engines that perform one request at a time.
+//! The queue of engines that execute one request at a time.
 
 use crate::buffers::Slab;
 use crate::error::{EngineError, ScsiError};
@@ -11,10 +11,10 @@ use std::io;
 /// BLKDISCARD of linux/fs.h: `_IO(0x12, 119)`.
 const BLKDISCARD: libc::c_ulong = 0x1277;
 
-/// How a synchronous engine performs a request.
-pub(crate) trait Perform {
-    /// Performs a request on the slot's memory at `buffer`; returns the bytes transferred, or `-errno`.
-    fn perform(&mut self, buffer: *mut libc::c_void, request: &Request) -> i32;
+/// How a synchronous engine executes a request.
+pub(crate) trait SyncEngine {
+    /// Executes a request on the slot's memory at `buffer`; returns the bytes transferred, or `-errno`.
+    fn execute(&mut self, buffer: *mut libc::c_void, request: &Request) -> i32;
 
     /// Called when a request is pushed, before its latency begins.
     fn prepare(&mut self, _request: &Request) {}
@@ -43,19 +43,19 @@ pub(crate) trait Perform {
     }
 }
 
-/// A queue that executes its requests one by one, in [`Queue::turn`].
-pub(crate) struct SyncQueue<P> {
-    performer: P,
+/// A queue that executes its requests one by one, in [`Queue::submit_and_wait`].
+pub(crate) struct SyncQueue<E> {
+    engine: E,
     base: u64,
     slot_bytes: u64,
     pushed: Vec<(Token, Request)>,
     done: Vec<(Token, i32)>,
 }
 
-impl<P: Perform> SyncQueue<P> {
-    pub fn new(performer: P, slab: &Slab) -> Self {
+impl<E: SyncEngine> SyncQueue<E> {
+    pub fn new(engine: E, slab: &Slab) -> Self {
         Self {
-            performer,
+            engine,
             base: slab.address(0),
             slot_bytes: slab.slot_bytes() as u64,
             pushed: Vec::with_capacity(slab.slots() as usize),
@@ -64,20 +64,20 @@ impl<P: Perform> SyncQueue<P> {
     }
 }
 
-impl<P: Perform> Push for SyncQueue<P> {
+impl<E: SyncEngine> Push for SyncQueue<E> {
     fn push(&mut self, token: Token, request: &Request) {
-        self.performer.prepare(request);
+        self.engine.prepare(request);
         self.pushed.push((token, *request));
     }
 }
 
-impl<P: Perform> Queue for SyncQueue<P> {
+impl<E: SyncEngine> Queue for SyncQueue<E> {
     type Batch<'a>
         = &'a mut Self
     where
         Self: 'a;
 
-    fn room(&self) -> u32 {
+    fn sq_space_left(&self) -> u32 {
         (self.pushed.capacity() - self.pushed.len()) as u32
     }
 
@@ -89,13 +89,13 @@ impl<P: Perform> Queue for SyncQueue<P> {
         self.batch().push(token, request);
     }
 
-    fn turn(&mut self, _wait_for: u32, _deadline_ns: Option<u64>) -> io::Result<()> {
+    fn submit_and_wait(&mut self, _wait_for: u32, _deadline_ns: Option<u64>) -> io::Result<()> {
         for index in 0..self.pushed.len() {
             let (token, request) = self.pushed[index];
             let buffer = self.base
                 + u64::from(token.slot()) * self.slot_bytes
                 + u64::from(request.buffer_offset);
-            let result = self.performer.perform(buffer as *mut libc::c_void, &request);
+            let result = self.engine.execute(buffer as *mut libc::c_void, &request);
             self.done.push((token, result));
         }
         self.pushed.clear();
@@ -108,23 +108,23 @@ impl<P: Perform> Queue for SyncQueue<P> {
     }
 
     fn system_calls(&self) -> u64 {
-        self.performer.system_calls()
+        self.engine.system_calls()
     }
 
     fn granted(&self) -> Granted {
-        self.performer.granted()
+        self.engine.granted()
     }
 
     fn finish(&mut self) -> Result<(), EngineError> {
-        self.performer.finish()
+        self.engine.finish()
     }
 
     fn last_failure(&self) -> Option<ScsiError> {
-        self.performer.last_failure()
+        self.engine.last_failure()
     }
 
     fn mappings(&self) -> Vec<Mapping> {
-        self.performer.mappings()
+        self.engine.mappings()
     }
 }
 
@@ -172,8 +172,8 @@ mod tests {
     #[derive(Default)]
     struct Echo(Vec<u64>);
 
-    impl Perform for Echo {
-        fn perform(&mut self, buffer: *mut libc::c_void, request: &Request) -> i32 {
+    impl SyncEngine for Echo {
+        fn execute(&mut self, buffer: *mut libc::c_void, request: &Request) -> i32 {
             self.0.push(buffer as u64);
             request.len as i32
         }
@@ -193,12 +193,12 @@ mod tests {
             let op = Op::Io(Dir::Read);
             queue.push(token, &Request { op, file: 0, offset: 0, len: 7, buffer_offset });
         }
-        assert_eq!(queue.room(), 0);
-        queue.turn(1, None).unwrap();
+        assert_eq!(queue.sq_space_left(), 0);
+        queue.submit_and_wait(1, None).unwrap();
         let mut reaped = Vec::new();
         queue.reap(9, |token, result| reaped.push((token, result)));
         assert_eq!(reaped, tokens.map(|token| (token, 7)));
-        assert_eq!(queue.performer.0, [slab.address(1) + 512, slab.address(0)]);
-        assert_eq!((queue.room(), queue.system_calls()), (2, 2));
+        assert_eq!(queue.engine.0, [slab.address(1) + 512, slab.address(0)]);
+        assert_eq!((queue.sq_space_left(), queue.system_calls()), (2, 2));
     }
 }

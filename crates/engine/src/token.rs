@@ -33,10 +33,10 @@ pub(crate) struct Tag(u32);
 impl Tag {
     const DIR_SHIFT: u32 = 30;
     /// Flushes, retries and [`Token::WAKE`] (this tag and above): handled one by one.
-    pub const APART: Self = Self(3 << Self::DIR_SHIFT);
+    pub const SLOW_PATH: Self = Self(3 << Self::DIR_SHIFT);
 
     /// The tag of no request.
-    pub const NONE: Self = Self(Self::APART.0 + 1);
+    pub const NONE: Self = Self(Self::SLOW_PATH.0 + 1);
 
     #[inline]
     pub fn new(batch: u32, dir: Dir) -> Self {
@@ -44,8 +44,8 @@ impl Tag {
     }
 
     #[inline]
-    pub fn is_apart(self) -> bool {
-        self.0 >= Self::APART.0
+    pub fn is_slow_path(self) -> bool {
+        self.0 >= Self::SLOW_PATH.0
     }
 
     /// Number of the batch.
@@ -70,8 +70,8 @@ mod tests {
             let tag = Tag::new(32_768, dir);
             let token = Token::new(u32::MAX - 1, tag);
             assert_eq!((token.slot(), token.tag()), (u32::MAX - 1, tag));
-            assert_eq!((tag.batch(), tag.dir(), tag.is_apart()), (32_768, dir, false));
+            assert_eq!((tag.batch(), tag.dir(), tag.is_slow_path()), (32_768, dir, false));
         }
-        assert!(Tag::APART.is_apart() && Token::WAKE.tag().is_apart());
+        assert!(Tag::SLOW_PATH.is_slow_path() && Token::WAKE.tag().is_slow_path());
     }
 }

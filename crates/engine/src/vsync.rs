@@ -12,7 +12,7 @@ use std::io;
 /// UIO_MAXIOV of linux/uio.h: the buffers of one call.
 const BUFFERS_MAX: usize = 1024;
 
-/// A queue that executes its requests in [`Queue::turn`], adjacent ones together.
+/// A queue that executes its requests in [`Queue::submit_and_wait`], adjacent ones together.
 pub(crate) struct Vsync {
     files: Vec<(i32, FileKind)>,
     base: u64,
@@ -115,7 +115,7 @@ impl Push for Vsync {
 impl Queue for Vsync {
     type Batch<'a> = &'a mut Self;
 
-    fn room(&self) -> u32 {
+    fn sq_space_left(&self) -> u32 {
         (self.pushed.capacity() - self.pushed.len()) as u32
     }
 
@@ -127,7 +127,7 @@ impl Queue for Vsync {
         self.batch().push(token, request);
     }
 
-    fn turn(&mut self, _wait_for: u32, _deadline_ns: Option<u64>) -> io::Result<()> {
+    fn submit_and_wait(&mut self, _wait_for: u32, _deadline_ns: Option<u64>) -> io::Result<()> {
         let mut next = 0;
         while next < self.pushed.len() {
             next += self.perform(next);

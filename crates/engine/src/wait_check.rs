@@ -1,4 +1,4 @@
-//! Whether a worker's interrupted wait had found its completions: requested by the conductor, answered once by the worker.
+//! Whether a worker's interrupted wait had found its completions: requested by the supervisor, answered once by the worker.
 
 use std::sync::atomic::AtomicU8;
 use std::sync::atomic::Ordering::Relaxed;

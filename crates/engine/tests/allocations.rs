@@ -47,7 +47,7 @@ fn ios_do_not_allocate() {
                 assert_eq!(record.error, None, "{name}");
                 ALLOCATIONS.load(Ordering::Relaxed) - before
             };
-            // The least of several: what the conductor notes twice a second differs from run to run.
+            // The least of several: what the supervisor notes twice a second differs from run to run.
             let least = |ios| (0..3).map(|_| allocations(ios)).min().unwrap();
             let (few, many) = (least(100), least(1500));
             assert!(many < few + 100, "{name}: {few} allocations with 100 I/Os, {many} with 1500");

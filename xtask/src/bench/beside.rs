@@ -183,7 +183,7 @@ mod tests {
     #[test]
     fn who_does_the_io() {
         assert!(["worker-0", "iou-wrk-71", "iou-sqp-71", "io_uring", "fio"].into_iter().all(works));
-        assert!(!["watcher", "conductor", "fathom"].into_iter().any(works));
+        assert!(!["watcher", "supervisor", "fathom"].into_iter().any(works));
     }
 
     #[test]

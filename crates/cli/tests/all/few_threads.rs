@@ -85,7 +85,7 @@ fn a_run_goes_on_without_what_watches_and_records_it() {
     let Some(_alone) = as_root("a limit of threads") else { return };
     let home = home();
     let args = ["run", "--eta=never", "--rw=randread", "--io_size=1m", "--sampling=full", "data"];
-    // In this order: the main thread, signals, samples, the watcher, the conductor, a worker.
+    // In this order: the main thread, signals, samples, the watcher, the supervisor, a worker.
     let answers: Vec<Answer> = (1..=10).map(|n| limited(home.path(), n, &args)).collect();
     let done: Vec<&Answer> = answers.iter().filter(|answer| answer.code == Some(0)).collect();
     assert!(

@@ -15,8 +15,8 @@ use crate::psync::Calls;
 use crate::queue::Queue;
 use crate::sg::Sg;
 use crate::source::{
-    Ascending, General, Invalidating, Permutation, RangeTable, Ranges, Simple, Source, Uniform,
-    makes_passes,
+    AnySource, FixedSource, FullSource, Permutation, RangeTable, Ranges, Sequential, Source,
+    Uniform, makes_passes,
 };
 use crate::splice::Splice;
 use crate::sync_queue::SyncQueue;
@@ -109,7 +109,7 @@ fn parts<'a>(task: &Task<'a>, plan: &'a plan::Uring, slab: &'a Slab) -> uring::P
         slab,
         wake: task.wake,
         wait_max: task.job.batch.complete_min,
-        trims_offloaded: match task.job.access.mix.has(Dir::Trim) {
+        async_trims: match task.job.access.mix.has(Dir::Trim) {
             true => uring::without_nowait(task.files),
             false => None,
         },
@@ -134,7 +134,7 @@ fn dispatch_commands<'a>(task: &Task<'a>, plan: &plan::Uring, slab: Slab) -> Bui
     }
     let table = Rc::new(RangeTable::new(depth, plan.nvme.ranges));
     let queue = Uring::new(&parts(task, plan, &slab), mode(Some(Rc::clone(&table))))?;
-    let source = Ranges::new(General::new(job), table, plan.nvme.ranges);
+    let source = Ranges::new(AnySource::new(job), table, plan.nvme.ranges);
     Ok(build(task, queue, source, slab))
 }
 
@@ -142,32 +142,32 @@ fn dispatch_commands<'a>(task: &Task<'a>, plan: &plan::Uring, slab: Slab) -> Bui
 fn dispatch_uring<'a>(task: &Task<'a>, plan: &plan::Uring, slab: Slab) -> Built<'a> {
     let (job, depth) = (task.job, slab.slots());
     let parts = parts(task, plan, &slab);
-    let trims = parts.trims_offloaded.is_some();
+    let trims = parts.async_trims.is_some();
     if job.flags.any() || !job.priorities.is_empty() {
         let mode = match plan.vectored {
-            true => uring::AnyPlain::Vectored(uring::Vectored::new(depth)),
-            false => uring::AnyPlain::Plain(uring::Plain::<true>),
+            true => uring::AnyReadWrite::Vectored(uring::Vectored::new(depth)),
+            false => uring::AnyReadWrite::ReadWrite(uring::ReadWrite::<true>),
         };
-        let mode = uring::Flagged::new(mode, job);
-        let mode = uring::Offloaded::new(mode, plan.force_async, trims);
+        let mode = uring::WithRwFlags::new(mode, job);
+        let mode = uring::ForceAsync::new(mode, plan.force_async, trims);
         let queue = Uring::new(&parts, mode)?;
         return with_any(task, queue, slab);
     }
     if plan.vectored {
-        let mode = uring::Offloaded::new(uring::Vectored::new(depth), plan.force_async, trims);
+        let mode = uring::ForceAsync::new(uring::Vectored::new(depth), plan.force_async, trims);
         let queue = Uring::new(&parts, mode)?;
         return with_any(task, queue, slab);
     }
     if plan.force_async > 0 || trims {
-        let mode = uring::Offloaded::new(uring::Plain::<true>, plan.force_async, trims);
+        let mode = uring::ForceAsync::new(uring::ReadWrite::<true>, plan.force_async, trims);
         let queue = Uring::new(&parts, mode)?;
         return with_full(task, queue, slab);
     }
     if uring::needs_many(&slab) {
-        let queue = Uring::new(&parts, uring::Plain::<true>)?;
+        let queue = Uring::new(&parts, uring::ReadWrite::<true>)?;
         return with_any(task, queue, slab);
     }
-    let queue = Uring::new(&parts, uring::Plain::<false>)?;
+    let queue = Uring::new(&parts, uring::ReadWrite::<false>)?;
     with_fixed(task, queue, slab)
 }
 
@@ -177,16 +177,16 @@ fn with_fixed<'a, Q: Queue + 'a>(task: &Task<'a>, queue: Q, slab: Slab) -> Built
     if needs_full(task) {
         return with_full(task, queue, slab);
     }
-    if let Some(source) = Simple::<Permutation, false>::new(job) {
+    if let Some(source) = FixedSource::<Permutation, false>::new(job) {
         return Ok(build(task, queue, source, slab));
     }
-    if let Some(source) = Simple::<Uniform, false>::new(job) {
+    if let Some(source) = FixedSource::<Uniform, false>::new(job) {
         return Ok(build(task, queue, source, slab));
     }
-    if let Some(source) = Simple::<Ascending, false>::new(job) {
+    if let Some(source) = FixedSource::<Sequential, false>::new(job) {
         return Ok(build(task, queue, source, slab));
     }
-    if let Some(source) = Simple::<Permutation, true>::new(job) {
+    if let Some(source) = FixedSource::<Permutation, true>::new(job) {
         return Ok(build(task, queue, source, slab));
     }
     with_any(task, queue, slab)
@@ -196,13 +196,13 @@ fn with_fixed<'a, Q: Queue + 'a>(task: &Task<'a>, queue: Q, slab: Slab) -> Built
 fn with_any<'a, Q: Queue + 'a>(task: &Task<'a>, queue: Q, slab: Slab) -> Built<'a> {
     match needs_full(task) {
         true => with_full(task, queue, slab),
-        false => Ok(build(task, queue, General::new(task.job), slab)),
+        false => Ok(build(task, queue, AnySource::new(task.job), slab)),
     }
 }
 
 /// Works with the source for all jobs, where the system calls or copies of the queue dominate the cost per I/O.
 fn with_full<'a, Q: Queue + 'a>(task: &Task<'a>, queue: Q, slab: Slab) -> Built<'a> {
-    let source = Invalidating::new(task.job, task.files, &queue.mappings());
+    let source = FullSource::new(task.job, task.files, &queue.mappings());
     Ok(build(task, queue, source, slab))
 }
 

@@ -8,7 +8,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
 
 /// Draws block numbers below a bound.
-pub(crate) struct Draw {
+pub(crate) struct OffsetDraw {
     blocks: u64,
     random: Xoshiro256PlusPlus,
     kind: Kind,
@@ -16,7 +16,7 @@ pub(crate) struct Draw {
 
 enum Kind {
     Once(Permutation),
-    Uniform(Uniform),
+    Uniform(UniformNumbers),
     Zipf {
         ranks: Zipf,
         places: Permutation,
@@ -40,14 +40,14 @@ enum Kind {
     SteadyState(SteadyState),
 }
 
-impl Draw {
+impl OffsetDraw {
     /// Draws numbers below `blocks`, which is at least 1, of blocks of `block_bytes`.
     pub fn new(distribution: &Distribution, blocks: u64, block_bytes: u64, seed: u64) -> Self {
         // Ranks are scattered over the region, so that popular blocks are not adjacent.
         let places = || Permutation::new(blocks, seed ^ 0x9e37_79b9_7f4a_7c15);
         let kind = match distribution {
             Distribution::EachOnce => Kind::Once(Permutation::new(blocks, seed)),
-            Distribution::Uniform => Kind::Uniform(Uniform::new(seed)),
+            Distribution::Uniform => Kind::Uniform(UniformNumbers::new(seed)),
             Distribution::Zipf { theta } => {
                 Kind::Zipf { ranks: Zipf::new(blocks, *theta), places: places() }
             }
@@ -116,9 +116,9 @@ impl Draw {
 /// "Tables of linear congruential generators of different sizes and good lattice structure", Math.
 /// Comp. 68, 1999; multiplier as in Lemire's lehmer64). Its period is 2^126.
 #[derive(Clone)]
-pub(crate) struct Uniform(u128);
+pub(crate) struct UniformNumbers(u128);
 
-impl Uniform {
+impl UniformNumbers {
     pub fn new(seed: u64) -> Self {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
         let (high, low) = (random.next_u64(), random.next_u64());
@@ -251,7 +251,7 @@ mod tests {
     use super::*;
 
     fn counts(distribution: &Distribution, blocks: u64, draws: u64) -> Vec<u64> {
-        let mut draw = Draw::new(distribution, blocks, 4096, 7);
+        let mut draw = OffsetDraw::new(distribution, blocks, 4096, 7);
         let mut counts = vec![0; blocks as usize];
         (0..draws).for_each(|_| counts[draw.next() as usize] += 1);
         counts
@@ -268,7 +268,7 @@ mod tests {
     #[test]
     fn uniform_draws_are_uniform_and_independent() {
         for seed in [0, 1, 2, 12_345, u64::MAX] {
-            let mut draw = Uniform::new(seed);
+            let mut draw = UniformNumbers::new(seed);
             let (mut alone, mut pairs) = (vec![0; 1000], vec![0; 64 * 64]);
             let mut before = draw.below(64);
             for _ in 0..400_000 {
@@ -330,7 +330,7 @@ mod tests {
     fn a_sequence_repeats_or_moves_on() {
         let drawn = |stride, blocks| -> Vec<u64> {
             let sequence = Distribution::Sequence { blocks: vec![2, 0, 1], stride };
-            let mut draw = Draw::new(&sequence, blocks, 4096, 7);
+            let mut draw = OffsetDraw::new(&sequence, blocks, 4096, 7);
             (0..9).map(|_| draw.next()).collect()
         };
         assert_eq!(drawn(false, 12), [2, 0, 1, 2, 0, 1, 2, 0, 1]);

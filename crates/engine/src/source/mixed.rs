@@ -1,7 +1,7 @@
 //! Random offsets of which some continue the previous I/O (`percentage_random`) or repeat it (`rw_sequencer`), and block
 //! sizes that vary while each block is accessed once.
 
-use super::distribution::{Draw, below};
+use super::distribution::{OffsetDraw, below};
 use fathom_model::plan::{JobPlan, Order, block_map_levels};
 use fathom_model::{Dir, PerDir};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -10,7 +10,7 @@ use rand_xoshiro::rand_core::{Rng, SeedableRng};
 /// The state of one region.
 pub(super) struct Mixed {
     start: u64,
-    draw: Draw,
+    draw: OffsetDraw,
     random: Xoshiro256PlusPlus,
     /// Draws are in units of this.
     step: u64,
@@ -40,7 +40,7 @@ impl Mixed {
         job: &JobPlan,
         start: u64,
         places: u64,
-        draw: Draw,
+        draw: OffsetDraw,
         random: &mut Xoshiro256PlusPlus,
     ) -> Self {
         let align = job.access.align.map(|_, align| (*align).max(1));
@@ -181,7 +181,7 @@ impl BlockMap {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Draw as _, General, Source as _};
+    use super::super::{AnySource, IoGenerator as _, Source as _};
     use super::BlockMap;
     use fathom_model::plan::{BlockSizes, Distribution, Engine, JobPlan, Mix, Order, Region};
     use fathom_model::{Dir, PerDir};
@@ -198,12 +198,12 @@ mod tests {
     #[test]
     fn blocks_of_different_sizes_cover_the_region_once() {
         let sizes = BlockSizes::Split(vec![(4096, 50), (65536, 50)]);
-        let mut source = General::new(&job(sizes, 4 << 20));
+        let mut source = AnySource::new(&job(sizes, 4 << 20));
         let mut seen = vec![0; 1024];
         for pass in 1..=3 {
             let mut left: u64 = 4 << 20;
             while left > 0 {
-                let io = source.batch().next(Dir::Read, left);
+                let io = source.batch().next_io(Dir::Read, left);
                 let first = (io.offset - 8192) / 4096;
                 for block in first..first + u64::from(io.len) / 4096 {
                     seen[block as usize] += 1;
@@ -234,10 +234,10 @@ mod tests {
         let counts = (1..=20).map(|seed| {
             let mut job = job(sizes.clone(), 4 << 20);
             job.access.seed = seed;
-            let mut source = General::new(&job);
+            let mut source = AnySource::new(&job);
             let (mut left, mut count) = (4 << 20, 0);
             while left > 0 {
-                left -= u64::from(source.batch().next(Dir::Read, left).len);
+                left -= u64::from(source.batch().next_io(Dir::Read, left).len);
                 count += 1;
             }
             count
@@ -251,9 +251,9 @@ mod tests {
         let mut job = job(BlockSizes::Fixed(4096), 1 << 30);
         job.access.order = Order::Random { distribution: Distribution::EachOnce, run: 3 };
         job.access.repeat_offset = true;
-        let mut source = General::new(&job);
+        let mut source = AnySource::new(&job);
         let offsets: Vec<u64> =
-            (0..300).map(|_| source.batch().next(Dir::Read, u64::MAX).offset).collect();
+            (0..300).map(|_| source.batch().next_io(Dir::Read, u64::MAX).offset).collect();
         assert!(offsets.chunks(3).all(|run| run.iter().all(|offset| *offset == run[0])));
         assert!(offsets.chunks(3).map(|run| run[0]).is_sorted_by(|a, b| a != b), "each differs");
     }
@@ -262,11 +262,11 @@ mod tests {
     fn a_percentage_of_the_ios_is_random() {
         let mut job = job(BlockSizes::Fixed(4096), 1 << 30);
         job.access.random_percent.read = 30;
-        let mut source = General::new(&job);
+        let mut source = AnySource::new(&job);
         let mut end = 0;
         let mut random = 0;
         for _ in 0..20_000 {
-            let io = source.batch().next(Dir::Read, u64::MAX);
+            let io = source.batch().next_io(Dir::Read, u64::MAX);
             random += u32::from(io.offset != end);
             end = io.offset + u64::from(io.len);
         }

@@ -13,11 +13,11 @@ mod sizes;
 mod steady_state;
 mod trim_write;
 
-pub(crate) use passes::{Invalidating, makes_passes};
+pub(crate) use passes::{FullSource, makes_passes};
 pub(crate) use permutation::Permutation;
 pub(crate) use ranges::{RangeTable, Ranges};
 pub(crate) use serialized::Serialized;
-pub(crate) use simple::{Ascending, Simple, Uniform};
+pub(crate) use simple::{FixedSource, Sequential, Uniform};
 pub(crate) use trim_write::TrimWrite;
 
 use crate::queue::{Op, Request};
@@ -42,7 +42,7 @@ pub(crate) trait Source {
     /// them. Such jobs have a loop of their own, so that others have no branches for these.
     const FULL: bool;
     /// Generator of a batch, which keeps invariants in registers.
-    type Batch<'a>: Draw
+    type Batch<'a>: IoGenerator
     where
         Self: 'a;
     /// Whether an I/O waits for those in flight that overlap it, if [`Source::FULL`].
@@ -61,11 +61,11 @@ pub(crate) trait Source {
 }
 
 /// Generates the I/Os of one batch.
-pub(crate) trait Draw {
+pub(crate) trait IoGenerator {
     /// The direction of the next I/O, by the plan's mix.
-    fn next_dir(&mut self) -> Dir;
+    fn next_direction(&mut self) -> Dir;
     /// The next I/O in direction `dir`. At most `max` bytes long, if its direction has several block sizes.
-    fn next(&mut self, dir: Dir, max: u64) -> Request;
+    fn next_io(&mut self, dir: Dir, max: u64) -> Request;
     /// Ends a batch of this many I/Os.
     #[inline]
     fn end(self, _count: usize)
@@ -75,20 +75,20 @@ pub(crate) trait Draw {
     }
 }
 
-impl<D: Draw> Draw for &mut D {
+impl<D: IoGenerator> IoGenerator for &mut D {
     #[inline]
-    fn next_dir(&mut self) -> Dir {
-        (**self).next_dir()
+    fn next_direction(&mut self) -> Dir {
+        (**self).next_direction()
     }
 
     #[inline]
-    fn next(&mut self, dir: Dir, max: u64) -> Request {
-        (**self).next(dir, max)
+    fn next_io(&mut self, dir: Dir, max: u64) -> Request {
+        (**self).next_io(dir, max)
     }
 }
 
 /// The source for any job.
-pub(crate) struct General {
+pub(crate) struct AnySource {
     mix: Mix,
     sizes: PerDir<Sizes>,
     regions: Vec<Region>,
@@ -101,7 +101,7 @@ pub(crate) struct General {
     unit: u64,
 }
 
-impl General {
+impl AnySource {
     /// A source for `job`, whose plan was checked: regions are not empty and fit a block.
     pub fn new(job: &JobPlan) -> Self {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(job.access.seed);
@@ -152,7 +152,7 @@ impl General {
     }
 }
 
-impl Source for General {
+impl Source for AnySource {
     const FIXED: bool = false;
     const FULL: bool = false;
     type Batch<'a> = &'a mut Self;
@@ -167,9 +167,9 @@ impl Source for General {
     }
 }
 
-impl Draw for General {
+impl IoGenerator for AnySource {
     #[inline]
-    fn next_dir(&mut self) -> Dir {
+    fn next_direction(&mut self) -> Dir {
         match self.mix {
             Mix::Only(dir) => dir,
             // `TrimWrite` adds the writes.
@@ -185,7 +185,7 @@ impl Draw for General {
     }
 
     #[inline]
-    fn next(&mut self, dir: Dir, max: u64) -> Request {
+    fn next_io(&mut self, dir: Dir, max: u64) -> Request {
         let size = self.sizes[dir].next(&mut self.random);
         let region = &mut self.regions[self.current];
         let (offset, room) = region.place(dir, size);
@@ -232,9 +232,11 @@ mod tests {
             BlockSizes::Fixed(4096),
             &[10_240],
         );
-        let mut source = General::new(&job);
-        let got: Vec<_> =
-            (0..4).map(|_| source.next(Dir::Read, u64::MAX)).map(|r| (r.offset, r.len)).collect();
+        let mut source = AnySource::new(&job);
+        let got: Vec<_> = (0..4)
+            .map(|_| source.next_io(Dir::Read, u64::MAX))
+            .map(|r| (r.offset, r.len))
+            .collect();
         assert_eq!(got, [(8192, 4096), (12288, 4096), (8192, 4096), (12288, 4096)]);
     }
 
@@ -242,9 +244,9 @@ mod tests {
     fn the_last_io_is_shortened_to_whole_units() {
         let sizes = BlockSizes::Split(vec![(6144, 50), (4096, 50)]);
         let order = Order::Sequential { skip: 0 };
-        let mut source = General::new(&job(order, Mix::Only(Dir::Read), sizes, &[1 << 20]));
-        assert_eq!((0..64).map(|_| source.next(Dir::Read, 2048).len).max(), Some(2048));
-        assert_eq!(source.next(Dir::Read, 4097).len, 4096);
+        let mut source = AnySource::new(&job(order, Mix::Only(Dir::Read), sizes, &[1 << 20]));
+        assert_eq!((0..64).map(|_| source.next_io(Dir::Read, 2048).len).max(), Some(2048));
+        assert_eq!(source.next_io(Dir::Read, 4097).len, 4096);
     }
 
     #[test]
@@ -253,9 +255,9 @@ mod tests {
         let mix = Mix::ReadWrite { read_percent: 50 };
         let mut job = job(order, mix, BlockSizes::Fixed(4096), &[1 << 20]);
         job.access.block_sizes.write = BlockSizes::Fixed(16384);
-        let mut source = General::new(&job);
-        assert_eq!(source.next(Dir::Write, 4096).len, 16384);
-        assert_eq!(source.next(Dir::Read, 4096).len, 4096);
+        let mut source = AnySource::new(&job);
+        assert_eq!(source.next_io(Dir::Write, 4096).len, 16384);
+        assert_eq!(source.next_io(Dir::Read, 4096).len, 4096);
     }
 
     #[test]
@@ -267,11 +269,11 @@ mod tests {
             let mut job = job(order, mix, BlockSizes::Fixed(4096), &[len]);
             (job.access.block_sizes.write, job.access.align.write) =
                 (BlockSizes::Fixed(65536), 65536);
-            let mut source = General::new(&job);
+            let mut source = AnySource::new(&job);
             let mut starts = std::collections::BTreeSet::new();
             for _ in 0..2000 {
-                let dir = source.next_dir();
-                let io = source.next(dir, u64::MAX);
+                let dir = source.next_direction();
+                let io = source.next_io(dir, u64::MAX);
                 let size = if dir == Dir::Read { 4096 } else { 65536 };
                 assert_eq!((u64::from(io.len), (io.offset - 8192) % size), (size, 0), "{io:?}");
                 assert!(io.offset + size <= 8192 + len);
@@ -290,8 +292,8 @@ mod tests {
                 BlockSizes::Fixed(4096),
                 &[16384],
             );
-            let mut source = General::new(&job);
-            (0..4).map(|_| source.next(Dir::Read, u64::MAX).offset - 8192).collect::<Vec<_>>()
+            let mut source = AnySource::new(&job);
+            (0..4).map(|_| source.next_io(Dir::Read, u64::MAX).offset - 8192).collect::<Vec<_>>()
         };
         assert_eq!(offsets(4096), [0, 8192, 0, 8192]);
         assert_eq!(offsets(-8192), [0, 12288, 8192, 4096]);
@@ -301,8 +303,9 @@ mod tests {
     fn a_run_follows_each_draw() {
         let order = Order::Random { distribution: Distribution::Uniform, run: 4 };
         let job = job(order, Mix::Only(Dir::Read), BlockSizes::Fixed(4096), &[1 << 30]);
-        let mut source = General::new(&job);
-        let offsets: Vec<u64> = (0..8).map(|_| source.next(Dir::Read, u64::MAX).offset).collect();
+        let mut source = AnySource::new(&job);
+        let offsets: Vec<u64> =
+            (0..8).map(|_| source.next_io(Dir::Read, u64::MAX).offset).collect();
         for run in offsets.chunks(4) {
             assert!(run.windows(2).all(|w| w[1] == w[0] + 4096), "{run:?}");
         }
@@ -312,7 +315,7 @@ mod tests {
     #[test]
     fn mix_and_bssplit_match_their_percentages() {
         let sizes = BlockSizes::Split(vec![(4096, 80), (65536, 20)]);
-        let mut source = General::new(&job(
+        let mut source = AnySource::new(&job(
             Order::Random { distribution: Distribution::Uniform, run: 1 },
             Mix::ReadWrite { read_percent: 70 },
             sizes,
@@ -320,8 +323,8 @@ mod tests {
         ));
         let draws: Vec<_> = (0..50_000)
             .map(|_| {
-                let d = source.next_dir();
-                source.next(d, u64::MAX)
+                let d = source.next_direction();
+                source.next_io(d, u64::MAX)
             })
             .collect();
         let reads = draws.iter().filter(|r| r.op == Op::Io(Dir::Read)).count();
@@ -339,8 +342,8 @@ mod tests {
                 &[8192; 3],
             );
             job.file_service = service;
-            let mut source = General::new(&job);
-            (0..6).map(|_| source.next(Dir::Read, u64::MAX).file).collect::<Vec<_>>()
+            let mut source = AnySource::new(&job);
+            (0..6).map(|_| source.next_io(Dir::Read, u64::MAX).file).collect::<Vec<_>>()
         };
         assert_eq!(files(FileService::RoundRobin), [0, 1, 2, 0, 1, 2]);
         assert_eq!(files(FileService::Sequential), [0, 0, 1, 1, 2, 2]);
@@ -353,8 +356,8 @@ mod tests {
         let mut job = job(order, Mix::Only(Dir::Read), sizes, &[8 * 4096; 4]);
         job.file_service_ios = 3;
         let files = |job: &JobPlan| -> Vec<u32> {
-            let mut source = General::new(job);
-            (0..300).map(|_| source.next(Dir::Read, u64::MAX).file).collect()
+            let mut source = AnySource::new(job);
+            (0..300).map(|_| source.next_io(Dir::Read, u64::MAX).file).collect()
         };
         assert_eq!(files(&job)[..9], [0, 0, 0, 1, 1, 1, 2, 2, 2]);
         job.file_service = FileService::Random;
@@ -372,22 +375,23 @@ mod tests {
             &[8192; 3],
         );
         job.open_files = Some(2);
-        let mut source = General::new(&job);
-        let files: Vec<u32> = (0..6).map(|_| source.next(Dir::Read, u64::MAX).file).collect();
+        let mut source = AnySource::new(&job);
+        let files: Vec<u32> = (0..6).map(|_| source.next_io(Dir::Read, u64::MAX).file).collect();
         assert_eq!(files, [0, 1, 0, 1, 2, 0]);
         job.file_service = FileService::Random;
-        let mut source = General::new(&job);
+        let mut source = AnySource::new(&job);
         let mut seen = [0; 3];
-        (0..60).for_each(|_| seen[source.next(Dir::Read, u64::MAX).file as usize] += 1);
+        (0..60).for_each(|_| seen[source.next_io(Dir::Read, u64::MAX).file as usize] += 1);
         assert!(seen.iter().all(|count| *count > 10), "{seen:?}");
     }
 
-    fn same<P: super::simple::Places>(job: &JobPlan) {
-        let (mut simple, mut general) = (Simple::<P, false>::new(job).unwrap(), General::new(job));
+    fn same<P: super::simple::OffsetSequence>(job: &JobPlan) {
+        let (mut simple, mut general) =
+            (FixedSource::<P, false>::new(job).unwrap(), AnySource::new(job));
         for _ in 0..1000 {
             assert_eq!(simple.ready(1), 1);
             let mut batch = simple.batch();
-            assert_eq!(batch.next(Dir::Read, u64::MAX), general.next(Dir::Read, u64::MAX));
+            assert_eq!(batch.next_io(Dir::Read, u64::MAX), general.next_io(Dir::Read, u64::MAX));
             batch.end(1);
         }
     }
@@ -397,14 +401,14 @@ mod tests {
         let job = |order| job(order, Mix::Only(Dir::Read), BlockSizes::Fixed(4096), &[300 * 4096]);
         same::<Permutation>(&job(once()));
         same::<Uniform>(&job(Order::Random { distribution: Distribution::Uniform, run: 1 }));
-        same::<Ascending>(&job(Order::Sequential { skip: 0 }));
-        assert!(Simple::<Ascending, false>::new(&job(once())).is_none());
+        same::<Sequential>(&job(Order::Sequential { skip: 0 }));
+        assert!(FixedSource::<Sequential, false>::new(&job(once())).is_none());
         let mut odd = job(once());
         odd.regions[0].len += 512;
         // The remainder at the end is skipped.
         same::<Permutation>(&odd);
         odd.regions[0].len = 512;
-        assert!(Simple::<Permutation, false>::new(&odd).is_none(), "no block fits");
+        assert!(FixedSource::<Permutation, false>::new(&odd).is_none(), "no block fits");
     }
 
     fn sizes() -> impl Strategy<Value = BlockSizes> {
@@ -440,11 +444,11 @@ mod tests {
             job.access.align.write = sizes.1.min();
             job.access.block_sizes.write = sizes.1;
             let unit = job.block_unit();
-            let mut source = General::new(&job);
+            let mut source = AnySource::new(&job);
             let mut left = budget * unit;
             for _ in 0..500 {
-                let dir = source.next_dir();
-                let io = source.next(dir, left);
+                let dir = source.next_direction();
+                let io = source.next_io(dir, left);
                 let (at, size) = (io.offset - 8192, u64::from(io.len));
                 let region = job.regions[io.file as usize].len;
                 prop_assert!(size > 0 && at + size <= region, "{:?}", io);
@@ -466,8 +470,8 @@ mod tests {
 
         #[test]
         fn each_block_once(blocks in 1u64..3000) {
-            let mut source = General::new(&job(once(), Mix::Only(Dir::Read), BlockSizes::Fixed(4096), &[blocks * 4096]));
-            let mut offsets: Vec<u64> = (0..blocks).map(|_| source.next(Dir::Read, u64::MAX).offset).collect();
+            let mut source = AnySource::new(&job(once(), Mix::Only(Dir::Read), BlockSizes::Fixed(4096), &[blocks * 4096]));
+            let mut offsets: Vec<u64> = (0..blocks).map(|_| source.next_io(Dir::Read, u64::MAX).offset).collect();
             offsets.sort_unstable();
             prop_assert!(offsets.into_iter().eq((0..blocks).map(|b| 8192 + b * 4096)));
         }

@@ -1,7 +1,7 @@
 //! Drops the page cache of a file before each further pass over it, as fio does for buffered I/O.
 
 use super::serialized::Blocks;
-use super::{Draw, Serialized, Source};
+use super::{IoGenerator, Serialized, Source};
 use crate::files::OpenFile;
 use crate::hints::{drop_pages, unmap_pages};
 use crate::queue::{Mapping, Request};
@@ -10,7 +10,7 @@ use fathom_model::{Dir, PerDir};
 use std::os::fd::RawFd;
 
 /// A source for any job that counts the bytes of each pass.
-pub(crate) struct Invalidating {
+pub(crate) struct FullSource {
     inner: Serialized,
     files: Vec<Pass>,
     /// Whether each direction makes passes of its own.
@@ -40,7 +40,7 @@ pub(crate) fn makes_passes(job: &JobPlan) -> bool {
     passes && again && job.invalidate && !job.direct && !job.regions.is_empty()
 }
 
-impl Invalidating {
+impl FullSource {
     /// The I/Os of `job` on `files`, and where the queue maps these, their mappings.
     pub fn new(job: &JobPlan, files: &[OpenFile], mappings: &[Mapping]) -> Self {
         let unit = job.block_unit();
@@ -57,10 +57,10 @@ impl Invalidating {
     }
 }
 
-impl Source for Invalidating {
+impl Source for FullSource {
     const FIXED: bool = Serialized::FIXED;
     const FULL: bool = Serialized::FULL;
-    type Batch<'a> = Batch<'a>;
+    type Batch<'a> = PassBatch<'a>;
 
     fn serializes(&self) -> bool {
         self.inner.serializes()
@@ -74,25 +74,25 @@ impl Source for Invalidating {
         self.inner.ready(want)
     }
 
-    fn batch(&mut self) -> Batch<'_> {
-        Batch { inner: self.inner.batch(), files: &mut self.files, apart: self.apart }
+    fn batch(&mut self) -> PassBatch<'_> {
+        PassBatch { inner: self.inner.batch(), files: &mut self.files, apart: self.apart }
     }
 }
 
 /// Generates the I/Os of one batch.
-pub(crate) struct Batch<'a> {
+pub(crate) struct PassBatch<'a> {
     inner: &'a mut Blocks,
     files: &'a mut [Pass],
     apart: bool,
 }
 
-impl Draw for Batch<'_> {
-    fn next_dir(&mut self) -> Dir {
-        self.inner.next_dir()
+impl IoGenerator for PassBatch<'_> {
+    fn next_direction(&mut self) -> Dir {
+        self.inner.next_direction()
     }
 
-    fn next(&mut self, dir: Dir, max: u64) -> Request {
-        let request = self.inner.next(dir, max);
+    fn next_io(&mut self, dir: Dir, max: u64) -> Request {
+        let request = self.inner.next_io(dir, max);
         let Some(pass) = self.files.get_mut(request.file as usize) else { return request };
         let left = &mut pass.left[if self.apart { dir } else { Dir::Read }];
         if *left < u64::from(request.len) {

@@ -1,16 +1,16 @@
 //! Deallocations of several ranges (`num_range`): a source that joins its I/Os, and the table through which the queue
 //! learns their ranges.
 
-use super::{Draw, General, Source};
+use super::{AnySource, IoGenerator, Source};
 use crate::queue::Request;
 use fathom_model::Dir;
 use std::cell::RefCell;
 use std::rc::Rc;
 
 /// The ranges of requests that were generated, and not yet pushed.
-pub(crate) struct RangeTable(RefCell<Entries>);
+pub(crate) struct RangeTable(RefCell<RangeEntries>);
 
-struct Entries {
+struct RangeEntries {
     ranges: Vec<Vec<(u64, u32)>>,
     next: usize,
 }
@@ -19,7 +19,7 @@ impl RangeTable {
     /// For `requests` requests of `most` ranges.
     pub fn new(requests: u32, most: u32) -> Self {
         let ranges = (0..requests.max(1)).map(|_| Vec::with_capacity(most as usize)).collect();
-        Self(RefCell::new(Entries { ranges, next: 0 }))
+        Self(RefCell::new(RangeEntries { ranges, next: 0 }))
     }
 
     /// Puts the ranges of a request; returns their number in the table, from 1.
@@ -42,14 +42,14 @@ impl RangeTable {
 
 /// Joins as many trims of another source into one as a command has ranges.
 pub(crate) struct Ranges {
-    inner: General,
+    inner: AnySource,
     table: Rc<RangeTable>,
     most: usize,
     drawn: Vec<(u64, u32)>,
 }
 
 impl Ranges {
-    pub fn new(inner: General, table: Rc<RangeTable>, most: u32) -> Self {
+    pub fn new(inner: AnySource, table: Rc<RangeTable>, most: u32) -> Self {
         let most = most as usize;
         Self { inner, table, most, drawn: Vec::with_capacity(most) }
     }
@@ -69,19 +69,19 @@ impl Source for Ranges {
     }
 }
 
-impl Draw for Ranges {
-    fn next_dir(&mut self) -> Dir {
-        self.inner.next_dir()
+impl IoGenerator for Ranges {
+    fn next_direction(&mut self) -> Dir {
+        self.inner.next_direction()
     }
 
     /// The offset is that of the first range, and the length that of all of them.
-    fn next(&mut self, dir: Dir, max: u64) -> Request {
-        let first = self.inner.next(dir, max);
+    fn next_io(&mut self, dir: Dir, max: u64) -> Request {
+        let first = self.inner.next_io(dir, max);
         self.drawn.clear();
         self.drawn.push((first.offset, first.len));
         let mut len = first.len;
         while self.drawn.len() < self.most && u64::from(len) < max {
-            let more = self.inner.next(dir, max - u64::from(len));
+            let more = self.inner.next_io(dir, max - u64::from(len));
             self.drawn.push((more.offset, more.len));
             len += more.len;
         }
@@ -103,10 +103,10 @@ mod tests {
         job.access.block_sizes = PerDir::splat(BlockSizes::Fixed(4096));
         job.regions = vec![Region { target: 0, start: 0, len: 100 * 4096 }];
         let table = Rc::new(RangeTable::new(4, 8));
-        let mut source = Ranges::new(General::new(&job), Rc::clone(&table), 8);
+        let mut source = Ranges::new(AnySource::new(&job), Rc::clone(&table), 8);
         let (mut left, mut seen, mut requests) = (100 * 4096, Vec::new(), 0);
         while left > 0 {
-            let request = source.next(Dir::Trim, left);
+            let request = source.next_io(Dir::Trim, left);
             let ranges: Vec<(u64, u32)> = table.of(request.buffer_offset).collect();
             assert_eq!(ranges.iter().map(|range| range.1).sum::<u32>(), request.len);
             seen.extend(ranges.iter().map(|range| range.0 / 4096));

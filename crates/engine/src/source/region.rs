@@ -1,6 +1,6 @@
 //! A region of a file, and the next offset in it.
 
-use super::distribution::Draw;
+use super::distribution::OffsetDraw;
 use super::mixed::Mixed;
 use fathom_model::plan::{JobPlan, Order};
 use fathom_model::{Dir, PerDir};
@@ -17,10 +17,10 @@ pub(super) struct Region {
     least: PerDir<u64>,
     /// Bytes transferred in the current pass; determines the switch to the next region (`sequential`).
     pub moved: u64,
-    order: Places,
+    order: RegionOrder,
 }
 
-enum Places {
+enum RegionOrder {
     Sequential {
         next: PerDir<u64>,
         skip: i64,
@@ -28,7 +28,7 @@ enum Places {
     /// Random in one of the rarer ways.
     Mixed(Box<Mixed>),
     Random {
-        draw: Box<Draw>,
+        draw: Box<OffsetDraw>,
         /// Draws are in units of this: the minimum of `align`.
         step: u64,
         /// Offsets from the region's start are multiples of this.
@@ -53,7 +53,7 @@ impl Region {
         let least = job.access.block_sizes.map(|_, sizes| sizes.min().max(1));
         let order = match &job.access.order {
             Order::Sequential { skip } => {
-                Places::Sequential { next: PerDir::splat(start), skip: *skip }
+                RegionOrder::Sequential { next: PerDir::splat(start), skip: *skip }
             }
             Order::Random { distribution, run } => {
                 let align = job.access.align.map(|_, align| (*align).max(1));
@@ -61,10 +61,12 @@ impl Region {
                 let least = job.used_dirs().map(|dir| least[dir]).min().unwrap_or(1);
                 // Block sizes that are not a multiple of the alignment must still fit at the last offset.
                 let places = len.saturating_sub(least) / step + 1;
-                let draw = Draw::new(distribution, places, step, random.next_u64());
+                let draw = OffsetDraw::new(distribution, places, step, random.next_u64());
                 match Mixed::applies(job) {
-                    true => Places::Mixed(Box::new(Mixed::new(job, start, places, draw, random))),
-                    false => Places::Random {
+                    true => {
+                        RegionOrder::Mixed(Box::new(Mixed::new(job, start, places, draw, random)))
+                    }
+                    false => RegionOrder::Random {
                         draw: Box::new(draw),
                         step,
                         align,
@@ -83,7 +85,7 @@ impl Region {
     pub fn place(&mut self, dir: Dir, size: u32) -> (u64, u64) {
         let end = self.start + self.len;
         match &mut self.order {
-            Places::Random { draw, step, align, run, left, next } => {
+            RegionOrder::Random { draw, step, align, run, left, next } => {
                 let cursor = &mut next[dir];
                 if *left == 0 || *cursor + u64::from(size) > end {
                     *left = *run;
@@ -96,8 +98,8 @@ impl Region {
                 *cursor = offset + u64::from(size);
                 (offset, end - offset)
             }
-            Places::Mixed(mixed) => mixed.place(end, self.least[dir], dir, size),
-            Places::Sequential { next, skip } => {
+            RegionOrder::Mixed(mixed) => mixed.place(end, self.least[dir], dir, size),
+            RegionOrder::Sequential { next, skip } => {
                 let cursor = &mut next[dir];
                 if *cursor < self.start || end.saturating_sub(*cursor) < self.least[dir] {
                     *cursor =

@@ -1,7 +1,7 @@
 //! A source whose I/Os wait for those in flight that overlap them (`serialize_overlap`, `trimwrite`). The worker does
 //! the waiting.
 
-use super::{Draw, General, Source, TrimWrite};
+use super::{AnySource, IoGenerator, Source, TrimWrite};
 use crate::queue::Request;
 use fathom_model::Dir;
 use fathom_model::plan::{JobPlan, Mix};
@@ -15,18 +15,18 @@ pub(crate) struct Serialized {
 
 /// What generates the I/Os of one batch.
 pub(crate) enum Blocks {
-    General(General),
+    Any(AnySource),
     TrimWrite(TrimWrite),
 }
 
 impl Serialized {
     pub fn new(job: &JobPlan) -> Self {
-        let general = General::new(job);
+        let general = AnySource::new(job);
         match job.access.mix {
             Mix::TrimThenWrite => {
                 Self { blocks: Blocks::TrimWrite(TrimWrite::new(general)), on: true }
             }
-            _ => Self { blocks: Blocks::General(general), on: job.serialize_overlap },
+            _ => Self { blocks: Blocks::Any(general), on: job.serialize_overlap },
         }
     }
 }
@@ -42,7 +42,7 @@ impl Source for Serialized {
 
     fn len(&self) -> u32 {
         match &self.blocks {
-            Blocks::General(general) => general.len(),
+            Blocks::Any(general) => general.len(),
             Blocks::TrimWrite(pairs) => pairs.len(),
         }
     }
@@ -52,18 +52,18 @@ impl Source for Serialized {
     }
 }
 
-impl Draw for Blocks {
-    fn next_dir(&mut self) -> Dir {
+impl IoGenerator for Blocks {
+    fn next_direction(&mut self) -> Dir {
         match self {
-            Self::General(general) => general.next_dir(),
-            Self::TrimWrite(pairs) => pairs.next_dir(),
+            Self::Any(general) => general.next_direction(),
+            Self::TrimWrite(pairs) => pairs.next_direction(),
         }
     }
 
-    fn next(&mut self, dir: Dir, max: u64) -> Request {
+    fn next_io(&mut self, dir: Dir, max: u64) -> Request {
         match self {
-            Self::General(general) => general.next(dir, max),
-            Self::TrimWrite(pairs) => pairs.next(dir, max),
+            Self::Any(general) => general.next_io(dir, max),
+            Self::TrimWrite(pairs) => pairs.next_io(dir, max),
         }
     }
 }

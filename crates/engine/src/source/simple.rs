@@ -2,7 +2,7 @@
 
 use super::distribution;
 use super::permutation::Permutation;
-use super::{ANYWHERE, Draw, Source};
+use super::{ANYWHERE, IoGenerator, Source};
 use crate::queue::{Op, Request};
 use fathom_model::Dir;
 use fathom_model::plan::{BlockSizes, Distribution, JobPlan, Mix, Order};
@@ -11,7 +11,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
 
 /// A sequence of block numbers.
-pub(crate) trait Places: Clone {
+pub(crate) trait OffsetSequence: Clone {
     /// Numbers below `blocks` in the order of `job`, if this type implements it.
     fn new(job: &JobPlan, blocks: u64) -> Option<Self>
     where
@@ -21,7 +21,7 @@ pub(crate) trait Places: Clone {
     fn ready(&mut self, want: usize) -> usize {
         want
     }
-    /// The next number, after [`Places::ready`].
+    /// The next number, after [`OffsetSequence::ready`].
     fn draw(&mut self) -> u64;
     /// Records that this many were drawn.
     #[inline]
@@ -29,16 +29,16 @@ pub(crate) trait Places: Clone {
 }
 
 /// One region, one direction (writes or reads), one block size.
-pub(crate) struct Simple<P, const WRITES: bool> {
+pub(crate) struct FixedSource<P, const WRITES: bool> {
     len: u32,
     start: u64,
     places: P,
 }
 
-impl<P: Places, const WRITES: bool> Simple<P, WRITES> {
+impl<P: OffsetSequence, const WRITES: bool> FixedSource<P, WRITES> {
     const DIR: Dir = if WRITES { Dir::Write } else { Dir::Read };
 
-    /// A source for `job` if it qualifies; generates the same I/Os as [`super::General`].
+    /// A source for `job` if it qualifies; generates the same I/Os as [`super::AnySource`].
     pub fn new(job: &JobPlan) -> Option<Self> {
         let BlockSizes::Fixed(size) = job.access.block_sizes[Self::DIR] else { return None };
         let region = match job.offset_regions() {
@@ -61,11 +61,11 @@ impl<P: Places, const WRITES: bool> Simple<P, WRITES> {
     }
 }
 
-impl<P: Places, const WRITES: bool> Source for Simple<P, WRITES> {
+impl<P: OffsetSequence, const WRITES: bool> Source for FixedSource<P, WRITES> {
     const FIXED: bool = true;
     const FULL: bool = false;
     type Batch<'a>
-        = Batch<'a, P, WRITES>
+        = FixedBatch<'a, P, WRITES>
     where
         P: 'a;
 
@@ -80,28 +80,28 @@ impl<P: Places, const WRITES: bool> Source for Simple<P, WRITES> {
     }
 
     #[inline]
-    fn batch(&mut self) -> Batch<'_, P, WRITES> {
+    fn batch(&mut self) -> FixedBatch<'_, P, WRITES> {
         let (len, start, places) = (self.len, self.start, self.places.clone());
-        Batch { len, start, places, home: &mut self.places }
+        FixedBatch { len, start, places, home: &mut self.places }
     }
 }
 
 /// A copy of the source that stores to memory cannot alias.
-pub(crate) struct Batch<'a, P, const WRITES: bool> {
+pub(crate) struct FixedBatch<'a, P, const WRITES: bool> {
     len: u32,
     start: u64,
     places: P,
     home: &'a mut P,
 }
 
-impl<P: Places, const WRITES: bool> Draw for Batch<'_, P, WRITES> {
+impl<P: OffsetSequence, const WRITES: bool> IoGenerator for FixedBatch<'_, P, WRITES> {
     #[inline]
-    fn next_dir(&mut self) -> Dir {
-        Simple::<P, WRITES>::DIR
+    fn next_direction(&mut self) -> Dir {
+        FixedSource::<P, WRITES>::DIR
     }
 
     #[inline]
-    fn next(&mut self, dir: Dir, _max: u64) -> Request {
+    fn next_io(&mut self, dir: Dir, _max: u64) -> Request {
         let offset = self.start + self.places.draw() * u64::from(self.len);
         Request { op: Op::Io(dir), file: 0, offset, len: self.len, buffer_offset: 0 }
     }
@@ -122,7 +122,7 @@ fn draws(job: &JobPlan, wanted: &Distribution) -> bool {
     matches!(&job.access.order, Order::Random { distribution, run: 1 } if distribution == wanted)
 }
 
-impl Places for Permutation {
+impl OffsetSequence for Permutation {
     fn new(job: &JobPlan, blocks: u64) -> Option<Self> {
         draws(job, &Distribution::EachOnce).then(|| Permutation::new(blocks, region_seed(job)))
     }
@@ -147,12 +147,12 @@ impl Places for Permutation {
 #[derive(Clone)]
 pub(crate) struct Uniform {
     blocks: u64,
-    random: distribution::Uniform,
+    random: distribution::UniformNumbers,
 }
 
-impl Places for Uniform {
+impl OffsetSequence for Uniform {
     fn new(job: &JobPlan, blocks: u64) -> Option<Self> {
-        let random = distribution::Uniform::new(region_seed(job));
+        let random = distribution::UniformNumbers::new(region_seed(job));
         draws(job, &Distribution::Uniform).then_some(Self { blocks, random })
     }
 
@@ -162,14 +162,14 @@ impl Places for Uniform {
     }
 }
 
-/// Ascending, wrapping at the end.
+/// Sequential, wrapping at the end.
 #[derive(Clone)]
-pub(crate) struct Ascending {
+pub(crate) struct Sequential {
     blocks: u64,
     next: u64,
 }
 
-impl Places for Ascending {
+impl OffsetSequence for Sequential {
     fn new(job: &JobPlan, blocks: u64) -> Option<Self> {
         matches!(job.access.order, Order::Sequential { skip: 0 })
             .then_some(Self { blocks, next: 0 })

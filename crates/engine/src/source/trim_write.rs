@@ -1,18 +1,18 @@
 //! A source that trims each block, then writes it (`trimwrite`). The write waits until the trim has ended.
 
-use super::{Draw, General, Source};
+use super::{AnySource, IoGenerator, Source};
 use crate::queue::{Op, Request};
 use fathom_model::Dir;
 
 /// Repeats each trim of another source as a write.
 pub(crate) struct TrimWrite {
-    trims: General,
+    trims: AnySource,
     /// The trim that is to be followed by its write.
     trimmed: Option<Request>,
 }
 
 impl TrimWrite {
-    pub fn new(trims: General) -> Self {
+    pub fn new(trims: AnySource) -> Self {
         Self { trims, trimmed: None }
     }
 
@@ -21,17 +21,17 @@ impl TrimWrite {
     }
 }
 
-impl Draw for TrimWrite {
-    fn next_dir(&mut self) -> Dir {
+impl IoGenerator for TrimWrite {
+    fn next_direction(&mut self) -> Dir {
         if self.trimmed.is_some() { Dir::Write } else { Dir::Trim }
     }
 
-    fn next(&mut self, _dir: Dir, max: u64) -> Request {
+    fn next_io(&mut self, _dir: Dir, max: u64) -> Request {
         if let Some(trim) = self.trimmed.take() {
             return Request { op: Op::Io(Dir::Write), ..trim };
         }
         // Its write is to have as many bytes.
-        let trim = self.trims.next(Dir::Trim, max.div_ceil(2));
+        let trim = self.trims.next_io(Dir::Trim, max.div_ceil(2));
         self.trimmed = Some(trim);
         trim
     }
@@ -50,11 +50,11 @@ mod tests {
         job.access.align = PerDir::splat(512);
         job.access.block_sizes = PerDir::splat(BlockSizes::Range { min: 512, max: 4096 });
         job.virtual_regions = vec![Region { target: 0, start: 0, len: 1 << 20 }];
-        let mut source = TrimWrite::new(General::new(&job));
+        let mut source = TrimWrite::new(AnySource::new(&job));
         let (mut left, mut bytes) = (2 << 20, [0; 2]);
         while left > 0 {
-            let dir = source.next_dir();
-            let len = u64::from(source.next(dir, left).len);
+            let dir = source.next_direction();
+            let len = u64::from(source.next_io(dir, left).len);
             bytes[usize::from(dir == Dir::Write)] += len;
             left -= len;
         }
@@ -69,12 +69,12 @@ mod tests {
         let sizes = BlockSizes::Split(vec![(4096, 50), (16384, 50)]);
         job.access.block_sizes = PerDir::splat(sizes);
         job.regions = vec![Region { target: 0, start: 0, len: 1 << 20 }];
-        let mut source = TrimWrite::new(General::new(&job));
+        let mut source = TrimWrite::new(AnySource::new(&job));
         let mut written = 0;
         while written < 1 << 20 {
             let mut draw = || {
-                let dir = source.next_dir();
-                source.next(dir, u64::MAX)
+                let dir = source.next_direction();
+                source.next_io(dir, u64::MAX)
             };
             let (trim, write) = (draw(), draw());
             assert_eq!((trim.op, write.op), (Op::Io(Dir::Trim), Op::Io(Dir::Write)));

@@ -1,6 +1,6 @@
 //! SCSI commands on a ring, through a bsg device (`struct bsg_uring_cmd` of linux/bsg.h).
 
-use super::mode::{Mode, Passthrough, View};
+use super::mode::{Mode, Passthrough, TargetView};
 use super::ring::{Second, Sqe};
 use crate::error::ScsiError;
 use crate::files::FileKind;
@@ -13,7 +13,7 @@ use std::cell::Cell;
 const SENSE_BYTES: usize = 64;
 
 /// What the kernel reads and writes while a command is in flight.
-struct Slot {
+struct CommandSlot {
     block: [u8; 16],
     list: [u8; UNMAP_BYTES],
     sense: [u8; SENSE_BYTES],
@@ -25,13 +25,13 @@ struct Slot {
 /// SCSI commands of a job.
 pub(crate) struct Bsg {
     plan: ScsiCommands,
-    slots: Box<[Slot]>,
+    slots: Box<[CommandSlot]>,
     failure: Cell<Option<ScsiError>>,
 }
 
 impl Bsg {
     pub fn new(slots: u32, plan: ScsiCommands) -> Self {
-        let slot = |_| Slot {
+        let slot = |_| CommandSlot {
             block: [0; 16],
             list: [0; UNMAP_BYTES],
             sense: [0; SENSE_BYTES],
@@ -42,7 +42,7 @@ impl Bsg {
     }
 
     /// Both halves of the entry.
-    fn entry(&mut self, target: &View<'_>, slot: u32, request: &Request) -> [[u64; 8]; 2] {
+    fn entry(&mut self, target: &TargetView<'_>, slot: u32, request: &Request) -> [[u64; 8]; 2] {
         let command = match target.files[request.file as usize].kind {
             FileKind::Scsi { lba_bytes } => command(&self.plan, lba_bytes, request),
             _ => None,
@@ -72,7 +72,7 @@ impl Bsg {
     }
 }
 
-impl Slot {
+impl CommandSlot {
     /// Keeps a command; returns `struct bsg_uring_cmd` for it.
     fn hold(&mut self, command: &Command, buffer: u64, request: &Request) -> [u64; 10] {
         self.block = command.block;
@@ -127,7 +127,7 @@ impl Slot {
 impl Mode for Bsg {
     const WIDE: bool = true;
 
-    fn encode(&mut self, sqe: &mut Sqe<'_>, target: &View<'_>, slot: u32, request: &Request) {
+    fn encode(&mut self, sqe: &mut Sqe<'_>, target: &TargetView<'_>, slot: u32, request: &Request) {
         [*sqe.words(), *sqe.extension()] = self.entry(target, slot, request);
     }
 
@@ -147,7 +147,7 @@ impl Mode for Bsg {
 
 #[cfg(test)]
 mod tests {
-    use super::super::mode::Target;
+    use super::super::mode::RingTarget;
     use super::*;
     use crate::buffers::Slab;
     use crate::files::OpenFile;
@@ -161,7 +161,7 @@ mod tests {
         let kind = FileKind::Scsi { lba_bytes: 512 };
         let files = [OpenFile { fd, kind, path: "bsg".into(), created: false, trims: None }];
         let request = Request { op: Op::Io(dir), file: 0, offset: 8192, len, buffer_offset: 0 };
-        (bsg.entry(&Target::new(&files, &slab).view(), 0, &request), slab.address(0))
+        (bsg.entry(&RingTarget::new(&files, &slab).view(), 0, &request), slab.address(0))
     }
 
     #[test]

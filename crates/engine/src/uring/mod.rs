@@ -1,18 +1,18 @@
 //! The io_uring engine.
 
 mod bsg;
-mod flagged;
+mod force_async;
 mod mode;
 mod nvme;
-mod offloaded;
 mod ring;
+mod rw_flags;
 mod setup;
 
 pub(crate) use bsg::Bsg;
-pub(crate) use flagged::{AnyPlain, Flagged};
-pub(crate) use mode::{Mode, Nop, Passthrough, Plain, Vectored};
+pub(crate) use force_async::{ForceAsync, without_nowait};
+pub(crate) use mode::{Mode, Nop, Passthrough, ReadWrite, Vectored};
 pub(crate) use nvme::Commands;
-pub(crate) use offloaded::{Offloaded, without_nowait};
+pub(crate) use rw_flags::{AnyReadWrite, WithRwFlags};
 
 use crate::buffers::Slab;
 use crate::clock;
@@ -24,7 +24,7 @@ use crate::wake::Wake;
 use fathom_model::plan;
 use fathom_model::record::Granted;
 use linux_raw_sys::io_uring as sys;
-use mode::{Target, View};
+use mode::{RingTarget, TargetView};
 use ring::{Entries, Ring};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -42,7 +42,7 @@ const REGISTRATION_MAX: usize = 1 << 30;
 /// A queue on a ring.
 pub(crate) struct Uring<M> {
     ring: Ring,
-    target: Target,
+    target: RingTarget,
     mode: M,
     granted: Granted,
     fallbacks: Vec<EngineError>,
@@ -62,7 +62,7 @@ pub(crate) struct Parts<'a> {
     /// Maximum number of completions that a turn waits for.
     pub wait_max: u32,
     /// The device whose trims need io-wq, if any.
-    pub trims_offloaded: Option<&'a OpenFile>,
+    pub async_trims: Option<&'a OpenFile>,
 }
 
 impl<M: Mode> Uring<M> {
@@ -84,10 +84,10 @@ impl<M: Mode> Uring<M> {
         };
         granted.registered_ring = register_ring(&mut ring);
         let mut fallbacks = Vec::new();
-        if let Some(device) = parts.trims_offloaded {
+        if let Some(device) = parts.async_trims {
             fallbacks.push(EngineError::new(Operation::IssueTrims).on(&device.path));
         }
-        let mut target = Target::new(parts.files, parts.slab);
+        let mut target = RingTarget::new(parts.files, parts.slab);
         if parts.plan.registered_files && !parts.files.is_empty() {
             granted.registered_files = register_files(&ring, &mut target, &mut fallbacks);
         }
@@ -126,7 +126,7 @@ impl<M: Mode> Uring<M> {
             entry[4] = Token::WAKE.0;
         }
         drop(entries);
-        self.ring.turn(0, None)?;
+        self.ring.submit_and_wait(0, None)?;
         self.armed = count;
         self.ring.enters = 0;
         self.ring.wakeups = 0;
@@ -154,8 +154,8 @@ impl<M> Uring<M> {
 
 impl<M: Mode> Uring<M> {
     #[inline]
-    fn begin(&mut self, repeats: bool) -> Batch<'_, M> {
-        Batch {
+    fn begin(&mut self, repeats: bool) -> SqeBatch<'_, M> {
+        SqeBatch {
             entries: self.ring.entries(M::WIDE),
             target: self.target.view(),
             mode: &mut self.mode,
@@ -172,15 +172,15 @@ impl<M> Drop for Uring<M> {
 }
 
 /// A batch of requests for a ring.
-pub(crate) struct Batch<'a, M> {
+pub(crate) struct SqeBatch<'a, M> {
     entries: Entries<'a>,
-    target: View<'a>,
+    target: TargetView<'a>,
     mode: &'a mut M,
     /// The entries hold requests like these.
     repeats: bool,
 }
 
-impl<M: Mode> Push for Batch<'_, M> {
+impl<M: Mode> Push for SqeBatch<'_, M> {
     #[inline]
     fn push(&mut self, token: Token, request: &Request) {
         let mut sqe = self.entries.next();
@@ -195,23 +195,23 @@ impl<M: Mode> Push for Batch<'_, M> {
 
 impl<M: Mode> Queue for Uring<M> {
     type Batch<'a>
-        = Batch<'a, M>
+        = SqeBatch<'a, M>
     where
         M: 'a;
 
     #[inline]
-    fn room(&self) -> u32 {
-        self.ring.room()
+    fn sq_space_left(&self) -> u32 {
+        self.ring.sq_space_left()
     }
 
     #[inline]
-    fn batch(&mut self) -> Batch<'_, M> {
+    fn batch(&mut self) -> SqeBatch<'_, M> {
         self.mixed_entries = self.ring.size();
         self.begin(false)
     }
 
     #[inline]
-    fn batch_alike(&mut self, count: u32) -> Batch<'_, M> {
+    fn batch_alike(&mut self, count: u32) -> SqeBatch<'_, M> {
         let repeats = M::REPEATS && self.mixed_entries == 0;
         self.mixed_entries = self.mixed_entries.saturating_sub(count);
         self.begin(repeats)
@@ -222,14 +222,14 @@ impl<M: Mode> Queue for Uring<M> {
     }
 
     #[inline]
-    fn turn(&mut self, wait_for: u32, deadline_ns: Option<u64>) -> io::Result<()> {
+    fn submit_and_wait(&mut self, wait_for: u32, deadline_ns: Option<u64>) -> io::Result<()> {
         match deadline_ns {
-            None if wait_for <= self.armed.max(1) => self.ring.turn(wait_for, None),
+            None if wait_for <= self.armed.max(1) => self.ring.submit_and_wait(wait_for, None),
             // The armed requests cannot end this wait: it needs a timeout.
-            None => self.ring.turn(wait_for, Some(&clock::timespec(NAP_NS))),
+            None => self.ring.submit_and_wait(wait_for, Some(&clock::timespec(NAP_NS))),
             Some(deadline) => {
                 let timeout = clock::timespec(deadline.saturating_sub(clock::now_ns()));
-                self.ring.turn(wait_for, Some(&timeout))
+                self.ring.submit_and_wait(wait_for, Some(&timeout))
             }
         }
     }
@@ -314,7 +314,7 @@ fn register_ring(ring: &mut Ring) -> bool {
     }
 }
 
-fn register_files(ring: &Ring, target: &mut Target, fallbacks: &mut Vec<EngineError>) -> bool {
+fn register_files(ring: &Ring, target: &mut RingTarget, fallbacks: &mut Vec<EngineError>) -> bool {
     let numbers: Vec<i32> = target.files.iter().map(|f| f.number).collect();
     let opcode = Register::IORING_REGISTER_FILES as u32;
     match setup::register(&ring.fd, opcode, numbers.as_ptr().cast(), numbers.len() as u32) {
@@ -345,7 +345,7 @@ fn registration_shift(slab: &Slab) -> u32 {
 
 fn register_buffers(
     ring: &Ring,
-    target: &mut Target,
+    target: &mut RingTarget,
     slab: &Slab,
     fallbacks: &mut Vec<EngineError>,
 ) -> bool {
@@ -385,7 +385,7 @@ mod tests {
 
     /// Runs `check` on a ring with a file of 8 KiB and two registered buffers, on which `wait_max`
     /// completions are waited for.
-    fn on_ring(wait_max: u32, check: impl FnOnce(&mut Uring<Plain<false>>, &Wake)) {
+    fn on_ring(wait_max: u32, check: impl FnOnce(&mut Uring<ReadWrite<false>>, &Wake)) {
         let file = tempfile::NamedTempFile::new().unwrap();
         file.as_file().set_len(8192).unwrap();
         let fd = file.reopen().unwrap();
@@ -408,9 +408,9 @@ mod tests {
             slab: &slab,
             wake: &wake,
             wait_max,
-            trims_offloaded: None,
+            async_trims: None,
         };
-        let mut ring = Uring::new(&parts, Plain::<false>).unwrap();
+        let mut ring = Uring::new(&parts, ReadWrite::<false>).unwrap();
         assert!(ring.granted.fixed_buffers, "{:?}", ring.fallbacks);
         assert!(ring.granted.registered_files, "{:?}", ring.fallbacks);
         check(&mut ring, &wake);
@@ -418,10 +418,10 @@ mod tests {
         assert!(file.as_file().try_lock().is_ok(), "the ring that is gone holds its file");
     }
 
-    fn reap_one(ring: &mut Uring<Plain<false>>) {
+    fn reap_one(ring: &mut Uring<ReadWrite<false>>) {
         let mut results = Vec::new();
         while results.is_empty() {
-            ring.turn(1, None).unwrap();
+            ring.submit_and_wait(1, None).unwrap();
             ring.reap(2, |_, result| results.push(result));
         }
         assert_eq!(results, [4096]);
@@ -439,7 +439,7 @@ mod tests {
     fn files_and_buffers_are_given_back_when_nothing_is_in_flight() {
         on_ring(1, |ring, _| {
             let began = Instant::now();
-            ring.batch().push(Token::new(1, Tag::APART), &READ);
+            ring.batch().push(Token::new(1, Tag::SLOW_PATH), &READ);
             assert!(!ring.release(), "a request is in flight");
             reap_one(ring);
             assert!(ring.armed == 1 && ring.release());
@@ -458,7 +458,7 @@ mod tests {
                 });
                 let began = Instant::now();
                 while ring.armed > 0 {
-                    ring.turn(2, None).unwrap();
+                    ring.submit_and_wait(2, None).unwrap();
                     let mut count = 0;
                     ring.reap(4, |token, _| count += u32::from(token == Token::WAKE));
                     ring.woken(count);
@@ -474,14 +474,14 @@ mod tests {
         on_ring(1, |ring, wake| {
             wake.wake();
             while ring.armed > 0 {
-                ring.turn(1, None).unwrap();
+                ring.submit_and_wait(1, None).unwrap();
                 let mut tokens = Vec::new();
                 ring.reap(2, |token, _| tokens.push(token));
                 if tokens == [Token::WAKE] {
                     ring.woken(1);
                 }
             }
-            ring.batch().push(Token::new(0, Tag::APART), &READ);
+            ring.batch().push(Token::new(0, Tag::SLOW_PATH), &READ);
             assert!(!ring.release(), "a request is in flight");
             reap_one(ring);
             assert!(ring.release());

@@ -18,13 +18,13 @@ pub(super) const NVME_WRITE: u8 = 1;
 const NVME_READ: u8 = 2;
 
 /// Files and buffers of a ring, and whether they are registered.
-pub(crate) struct Target {
+pub(crate) struct RingTarget {
     pub files: Vec<Handle>,
     pub buffers: Buffers,
 }
 
-/// [`Target`] for one batch of requests.
-pub(crate) struct View<'a> {
+/// [`RingTarget`] for one batch of requests.
+pub(crate) struct TargetView<'a> {
     pub files: &'a [Handle],
     pub buffers: Buffers,
     /// First words of a read and a write on the first file, the only one of most jobs.
@@ -62,7 +62,7 @@ impl Handle {
     }
 }
 
-impl Target {
+impl RingTarget {
     pub fn new(files: &[OpenFile], slab: &Slab) -> Self {
         let handle =
             |f: &OpenFile| Handle { number: f.raw(), flags: 0, kind: f.kind, read: 0, write: 0 };
@@ -92,13 +92,13 @@ impl Target {
     }
 
     #[inline]
-    pub fn view(&self) -> View<'_> {
+    pub fn view(&self) -> TargetView<'_> {
         let (read, write) = self.files.first().map_or((0, 0), |file| (file.read, file.write));
-        View { files: &self.files, buffers: self.buffers, read, write }
+        TargetView { files: &self.files, buffers: self.buffers, read, write }
     }
 }
 
-impl View<'_> {
+impl TargetView<'_> {
     #[inline]
     fn first_word(&self, dir: Dir, file: u32) -> u64 {
         if file == 0 {
@@ -134,11 +134,11 @@ pub(crate) trait Mode {
     const REPEATS: bool = false;
 
     /// Fills in an entry, except for its user data.
-    fn encode(&mut self, sqe: &mut Sqe<'_>, target: &View<'_>, slot: u32, request: &Request);
+    fn encode(&mut self, sqe: &mut Sqe<'_>, target: &TargetView<'_>, slot: u32, request: &Request);
 
     /// The same for an entry that holds a request with the same direction, file and length.
     #[inline]
-    fn repeat(&mut self, sqe: &mut Sqe<'_>, target: &View<'_>, slot: u32, request: &Request) {
+    fn repeat(&mut self, sqe: &mut Sqe<'_>, target: &TargetView<'_>, slot: u32, request: &Request) {
         self.encode(sqe, target, slot, request);
     }
 
@@ -165,15 +165,15 @@ pub(crate) trait Mode {
     }
 }
 
-/// READ, WRITE and their kin on files and block devices; with `MANY`, of buffers in more than one
+/// READ, WRITE and their fixed-buffer variants on files and block devices; with `MULTI_REG`, of buffers in more than one
 /// registration.
-pub(crate) struct Plain<const MANY: bool>;
+pub(crate) struct ReadWrite<const MULTI_REG: bool>;
 
-impl<const MANY: bool> Mode for Plain<MANY> {
+impl<const MULTI_REG: bool> Mode for ReadWrite<MULTI_REG> {
     const REPEATS: bool = true;
 
     #[inline]
-    fn encode(&mut self, sqe: &mut Sqe<'_>, target: &View<'_>, slot: u32, request: &Request) {
+    fn encode(&mut self, sqe: &mut Sqe<'_>, target: &TargetView<'_>, slot: u32, request: &Request) {
         match request.op {
             Op::Io(dir @ (Dir::Read | Dir::Write)) => {
                 sqe.words()[0] = target.first_word(dir, request.file);
@@ -185,11 +185,11 @@ impl<const MANY: bool> Mode for Plain<MANY> {
     }
 
     #[inline]
-    fn repeat(&mut self, sqe: &mut Sqe<'_>, target: &View<'_>, slot: u32, request: &Request) {
+    fn repeat(&mut self, sqe: &mut Sqe<'_>, target: &TargetView<'_>, slot: u32, request: &Request) {
         let entry = sqe.words();
         entry[1] = request.offset;
         entry[2] = target.buffers.address(slot, request);
-        if MANY {
+        if MULTI_REG {
             entry[5] = target.buffers.registration(slot);
         }
     }
@@ -197,7 +197,7 @@ impl<const MANY: bool> Mode for Plain<MANY> {
 
 /// Flushes and discards.
 #[cold]
-fn encode_rare(entry: &mut [u64; 8], target: &View<'_>, op: Op, request: &Request) {
+fn encode_rare(entry: &mut [u64; 8], target: &TargetView<'_>, op: Op, request: &Request) {
     let punch = (libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE) as u64;
     *entry = [0; 8];
     match (op, target.files[request.file as usize].kind) {
@@ -235,7 +235,7 @@ impl Vectored {
 }
 
 impl Mode for Vectored {
-    fn encode(&mut self, sqe: &mut Sqe<'_>, target: &View<'_>, slot: u32, request: &Request) {
+    fn encode(&mut self, sqe: &mut Sqe<'_>, target: &TargetView<'_>, slot: u32, request: &Request) {
         let entry = sqe.words();
         let opcode = match request.op {
             Op::Io(Dir::Read) => Opcode::IORING_OP_READV,
@@ -266,7 +266,13 @@ impl Nop {
 
 impl Mode for Nop {
     #[inline]
-    fn encode(&mut self, sqe: &mut Sqe<'_>, _target: &View<'_>, slot: u32, request: &Request) {
+    fn encode(
+        &mut self,
+        sqe: &mut Sqe<'_>,
+        _target: &TargetView<'_>,
+        slot: u32,
+        request: &Request,
+    ) {
         self.lengths[slot as usize] = request.len as i32;
         let entry = sqe.words();
         entry[0] = Opcode::IORING_OP_NOP as u64;
@@ -299,7 +305,12 @@ impl Passthrough {
     }
 
     /// Both halves of the entry.
-    pub fn entry(&mut self, target: &View<'_>, slot: u32, request: &Request) -> [[u64; 8]; 2] {
+    pub fn entry(
+        &mut self,
+        target: &TargetView<'_>,
+        slot: u32,
+        request: &Request,
+    ) -> [[u64; 8]; 2] {
         let (nsid, lba_bytes) = match target.files[request.file as usize].kind {
             FileKind::NvmeGeneric { nsid, lba_bytes } if is_command(lba_bytes, request) => {
                 (nsid, lba_bytes)
@@ -326,7 +337,7 @@ impl Passthrough {
 impl Mode for Passthrough {
     const WIDE: bool = true;
 
-    fn encode(&mut self, sqe: &mut Sqe<'_>, target: &View<'_>, slot: u32, request: &Request) {
+    fn encode(&mut self, sqe: &mut Sqe<'_>, target: &TargetView<'_>, slot: u32, request: &Request) {
         [*sqe.words(), *sqe.extension()] = self.entry(target, slot, request);
     }
 
@@ -434,7 +445,7 @@ mod tests {
     fn passthrough_refuses_what_no_command_can_say() {
         let opcode = |op, offset, len| {
             let kind = FileKind::NvmeGeneric { nsid: 1, lba_bytes: 4096 };
-            let target = View {
+            let target = TargetView {
                 files: &[Handle { number: 3, flags: 0, kind, read: 0, write: 0 }],
                 buffers: Buffers {
                     base: 0x10000,

@@ -1,6 +1,6 @@
 //! NVMe commands other than plain reads, writes and flushes: `write_mode`, `readfua`, `writefua`, and deallocation.
 
-use super::mode::{Mode, NVME_WRITE, Passthrough, View};
+use super::mode::{Mode, NVME_WRITE, Passthrough, TargetView};
 use super::ring::Sqe;
 use crate::files::FileKind;
 use crate::queue::{Op, Request};
@@ -113,7 +113,7 @@ impl Commands {
         [entry, rest]
     }
 
-    fn command(&mut self, target: &View<'_>, slot: u32, request: &Request) -> [[u64; 8]; 2] {
+    fn command(&mut self, target: &TargetView<'_>, slot: u32, request: &Request) -> [[u64; 8]; 2] {
         if request.op != Op::Io(Dir::Trim) {
             return self.transfer(target, slot, request);
         }
@@ -130,7 +130,7 @@ impl Commands {
         self.deallocate(words, slot)
     }
 
-    fn transfer(&mut self, target: &View<'_>, slot: u32, request: &Request) -> [[u64; 8]; 2] {
+    fn transfer(&mut self, target: &TargetView<'_>, slot: u32, request: &Request) -> [[u64; 8]; 2] {
         let [mut entry, mut rest] = self.inner.entry(target, slot, request);
         match request.op {
             Op::Io(Dir::Read) if self.plan.read_fua => rest[4] |= FORCE_UNIT_ACCESS,
@@ -160,7 +160,7 @@ impl Commands {
 impl Mode for Commands {
     const WIDE: bool = true;
 
-    fn encode(&mut self, sqe: &mut Sqe<'_>, target: &View<'_>, slot: u32, request: &Request) {
+    fn encode(&mut self, sqe: &mut Sqe<'_>, target: &TargetView<'_>, slot: u32, request: &Request) {
         [*sqe.words(), *sqe.extension()] = self.command(target, slot, request);
     }
 
@@ -171,7 +171,7 @@ impl Mode for Commands {
 
 #[cfg(test)]
 mod tests {
-    use super::super::mode::Target;
+    use super::super::mode::RingTarget;
     use super::*;
     use crate::buffers::Slab;
     use crate::files::OpenFile;
@@ -182,7 +182,7 @@ mod tests {
         let kind = FileKind::NvmeGeneric { nsid: 3, lba_bytes: 512 };
         let fd = tempfile::tempfile().unwrap().into();
         let files = [OpenFile { fd, kind, path: "ng".into(), created: false, trims: None }];
-        commands.command(&Target::new(&files, &slab).view(), 0, &request)
+        commands.command(&RingTarget::new(&files, &slab).view(), 0, &request)
     }
 
     fn request(dir: Dir) -> Request {

@@ -44,7 +44,7 @@ pub(crate) struct Entries<'a> {
 }
 
 impl Entries<'_> {
-    /// The next one, which belongs to the next turn. Callers keep to [`Ring::room`].
+    /// The next one, which belongs to the next turn. Callers keep to [`Ring::sq_space_left`].
     #[inline]
     pub fn next(&mut self) -> Sqe<'_> {
         // SAFETY: masked to the mapped array.
@@ -81,12 +81,12 @@ impl Second<'_> {
 const SHIFT: u32 = 6;
 
 /// A shared mapping of the ring's memory.
-struct Mapping {
+struct RingMemory {
     address: *mut u8,
     length: usize,
 }
 
-impl Mapping {
+impl RingMemory {
     fn new(fd: &OwnedFd, length: usize, offset: u32) -> io::Result<Self> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_SHARED | libc::MAP_POPULATE;
@@ -115,7 +115,7 @@ impl Mapping {
     }
 }
 
-impl Drop for Mapping {
+impl Drop for RingMemory {
     fn drop(&mut self) {
         // SAFETY: unmaps exactly what `new` mapped.
         unsafe { libc::munmap(self.address.cast(), self.length) };
@@ -147,9 +147,9 @@ pub(crate) struct Ring {
     pub enters: u64,
     pub wakeups: u64,
     pub fd: OwnedFd,
-    _queues: Mapping,
-    _completions: Option<Mapping>,
-    _entries: Mapping,
+    _queues: RingMemory,
+    _completions: Option<RingMemory>,
+    _entries: RingMemory,
 }
 
 impl Ring {
@@ -164,10 +164,13 @@ impl Ring {
         let cq_bytes = cq.cqes as usize + ((params.cq_entries as usize * 16) << completion_shift);
         let single = params.features & sys::IORING_FEAT_SINGLE_MMAP != 0;
         let first = if single { sq_bytes.max(cq_bytes) } else { sq_bytes };
-        let queues = Mapping::new(&fd, first, sys::IORING_OFF_SQ_RING)?;
-        let separate =
-            if single { None } else { Some(Mapping::new(&fd, cq_bytes, sys::IORING_OFF_CQ_RING)?) };
-        let entries = Mapping::new(
+        let queues = RingMemory::new(&fd, first, sys::IORING_OFF_SQ_RING)?;
+        let separate = if single {
+            None
+        } else {
+            Some(RingMemory::new(&fd, cq_bytes, sys::IORING_OFF_CQ_RING)?)
+        };
+        let entries = RingMemory::new(
             &fd,
             (params.sq_entries as usize * 64) << entry_shift,
             sys::IORING_OFF_SQES,
@@ -225,7 +228,7 @@ impl Ring {
 
     /// Requests that can be pushed now.
     #[inline]
-    pub fn room(&self) -> u32 {
+    pub fn sq_space_left(&self) -> u32 {
         self.sq_entries - self.pending()
     }
 
@@ -269,8 +272,12 @@ impl Ring {
         unsafe { (*self.cq_tail).load(Acquire).wrapping_sub((*self.cq_head).load(Relaxed)) }
     }
 
-    /// Submits what was pushed and waits for `wait_for` completions; see [`crate::queue::Queue::turn`].
-    pub fn turn(&mut self, wait_for: u32, timeout: Option<&libc::timespec>) -> io::Result<()> {
+    /// Submits what was pushed and waits for `wait_for` completions; see [`crate::queue::Queue::submit_and_wait`].
+    pub fn submit_and_wait(
+        &mut self,
+        wait_for: u32,
+        timeout: Option<&libc::timespec>,
+    ) -> io::Result<()> {
         self.publish();
         let mut flags = self.enter_flags;
         let mut submit = self.tail().wrapping_sub(self.head_relaxed());
@@ -438,7 +445,7 @@ mod tests {
         let mut ring = old_ring();
         let short = libc::timespec { tv_sec: 0, tv_nsec: 20_000_000 };
         let began = Instant::now();
-        ring.turn(1, Some(&short)).unwrap();
+        ring.submit_and_wait(1, Some(&short)).unwrap();
         assert!(began.elapsed() >= Duration::from_millis(20));
         assert_eq!((ring.ready(), ring.enters), (0, 2));
     }
@@ -453,7 +460,7 @@ mod tests {
         assert_eq!(ring.outstanding(), 1);
         let began = Instant::now();
         while ring.ready() == 0 {
-            ring.turn(1, Some(&limit)).unwrap();
+            ring.submit_and_wait(1, Some(&limit)).unwrap();
         }
         let mut results = Vec::new();
         ring.reap(false, 4, |_, result, _| results.push(result));
@@ -461,7 +468,7 @@ mod tests {
         // Returns at once for available completions.
         push(&mut ring, Opcode::IORING_OP_NOP, [(4, 1), (5, 0)]);
         while ring.ready() == 0 {
-            ring.turn(1, Some(&limit)).unwrap();
+            ring.submit_and_wait(1, Some(&limit)).unwrap();
         }
         assert!(began.elapsed() < Duration::from_secs(10));
         assert_eq!((ring.outstanding(), ring.ready()), (0, 1));

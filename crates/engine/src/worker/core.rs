@@ -4,7 +4,7 @@
 use super::batch_limit::BatchLimit;
 use super::batches::Batches;
 use super::writes::Writes;
-use super::{End, Held, IssueState, NAP_NS, Slot};
+use super::{DeferredIo, End, IssueState, NAP_NS, Slot};
 use crate::buffers::Slab;
 use crate::clock;
 use crate::depth::DepthCounts;
@@ -67,13 +67,13 @@ pub(crate) struct Core<'a> {
     /// `iodepth_low`: whether the queue is being refilled.
     pub(super) filling: bool,
     /// An I/O that waits for one in flight, if the source serializes them.
-    pub(super) held: Option<Held>,
+    pub(super) deferred: Option<DeferredIo>,
     /// Slots whose request must be resubmitted.
     pub(super) retry: Vec<u32>,
     pub(super) flush_op: Op,
     pub(super) flush_started_ns: u64,
     /// Completions other than plain successes.
-    pub(super) unusual: Vec<(Token, i32)>,
+    pub(super) exceptions: Vec<(Token, i32)>,
     /// The last clock read.
     pub now_ns: u64,
     pub depth: DepthCounts,
@@ -128,9 +128,9 @@ impl<'a> Core<'a> {
             flush_op: Op::Fsync,
             flush_started_ns: 0,
             filling: true,
-            held: None,
+            deferred: None,
             retry: Vec::with_capacity(depth as usize),
-            unusual: Vec::with_capacity(depth as usize),
+            exceptions: Vec::with_capacity(depth as usize),
             now_ns: clock::now_ns(),
             depth: DepthCounts::new(depth),
             failure: None,
@@ -168,7 +168,7 @@ impl<'a> Core<'a> {
     ) {
         self.stats = stats;
         // Its length was limited by what was left of the span before.
-        self.held = None;
+        self.deferred = None;
         let begun = u64::from(self.in_flight) + self.retry.len() as u64;
         self.left_ios = ios.map_or(u64::MAX, |ios| ios.saturating_sub(begun));
         let begun_bytes = begun * u64::from(self.len);

@@ -1,10 +1,10 @@
 //! Issuing. Hot: runs once per I/O.
 
-use super::{Core, Held, IssueState, Slot, Worker};
+use super::{Core, DeferredIo, IssueState, Slot, Worker};
 use crate::clock;
 use crate::pace::{Due, Pace};
 use crate::queue::{Push, Queue, Request};
-use crate::source::{Draw, Source};
+use crate::source::{IoGenerator, Source};
 use crate::token::{Tag, Token};
 use fathom_model::Dir;
 
@@ -17,7 +17,7 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
             return 0;
         }
         let before = core.idle_len;
-        let allowed = core.left_ios.min(core.until_think).min(u64::from(queue.room()));
+        let allowed = core.left_ios.min(core.until_think).min(u64::from(queue.sq_space_left()));
         let mut most = before.min(allowed as usize).min(core.batch_limit.get());
         if S::FIXED {
             most = most.min((core.left_bytes / u64::from(source.len())) as usize);
@@ -47,10 +47,10 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
         // Locals stay in registers: stores to entries might alias fields of `self`.
         let (mut out, mut draw) = (queue.batch_alike(most as u32), source.batch());
         let offsets = &mut offsets[..];
-        let dir = draw.next_dir();
+        let dir = draw.next_direction();
         let tag = Tag::new(batches.next(), dir);
         for &index in idle[core.idle_len - most..core.idle_len].iter().rev() {
-            let request = draw.next(dir, u64::MAX);
+            let request = draw.next_io(dir, u64::MAX);
             // SAFETY: `idle` holds only numbers of slots.
             *unsafe { offsets.get_unchecked_mut(index as usize) } = request.offset;
             if dir == Dir::Write {
@@ -73,27 +73,28 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
         let mut pushed = [0; 3];
         let Self { core, queue, source } = self;
         let now_ns = core.now_ns;
-        let Core { slots, offsets, idle, pace, writes, left_bytes, issue_state, held, .. } = core;
+        let Core { slots, offsets, idle, pace, writes, left_bytes, issue_state, deferred, .. } =
+            core;
         let serializes = S::FULL && source.serializes();
         let (mut out, mut draw) = (queue.batch(), source.batch());
         for &index in idle[core.idle_len - most..core.idle_len].iter().rev() {
-            let waited = if S::FULL { held.take() } else { None };
+            let waited = if S::FULL { deferred.take() } else { None };
             let (dir, due_ns) = match (&waited, &pace) {
-                (Some(held), _) if S::FULL => (held.dir, held.due_ns),
+                (Some(deferred), _) if S::FULL => (deferred.dir, deferred.due_ns),
                 (_, Some(pace)) if S::FULL => match next_due(pace, &mut draw, now_ns) {
                     Ok(next) => next,
                     Err(instant) => return (pushed, instant),
                 },
-                _ => (draw.next_dir(), 0),
+                _ => (draw.next_direction(), 0),
             };
             let request = match waited {
-                Some(held) if S::FULL => held.request,
-                _ => draw.next(dir, *left_bytes),
+                Some(deferred) if S::FULL => deferred.request,
+                _ => draw.next_io(dir, *left_bytes),
             };
             if S::FULL && serializes {
                 let taken = pushed.iter().sum::<u64>() as usize;
                 if overlaps(&request, &idle[..core.idle_len - taken], slots, offsets) {
-                    *held = Some(Held { dir, due_ns, request });
+                    *deferred = Some(DeferredIo { dir, due_ns, request });
                     break;
                 }
             }
@@ -135,12 +136,12 @@ fn overlaps(request: &Request, idle: &[u32], slots: &[Slot], offsets: &[u64]) ->
 }
 
 /// The next I/O due under the schedule, or the time before which none is.
-fn next_due(pace: &Pace, draw: &mut impl Draw, now_ns: u64) -> Result<(Dir, u64), u64> {
+fn next_due(pace: &Pace, draw: &mut impl IoGenerator, now_ns: u64) -> Result<(Dir, u64), u64> {
     match pace.due(now_ns) {
         Due::At(dir, due) => Ok((dir, due)),
         Due::NotBefore(instant) => Err(instant),
         Due::Free => {
-            let dir = draw.next_dir();
+            let dir = draw.next_direction();
             Ok((if pace.is_free(dir) { dir } else { pace.free().unwrap_or(dir) }, 0))
         }
     }

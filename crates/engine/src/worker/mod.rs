@@ -34,7 +34,7 @@ struct Slot {
     due_ns: u64,
     len: u32,
     file: u32,
-    /// Batch and direction, or [`Tag::APART`] for a flush.
+    /// Batch and direction, or [`Tag::SLOW_PATH`] for a flush.
     tag: Tag,
     /// The result that means success.
     expect: u32,
@@ -43,7 +43,7 @@ struct Slot {
 impl Slot {
     /// A free slot, with `len` pre-filled for fixed-size jobs.
     fn fresh(len: u32) -> Self {
-        Self { due_ns: 0, len, file: 0, tag: Tag::APART, expect: len }
+        Self { due_ns: 0, len, file: 0, tag: Tag::SLOW_PATH, expect: len }
     }
 }
 
@@ -61,7 +61,7 @@ enum IssueState {
 
 /// An I/O that was drawn but not issued yet.
 #[derive(Clone, Copy)]
-struct Held {
+struct DeferredIo {
     dir: Dir,
     due_ns: u64,
     request: Request,
@@ -133,7 +133,7 @@ impl<'a> dyn Work<'a> + '_ {
 
 /// The token of a request whose result is handled individually.
 fn slow(slot: u32) -> Token {
-    Token::new(slot, Tag::APART)
+    Token::new(slot, Tag::SLOW_PATH)
 }
 
 impl<'a, Q: Queue, S: Source> Work<'a> for Worker<'a, Q, S> {
@@ -170,12 +170,12 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
     #[inline]
     fn turn(&mut self, not_before: u64) {
         let scheduled = if S::FULL { not_before } else { 0 };
-        let wait_for = match S::FULL && self.core.held.is_some() {
+        let wait_for = match S::FULL && self.core.deferred.is_some() {
             true => 1,
             false => self.core.wait_for(scheduled > 0),
         };
         self.core.begin_turn();
-        if let Err(error) = self.queue.turn(wait_for, self.core.deadline_ns(scheduled)) {
+        if let Err(error) = self.queue.submit_and_wait(wait_for, self.core.deadline_ns(scheduled)) {
             self.core.broken(&error);
         }
         self.core.now_ns = clock::now_ns();

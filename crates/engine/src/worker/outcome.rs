@@ -12,28 +12,28 @@ const RETRIES_MAX: u32 = 1_000_000;
 
 impl Core<'_> {
     #[cold]
-    pub(super) fn handle_unusual(&mut self, queue: &mut dyn Queue) {
-        for index in 0..self.unusual.len() {
-            let (token, result) = self.unusual[index];
+    pub(super) fn handle_exceptions(&mut self, queue: &mut dyn Queue) {
+        for index in 0..self.exceptions.len() {
+            let (token, result) = self.exceptions[index];
             let slot = token.slot();
-            if !token.tag().is_apart() {
+            if !token.tag().is_slow_path() {
                 self.slots[slot as usize].tag = token.tag();
             }
-            self.unusual_completion(slot, result, queue);
+            self.complete_slow(slot, result, queue);
         }
-        self.unusual.clear();
+        self.exceptions.clear();
     }
 
     /// Handles the completion of `slot` with `result`: bytes transferred, or `-errno`.
-    fn unusual_completion(&mut self, slot: u32, result: i32, queue: &dyn Queue) {
+    fn complete_slow(&mut self, slot: u32, result: i32, queue: &dyn Queue) {
         let request = self.request(slot);
         let dir = match request.op {
             Op::Io(dir) => dir,
             flush => return self.flushed(slot, flush, result, queue),
         };
         match result {
-            0 if dir == Dir::Trim => self.late_success(slot, dir, queue),
-            n if n > 0 && n as u32 == request.len => self.late_success(slot, dir, queue),
+            0 if dir == Dir::Trim => self.complete_retried(slot, dir, queue),
+            n if n > 0 && n as u32 == request.len => self.complete_retried(slot, dir, queue),
             n if -n == libc::EAGAIN || -n == libc::EINTR => self.again(slot, dir, -n, queue),
             n if n < 0 => self.failed((slot, dir), -n, Hint::None, queue),
             // Zero bytes: the target has shrunk since the run began.
@@ -45,7 +45,7 @@ impl Core<'_> {
     }
 
     /// A success after retries or in parts.
-    fn late_success(&mut self, slot: u32, dir: Dir, queue: &dyn Queue) {
+    fn complete_retried(&mut self, slot: u32, dir: Dir, queue: &dyn Queue) {
         let (request, due_ns) = (self.request(slot), self.slots[slot as usize].due_ns);
         let io = self.observed(slot, queue);
         let batch = self.retire(slot);

@@ -1,6 +1,6 @@
 //! Interruptions of issuing: retries, flushes, think time, waiting for the schedule, and the end. Cold.
 
-use super::batches::Batch;
+use super::batches::BatchTimes;
 use super::core::{Core, Drain};
 use super::{DRAIN_NS, IssueState, NAP_NS, Slot, slow};
 use crate::clock;
@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 impl Core<'_> {
     /// Frees the slot of an I/O that completed or was abandoned; returns its batch.
-    pub(super) fn retire(&mut self, slot: u32) -> Batch {
+    pub(super) fn retire(&mut self, slot: u32) -> BatchTimes {
         self.idle[self.idle_len] = slot;
         self.idle_len += 1;
         self.retries[slot as usize] = 0;
@@ -18,7 +18,7 @@ impl Core<'_> {
         let tag = self.slots[slot as usize].tag;
         self.slots[slot as usize] = Slot::fresh(self.len);
         match tag {
-            Tag::APART => Batch::default(),
+            Tag::SLOW_PATH => BatchTimes::default(),
             tag => self.batches.done(tag.batch(), 1),
         }
     }
@@ -27,14 +27,14 @@ impl Core<'_> {
     pub(super) fn request(&self, slot: u32) -> Request {
         let (offset, Slot { len, file, tag, .. }) =
             (self.offsets[slot as usize], self.slots[slot as usize]);
-        let op = if tag == Tag::APART { self.flush_op } else { Op::Io(tag.dir()) };
+        let op = if tag == Tag::SLOW_PATH { self.flush_op } else { Op::Io(tag.dir()) };
         Request { op, file, offset, len, buffer_offset: self.moved[slot as usize] }
     }
 
     /// Does what comes before the next I/O: retries, flushes, pauses and `iodepth_low`; returns whether one may be issued.
     #[cold]
     pub(super) fn resume(&mut self, queue: &mut dyn Queue) -> bool {
-        while queue.room() > 0 {
+        while queue.sq_space_left() > 0 {
             let Some(slot) = self.retry.pop() else { break };
             self.push_slow(slot, queue);
         }
@@ -82,7 +82,8 @@ impl Core<'_> {
         self.flush_op = op;
         self.flush_started_ns = clock::now_ns();
         self.offsets[slot as usize] = 0;
-        self.slots[slot as usize] = Slot { due_ns: 0, len: 0, file, tag: Tag::APART, expect: 0 };
+        self.slots[slot as usize] =
+            Slot { due_ns: 0, len: 0, file, tag: Tag::SLOW_PATH, expect: 0 };
         self.push_slow(slot, queue);
         self.issue_state = IssueState::Flushing;
     }

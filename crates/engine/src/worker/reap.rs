@@ -8,7 +8,7 @@ use crate::stats::Stats;
 use crate::token::{Tag, Token};
 
 /// Successive successes with the same batch and direction, counted together.
-struct Run {
+struct TagRun {
     tag: Tag,
     /// Position of their first slot among the free slots.
     from: *mut u32,
@@ -22,14 +22,19 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
     pub(super) fn reap(&mut self) -> u32 {
         let Self { core, queue, source } = self;
         let (now_ns, stats, before) = (core.now_ns, core.stats, core.idle_len);
-        let Core { slots, idle, unusual, batches, .. } = core;
-        // A pointer: an index costs one more instruction per I/O.
+        let Core { slots, idle, exceptions, batches, .. } = core;
+        // Slots are written behind the free ones as their I/Os complete, and counted when the tag changes:
+        //
+        //     idle: [ free before | counted | run.tag | not free ]
+        //                         ^ start   ^ run.from ^ next
+        //
+        // Pointers: indices cost one more instruction per I/O.
         let start = idle[before..].as_mut_ptr();
         let mut next = start;
         let mut woken = 0;
         let len_fixed = source.len();
-        let mut run = Run { tag: Tag::NONE, from: next, bytes: 0 };
-        let mut end = |run: &Run, to: *mut u32| {
+        let mut run = TagRun { tag: Tag::NONE, from: next, bytes: 0 };
+        let mut flush_run = |run: &TagRun, to: *mut u32| {
             let ios = distance(run.from, to) as u64;
             if ios > 0 {
                 let bytes = if S::FIXED { u64::from(len_fixed) * ios } else { run.bytes };
@@ -43,17 +48,17 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
                     woken += 1;
                     return;
                 }
-                if tag.is_apart() {
-                    return unusual.push((token, result));
+                if tag.is_slow_path() {
+                    return exceptions.push((token, result));
                 }
-                end(&run, next);
-                run = Run { tag, from: next, bytes: 0 };
+                flush_run(&run, next);
+                run = TagRun { tag, from: next, bytes: 0 };
             }
             // SAFETY: queues return only slots that were pushed.
             let slot = || unsafe { slots.get_unchecked(token.slot() as usize) };
             let expect = if S::FIXED { len_fixed } else { slot().expect };
             if result as u32 != expect {
-                return unusual.push((token, result));
+                return exceptions.push((token, result));
             }
             if !S::FIXED {
                 run.bytes += u64::from(slot().len);
@@ -68,13 +73,13 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
                 next.add(1)
             };
         });
-        end(&run, next);
+        flush_run(&run, next);
         let freed = distance(start, next);
         core.idle_len = before + freed;
         if S::FULL {
             core.observe_completed(before, queue);
         }
-        let reaped = (freed + core.unusual.len()) as u32;
+        let reaped = (freed + core.exceptions.len()) as u32;
         core.in_flight -= reaped;
         if reaped > 0 {
             core.depth.completed(reaped);
@@ -82,8 +87,8 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
         if woken > 0 {
             queue.woken(woken);
         }
-        if !core.unusual.is_empty() {
-            core.handle_unusual(queue);
+        if !core.exceptions.is_empty() {
+            core.handle_exceptions(queue);
         }
         reaped
     }

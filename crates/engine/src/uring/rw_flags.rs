@@ -1,6 +1,6 @@
 //! Entries with RWF_* flags and priorities of their own.
 
-use super::mode::{Mode, Plain, Vectored, View};
+use super::mode::{Mode, ReadWrite, TargetView, Vectored};
 use super::ring::Sqe;
 use crate::priorities::Priorities;
 use crate::psync::rw_flags;
@@ -9,7 +9,7 @@ use fathom_model::Dir;
 use fathom_model::plan::JobPlan;
 
 /// Another mode with RWF_* flags (`atomic`, `uncached`) and priorities (`cmdprio_*`) of reads and writes.
-pub(crate) struct Flagged<M> {
+pub(crate) struct WithRwFlags<M> {
     inner: M,
     priorities: Option<Priorities>,
     /// Those of the last requests, by slot.
@@ -19,7 +19,7 @@ pub(crate) struct Flagged<M> {
     write: u64,
 }
 
-impl<M> Flagged<M> {
+impl<M> WithRwFlags<M> {
     pub fn new(inner: M, job: &JobPlan) -> Self {
         let (read, write) = rw_flags(job.flags);
         let (read, write) = ((read as u64) << 32, (write as u64) << 32);
@@ -29,8 +29,8 @@ impl<M> Flagged<M> {
     }
 }
 
-impl<M: Mode> Mode for Flagged<M> {
-    fn encode(&mut self, sqe: &mut Sqe<'_>, target: &View<'_>, slot: u32, request: &Request) {
+impl<M: Mode> Mode for WithRwFlags<M> {
+    fn encode(&mut self, sqe: &mut Sqe<'_>, target: &TargetView<'_>, slot: u32, request: &Request) {
         self.inner.encode(sqe, target, slot, request);
         sqe.words()[3] |= match request.op {
             Op::Io(Dir::Read) => self.read,
@@ -50,15 +50,15 @@ impl<M: Mode> Mode for Flagged<M> {
 }
 
 /// Reads and writes, with vectors or without.
-pub(crate) enum AnyPlain {
-    Plain(Plain<true>),
+pub(crate) enum AnyReadWrite {
+    ReadWrite(ReadWrite<true>),
     Vectored(Vectored),
 }
 
-impl Mode for AnyPlain {
-    fn encode(&mut self, sqe: &mut Sqe<'_>, target: &View<'_>, slot: u32, request: &Request) {
+impl Mode for AnyReadWrite {
+    fn encode(&mut self, sqe: &mut Sqe<'_>, target: &TargetView<'_>, slot: u32, request: &Request) {
         match self {
-            Self::Plain(mode) => mode.encode(sqe, target, slot, request),
+            Self::ReadWrite(mode) => mode.encode(sqe, target, slot, request),
             Self::Vectored(mode) => mode.encode(sqe, target, slot, request),
         }
     }

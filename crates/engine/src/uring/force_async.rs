@@ -1,6 +1,6 @@
 //! Requests that threads of the kernel (io-wq) issue.
 
-use super::mode::{Mode, View};
+use super::mode::{Mode, TargetView};
 use super::ring::Sqe;
 use crate::files::{FileKind, OpenFile};
 use crate::queue::{Op, Request};
@@ -10,24 +10,24 @@ use std::io;
 
 /// Another mode with IOSQE_ASYNC on every n-th request (`force_async`), and on trims of devices that cannot take them
 /// without waiting.
-pub(crate) struct Offloaded<M> {
+pub(crate) struct ForceAsync<M> {
     inner: M,
     every: u32,
     count: u32,
     trims: bool,
 }
 
-impl<M> Offloaded<M> {
+impl<M> ForceAsync<M> {
     /// Offloads every `every`-th request, or none if that is 0; with `trims` all trims.
     pub fn new(inner: M, every: u32, trims: bool) -> Self {
         Self { inner, every, count: 0, trims }
     }
 }
 
-impl<M: Mode> Mode for Offloaded<M> {
+impl<M: Mode> Mode for ForceAsync<M> {
     const WIDE: bool = M::WIDE;
 
-    fn encode(&mut self, sqe: &mut Sqe<'_>, target: &View<'_>, slot: u32, request: &Request) {
+    fn encode(&mut self, sqe: &mut Sqe<'_>, target: &TargetView<'_>, slot: u32, request: &Request) {
         self.inner.encode(sqe, target, slot, request);
         let mut offloads = self.trims && request.op == Op::Io(Dir::Trim);
         if self.every > 0 {
