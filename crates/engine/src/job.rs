@@ -7,15 +7,14 @@ use crate::clock;
 use crate::entries::EntrySender;
 use crate::error::{EngineError, Hint, JobResult, Operation};
 use crate::files::OpenFile;
-use crate::flow::{FlowGroup, FlowShare};
 use crate::hints;
 use crate::names::NameTable;
 use crate::pace::Pace;
-use crate::placement::{self, Locked};
+use crate::pace::{FlowGroup, FlowShare};
 use crate::queue::Queue;
+use crate::queue::Wake;
 use crate::stats::{Shared, Stats};
-use crate::usage;
-use crate::wake::Wake;
+use crate::thread::{self, Locked};
 use crate::worker::{Core, End, Work};
 use fathom_model::plan::{Engine, JobPlan, Memory};
 use fathom_model::progress::Phase;
@@ -79,7 +78,7 @@ fn prepare(
 /// `locked` is the memory that stays locked until the job has ended.
 fn prepare_thread(task: &Task<'_>, locked: &mut Option<Locked>) -> Result<(), EngineError> {
     *locked = Some(Locked::new(task.job.placement.locked_bytes)?);
-    placement::apply(&task.job.placement)?;
+    thread::apply(&task.job.placement)?;
     hints::apply(task.job, task.files)?;
     hints::pre_read(task.job, task.files, || task.shared.is_stopping())
 }
@@ -126,7 +125,7 @@ fn measured<'a>(
         let until_ns = worker.core().now_ns + job.until.ramp_ns;
         end = worker.span(ramp, until_ns, None, None);
     }
-    let (before, from_ns, from_unix_ns) = (usage::thread(), worker.core().now_ns, clock::unix_ns());
+    let (before, from_ns, from_unix_ns) = (thread::usage(), worker.core().now_ns, clock::unix_ns());
     let until_ns = job.until.runtime_ns.map_or(u64::MAX, |t| from_ns.saturating_add(t));
     if end == End::TimeOver {
         shared.measured_from_ns.store(from_ns, Release);
@@ -144,7 +143,7 @@ fn measured<'a>(
     }
     worker.core().pace = None;
     shared.measured_to_ns.store(worker.core().now_ns.max(from_ns), Release);
-    let usage = usage::difference(&usage::thread(), &before);
+    let usage = thread::usage_since(&before);
     let (core, queue) = worker.parts();
     let finished = queue.finish();
     let mut record = record(task, core, queue, usage, &unstarted);

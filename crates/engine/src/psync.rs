@@ -3,7 +3,7 @@
 use crate::files::{FileKind, OpenFile};
 use crate::queue::{Op, Request};
 use crate::sync_queue::{SyncEngine, outcome, without_data};
-use crate::usage::kernel_version;
+use crate::thread::kernel_version;
 use fathom_model::Dir;
 use fathom_model::plan::{IoFlags, Psync as Call};
 use fathom_model::record::Granted;

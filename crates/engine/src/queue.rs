@@ -5,6 +5,7 @@ use crate::token::Token;
 use fathom_model::Dir;
 use fathom_model::record::Granted;
 use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 /// An operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,7 +74,7 @@ pub(crate) trait Queue {
 
     /// Submits everything pushed so far and waits for at least `wait_for` completions, or until
     /// `deadline_ns`, if given, on the engine's clock. May return early, for example after a signal or
-    /// [`crate::wake`]. Fails only if the queue itself is broken.
+    /// [`crate::queue`]. Fails only if the queue itself is broken.
     fn submit_and_wait(&mut self, wait_for: u32, deadline_ns: Option<u64>) -> io::Result<()>;
 
     /// Reaps at most `max` completions; `each` gets the token and the bytes transferred, or `-errno`.
@@ -123,4 +124,82 @@ pub(crate) struct Mapping {
     pub address: usize,
     /// Length in bytes.
     pub bytes: usize,
+}
+
+/// A queue that performs no I/O: completes every request immediately, to measure the engine without the kernel.
+pub(crate) struct Null {
+    done: Vec<(Token, i32)>,
+}
+
+impl Null {
+    pub fn new(depth: u32) -> Self {
+        Self { done: Vec::with_capacity(depth as usize) }
+    }
+}
+
+impl Push for Null {
+    fn push(&mut self, token: Token, request: &Request) {
+        let bytes =
+            if matches!(request.op, Op::Io(Dir::Read | Dir::Write)) { request.len } else { 0 };
+        self.done.push((token, bytes as i32));
+    }
+}
+
+impl Queue for Null {
+    type Batch<'a> = &'a mut Self;
+
+    fn sq_space_left(&self) -> u32 {
+        (self.done.capacity() - self.done.len()) as u32
+    }
+
+    fn batch(&mut self) -> &mut Self {
+        self
+    }
+
+    fn push_one(&mut self, token: Token, request: &Request) {
+        self.batch().push(token, request);
+    }
+
+    fn submit_and_wait(&mut self, _wait_for: u32, _deadline_ns: Option<u64>) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn reap(&mut self, max: u32, mut each: impl FnMut(Token, i32)) {
+        let count = self.done.len().min(max as usize);
+        self.done.drain(..count).for_each(|(token, result)| each(token, result));
+    }
+
+    fn system_calls(&self) -> u64 {
+        0
+    }
+
+    fn granted(&self) -> Granted {
+        Granted::default()
+    }
+}
+
+/// Ends a worker's wait from another thread: an eventfd(2), readable once [`Wake::wake`] was called.
+pub(crate) struct Wake(OwnedFd);
+
+impl Wake {
+    pub fn new() -> io::Result<Self> {
+        // SAFETY: takes no pointers.
+        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the kernel just gave us this descriptor; nobody else owns it.
+        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    /// Makes it readable permanently.
+    pub fn wake(&self) {
+        let one = 1u64;
+        // SAFETY: eight readable bytes. The write can fail only when the counter is full: readable already.
+        unsafe { libc::write(self.0.as_raw_fd(), (&raw const one).cast(), 8) };
+    }
+
+    pub fn raw(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
 }

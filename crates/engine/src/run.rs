@@ -4,15 +4,15 @@ use crate::clock;
 use crate::entries::EntrySender;
 use crate::error::{EngineError, JobResult, Operation};
 use crate::files::OpenFile;
-use crate::flow::{self, FlowGroup};
 use crate::job::{self, Task};
 use crate::names::NameTable;
-use crate::overdue::Overdue;
+use crate::pace::{self, FlowGroup};
 use crate::posixaio;
+use crate::queue::Wake;
 use crate::rate_floor::{self, FloorCheck};
+use crate::stall::Overdue;
 use crate::stall::{self, StallDetector};
 use crate::stats::Shared;
-use crate::wake::Wake;
 use fathom_model::plan::{ExitWhat, JobPlan, Plan, STACK_BYTES};
 use fathom_model::progress::{JobProgress, JobTotals, Phase, Progress};
 use fathom_model::record::JobRecord;
@@ -101,7 +101,7 @@ pub fn start_with(plan: &Plan, inputs: Vec<JobInput>) -> Result<Running, EngineE
     let members = plan.jobs.iter().map(member).collect::<std::io::Result<_>>();
     let state = Arc::new(State {
         jobs: plan.jobs.clone(),
-        flows: flow::groups(plan.jobs.iter().map(|job| job.flow)),
+        flows: pace::groups(plan.jobs.iter().map(|job| job.flow)),
         inputs,
         members: members.map_err(failed)?,
         start_ns: clock::now_ns(),

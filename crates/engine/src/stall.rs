@@ -3,18 +3,20 @@
 //! The suspected cause is a race in kernels with `IORING_SETUP_DEFER_TASKRUN`: `io_req_local_work_add` reads the
 //! number of queued completions from the head of a lock-free list before it exchanges the head. If that request
 //! is reaped, reused and queued again in between, the number is stale and too high, and the kernel takes
-//! the thread for already woken. No later completion, not even that of [`crate::wake::Wake`], wakes it; a signal does.
+//! the thread for already woken. No later completion, not even that of [`crate::queue::Wake`], wakes it; a signal does.
 //! Stalls on zram under Linux 6.18 match this; the cause is not proven.
 //!
 //! A timeout for each wait (`IORING_ENTER_EXT_ARG`) would do without signals, but the kernel copies it in for every
 //! call: at depth 1, 62 ns (13% fewer NOPs per second, Linux 6.18). A signal costs nothing until it is sent.
 
 use crate::stats::Shared;
+use fathom_model::Dir;
 use fathom_model::progress::Phase;
 use fathom_model::record::LostWakeups;
 use std::io;
 use std::sync::Once;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::AtomicU8;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 /// A wait of this length is interrupted and checked.
 const WAIT_LIMIT_NS: u64 = 1_000_000_000;
@@ -83,9 +85,86 @@ pub(crate) fn interrupt(tid: i32) {
     unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), tid, SIGNAL) };
 }
 
+/// A worker notices its deadline by itself within this time.
+const GRACE_NS: u64 = 500_000_000;
+/// An overdue worker without progress for this long is stuck. Longer than a worker waits for its I/Os in
+/// flight.
+const STUCK_NS: u64 = 9_000_000_000;
+
+/// Deadline state of one worker.
+#[derive(Default)]
+pub(crate) struct Overdue {
+    /// While it is overdue: its amount of work, and the time since which that has not grown.
+    idle: Option<(u64, u64)>,
+}
+
+impl Overdue {
+    /// Checks the worker; returns whether it should have ended by now.
+    pub fn is_over(&mut self, shared: &Shared, now_ns: u64) -> bool {
+        let deadline = shared.deadline_ns.load(Acquire);
+        let late = deadline > 0 && now_ns > deadline.saturating_add(GRACE_NS);
+        // A final flush may take as long as the device needs, unless a stop is requested.
+        let over = shared.is_stopping() || (late && shared.phase() != Phase::Finishing);
+        let done = work_done(shared);
+        self.idle = match self.idle {
+            Some((before, since)) if over && before == done => Some((before, since)),
+            _ => over.then_some((done, now_ns)),
+        };
+        over
+    }
+
+    /// Whether it is overdue and has made no progress for [`STUCK_NS`].
+    pub fn is_stuck(&self, now_ns: u64) -> bool {
+        self.idle.is_some_and(|(_, since)| now_ns.saturating_sub(since) > STUCK_NS)
+    }
+}
+
+/// Grows with every completion of the worker.
+fn work_done(shared: &Shared) -> u64 {
+    let of = |dir: &Dir| {
+        let counts = shared.stats.dirs[*dir].counts();
+        counts.ios + counts.errors + counts.short_ios
+    };
+    Dir::ALL.iter().map(of).sum::<u64>() + shared.stats.flushes.get()
+}
+
+/// Whether a worker's interrupted wait had found its completions: requested by the supervisor, answered once by the worker.
+#[derive(Default)]
+pub(crate) struct WaitCheck(AtomicU8);
+
+impl WaitCheck {
+    const REQUESTED: u8 = 1;
+    const DEVICE_SLOW: u8 = 2;
+    const COMPLETIONS_READY: u8 = 3;
+
+    pub fn request(&self) {
+        self.0.store(Self::REQUESTED, Relaxed);
+    }
+
+    /// Whether the worker has yet to answer.
+    #[inline]
+    pub fn is_requested(&self) -> bool {
+        self.0.load(Relaxed) == Self::REQUESTED
+    }
+
+    /// Answers for a wait for `wait_for` completions that returned `reaped`. Fewer than requested are a slow
+    /// device, not a lost wake-up.
+    #[cold]
+    pub fn answer(&self, wait_for: u32, reaped: u32) {
+        let ready = wait_for > 0 && reaped >= wait_for;
+        self.0.store(if ready { Self::COMPLETIONS_READY } else { Self::DEVICE_SLOW }, Relaxed);
+    }
+
+    /// Whether enough completions were available while the worker slept.
+    pub fn was_ready(&self) -> bool {
+        self.0.load(Relaxed) == Self::COMPLETIONS_READY
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::Ordering::Release;
 
     const S: u64 = 1_000_000_000;
 
@@ -137,5 +216,30 @@ mod tests {
         shared.in_flight.store(1, Relaxed);
         shared.set_phase(Phase::Finishing);
         assert!(!detector.check(&shared, 200 * S), "draining has timeouts of its own");
+    }
+
+    #[test]
+    fn a_silent_worker_is_stuck_and_a_busy_one_is_not() {
+        let (shared, mut overdue) = (Shared::default(), Overdue::default());
+        shared.deadline_ns.store(10 * S, Release);
+        assert!(!overdue.is_over(&shared, 10 * S) && !overdue.is_stuck(100 * S));
+        assert!(overdue.is_over(&shared, 11 * S) && !overdue.is_stuck(19 * S));
+        shared.stats.dirs.read.ios.add(1);
+        assert!(
+            overdue.is_over(&shared, 19 * S) && !overdue.is_stuck(21 * S),
+            "it has done something"
+        );
+        assert!(overdue.is_over(&shared, 29 * S) && overdue.is_stuck(29 * S));
+    }
+
+    #[test]
+    fn a_flush_at_the_end_may_last_until_a_stop() {
+        let (shared, mut overdue) = (Shared::default(), Overdue::default());
+        shared.deadline_ns.store(S, Release);
+        shared.set_phase(Phase::Finishing);
+        assert!(!overdue.is_over(&shared, 100 * S));
+        shared.ask_stop();
+        assert!(overdue.is_over(&shared, 100 * S) && !overdue.is_stuck(108 * S));
+        assert!(overdue.is_over(&shared, 110 * S) && overdue.is_stuck(110 * S));
     }
 }

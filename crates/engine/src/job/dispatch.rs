@@ -4,14 +4,14 @@
 use super::Task;
 use crate::buffers::Slab;
 use crate::error::{EngineError, Operation};
-use crate::inline_trims::InlineTrims;
+use crate::libaio::InlineTrims;
 use crate::libaio::Libaio;
 use crate::mmap::Mmap;
 use crate::names::{EachName, NameOps};
-use crate::null::Null;
 use crate::observer::{IoObserver, Observe};
 use crate::posixaio::PosixAio;
 use crate::psync::Calls;
+use crate::queue::Null;
 use crate::queue::Queue;
 use crate::sg::Sg;
 use crate::source::{

@@ -2,23 +2,18 @@
 
 mod distribution;
 mod files;
+mod fixed;
+mod full;
 mod mixed;
-mod passes;
 mod permutation;
 mod ranges;
 mod region;
-mod serialized;
-mod simple;
-mod sizes;
 mod steady_state;
-mod trim_write;
 
-pub(crate) use passes::{FullSource, makes_passes};
+pub(crate) use fixed::{FixedSource, Sequential, Uniform};
+pub(crate) use full::{FullSource, makes_passes};
 pub(crate) use permutation::Permutation;
 pub(crate) use ranges::{RangeTable, Ranges};
-pub(crate) use serialized::Serialized;
-pub(crate) use simple::{FixedSource, Sequential, Uniform};
-pub(crate) use trim_write::TrimWrite;
 
 use crate::queue::{Op, Request};
 pub(crate) use distribution::below;
@@ -28,8 +23,7 @@ use fathom_model::{Dir, PerDir};
 use files::Service;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
-use region::Region;
-use sizes::Sizes;
+use region::{Region, Sizes};
 
 /// Where an engine without a target takes offsets from if its job has no size.
 const ANYWHERE: plan::Region = plan::Region { target: 0, start: 0, len: 1 << 40 };
@@ -385,7 +379,7 @@ mod tests {
         assert!(seen.iter().all(|count| *count > 10), "{seen:?}");
     }
 
-    fn same<P: super::simple::OffsetSequence>(job: &JobPlan) {
+    fn same<P: super::fixed::OffsetSequence>(job: &JobPlan) {
         let (mut simple, mut general) =
             (FixedSource::<P, false>::new(job).unwrap(), AnySource::new(job));
         for _ in 0..1000 {

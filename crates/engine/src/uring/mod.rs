@@ -1,26 +1,24 @@
 //! The io_uring engine.
 
 mod bsg;
-mod force_async;
 mod mode;
+mod modifiers;
 mod nvme;
 mod ring;
-mod rw_flags;
 mod setup;
 
 pub(crate) use bsg::Bsg;
-pub(crate) use force_async::{ForceAsync, without_nowait};
 pub(crate) use mode::{Mode, Nop, Passthrough, ReadWrite, Vectored};
+pub(crate) use modifiers::{AnyReadWrite, ForceAsync, WithRwFlags, without_nowait};
 pub(crate) use nvme::Commands;
-pub(crate) use rw_flags::{AnyReadWrite, WithRwFlags};
 
 use crate::buffers::Slab;
 use crate::clock;
 use crate::error::{EngineError, Operation, ScsiError};
 use crate::files::OpenFile;
+use crate::queue::Wake;
 use crate::queue::{Push, Queue, Request};
 use crate::token::Token;
-use crate::wake::Wake;
 use fathom_model::plan;
 use fathom_model::record::Granted;
 use linux_raw_sys::io_uring as sys;

@@ -2,7 +2,7 @@
 
 use super::ring::Ring;
 use crate::error::{EngineError, Hint, Operation};
-use crate::usage::kernel_version;
+use crate::thread::kernel_version;
 use linux_raw_sys::io_uring as sys;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};

@@ -1,17 +1,17 @@
 //! What a worker is, apart from its queue and its source, and all that it does rarely: compiled once. Only [`super::issue`]
 //! and [`super::reap`] are compiled for each kind of queue and source.
 
-use super::batch_limit::BatchLimit;
+use super::batches::BatchLimit;
 use super::batches::Batches;
-use super::writes::Writes;
+use super::issue::Writes;
 use super::{DeferredIo, End, IssueState, NAP_NS, Slot};
 use crate::buffers::Slab;
 use crate::clock;
-use crate::depth::DepthCounts;
 use crate::error::EngineError;
 use crate::observer::{Observe, ObservedIo};
 use crate::pace::{LATE_NS, Pace};
 use crate::queue::{Op, Queue};
+use crate::stats::DepthCounts;
 use crate::stats::{Shared, Stats};
 use crate::token::Token;
 use fathom_model::plan::JobPlan;

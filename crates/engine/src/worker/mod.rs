@@ -3,14 +3,12 @@
 //! A worker owns all of its state. Between its first and its last I/O it does not allocate, lock or read
 //! settings; it reads the clock once before and once after each turn.
 
-mod batch_limit;
 mod batches;
 mod core;
 mod issue;
 mod outcome;
 mod pauses;
 mod reap;
-mod writes;
 
 pub(crate) use self::core::Core;
 

@@ -1,0 +1,198 @@
+//! The source for all jobs: drops the page cache before each further pass over a file, as fio does for buffered I/O; has
+//! I/Os wait for those in flight that overlap them (`serialize_overlap`, `trimwrite`); and trims blocks before it writes them.
+
+use super::{AnySource, IoGenerator, Source};
+use crate::files::OpenFile;
+use crate::hints::{drop_pages, unmap_pages};
+use crate::queue::{Mapping, Op, Request};
+use fathom_model::plan::{Distribution, JobPlan, Mix, Order, Region};
+use fathom_model::{Dir, PerDir};
+use std::os::fd::RawFd;
+
+/// A source for any job.
+pub(crate) struct FullSource {
+    blocks: Blocks,
+    /// Whether I/Os wait for those in flight that overlap them. The worker does the waiting.
+    serializes: bool,
+    files: Vec<Pass>,
+    /// Whether each direction makes passes of its own.
+    apart: bool,
+}
+
+/// What generates the I/Os.
+enum Blocks {
+    Any(AnySource),
+    TrimWrite(TrimWrite),
+}
+
+/// The current pass over one file.
+struct Pass {
+    fd: RawFd,
+    region: Region,
+    /// Pages that are mapped cannot be dropped.
+    mapping: Option<Mapping>,
+    bytes: u64,
+    left: PerDir<u64>,
+}
+
+/// Whether `job` reads or writes anything more than once through the page cache.
+pub(crate) fn makes_passes(job: &JobPlan) -> bool {
+    // As in fio, a job that skips blocks keeps what it cached.
+    let passes = matches!(
+        job.access.order,
+        Order::Sequential { skip: ..=0 }
+            | Order::Random { distribution: Distribution::EachOnce, .. }
+    );
+    let once: u64 = job.regions.iter().map(|region| region.len).sum();
+    let again = job.until.bytes.is_none_or(|bytes| bytes > once);
+    passes && again && job.invalidate && !job.direct && !job.regions.is_empty()
+}
+
+impl FullSource {
+    /// The I/Os of `job` on `files`, and where the queue maps these, their mappings.
+    pub fn new(job: &JobPlan, files: &[OpenFile], mappings: &[Mapping]) -> Self {
+        let unit = job.block_unit();
+        let pass = |(index, file): (usize, &OpenFile)| {
+            let region = job.regions[index];
+            let bytes = region.len - region.len % unit;
+            let mapping = mappings.get(index).copied();
+            Pass { fd: file.raw(), region, mapping, bytes, left: PerDir::splat(bytes) }
+        };
+        let apart = matches!(job.access.order, Order::Sequential { .. });
+        let files = if makes_passes(job) { files } else { &[] };
+        let files = files.iter().enumerate().map(pass).collect();
+        let (any, has_pairs) = (AnySource::new(job), job.access.mix == Mix::TrimThenWrite);
+        let blocks = match has_pairs {
+            true => Blocks::TrimWrite(TrimWrite::new(any)),
+            false => Blocks::Any(any),
+        };
+        Self { blocks, serializes: has_pairs || job.serialize_overlap, files, apart }
+    }
+}
+
+impl Source for FullSource {
+    const FIXED: bool = false;
+    const FULL: bool = true;
+    type Batch<'a> = &'a mut Self;
+
+    fn serializes(&self) -> bool {
+        self.serializes
+    }
+
+    fn len(&self) -> u32 {
+        match &self.blocks {
+            Blocks::Any(any) => any.len(),
+            Blocks::TrimWrite(pairs) => pairs.len(),
+        }
+    }
+
+    fn batch(&mut self) -> &mut Self {
+        self
+    }
+}
+
+impl IoGenerator for FullSource {
+    fn next_direction(&mut self) -> Dir {
+        match &mut self.blocks {
+            Blocks::Any(any) => any.next_direction(),
+            Blocks::TrimWrite(pairs) => pairs.next_direction(),
+        }
+    }
+
+    fn next_io(&mut self, dir: Dir, max: u64) -> Request {
+        let request = match &mut self.blocks {
+            Blocks::Any(any) => any.next_io(dir, max),
+            Blocks::TrimWrite(pairs) => pairs.next_io(dir, max),
+        };
+        let Some(pass) = self.files.get_mut(request.file as usize) else { return request };
+        let left = &mut pass.left[if self.apart { dir } else { Dir::Read }];
+        if *left < u64::from(request.len) {
+            pass.mapping.into_iter().for_each(unmap_pages);
+            drop_pages(pass.fd, &pass.region);
+            *left = pass.bytes;
+        }
+        *left = left.saturating_sub(u64::from(request.len));
+        request
+    }
+}
+
+/// Repeats each trim of another source as a write, which waits until the trim has ended (`trimwrite`).
+struct TrimWrite {
+    trims: AnySource,
+    /// The trim that is to be followed by its write.
+    trimmed: Option<Request>,
+}
+
+impl TrimWrite {
+    fn new(trims: AnySource) -> Self {
+        Self { trims, trimmed: None }
+    }
+
+    pub fn len(&self) -> u32 {
+        self.trims.len()
+    }
+}
+
+impl IoGenerator for TrimWrite {
+    fn next_direction(&mut self) -> Dir {
+        if self.trimmed.is_some() { Dir::Write } else { Dir::Trim }
+    }
+
+    fn next_io(&mut self, _dir: Dir, max: u64) -> Request {
+        if let Some(trim) = self.trimmed.take() {
+            return Request { op: Op::Io(Dir::Write), ..trim };
+        }
+        // Its write is to have as many bytes.
+        let trim = self.trims.next_io(Dir::Trim, max.div_ceil(2));
+        self.trimmed = Some(trim);
+        trim
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fathom_model::PerDir;
+    use fathom_model::plan::{BlockSizes, Distribution, Engine, JobPlan, Mix, Order, Region};
+
+    #[test]
+    fn the_last_pair_is_of_one_size() {
+        let order = Order::Random { distribution: Distribution::Uniform, run: 1 };
+        let mut job = JobPlan::new("t", Engine::Null, Mix::TrimThenWrite, order);
+        job.access.align = PerDir::splat(512);
+        job.access.block_sizes = PerDir::splat(BlockSizes::Range { min: 512, max: 4096 });
+        job.virtual_regions = vec![Region { target: 0, start: 0, len: 1 << 20 }];
+        let mut source = TrimWrite::new(AnySource::new(&job));
+        let (mut left, mut bytes) = (2 << 20, [0; 2]);
+        while left > 0 {
+            let dir = source.next_direction();
+            let len = u64::from(source.next_io(dir, left).len);
+            bytes[usize::from(dir == Dir::Write)] += len;
+            left -= len;
+        }
+        assert_eq!(bytes, [1 << 20; 2]);
+    }
+
+    #[test]
+    fn each_trim_is_followed_by_its_write() {
+        let order = Order::Random { distribution: Distribution::EachOnce, run: 1 };
+        let mut job = JobPlan::new("t", Engine::Null, Mix::TrimThenWrite, order);
+        job.access.align = PerDir::splat(4096);
+        let sizes = BlockSizes::Split(vec![(4096, 50), (16384, 50)]);
+        job.access.block_sizes = PerDir::splat(sizes);
+        job.regions = vec![Region { target: 0, start: 0, len: 1 << 20 }];
+        let mut source = TrimWrite::new(AnySource::new(&job));
+        let mut written = 0;
+        while written < 1 << 20 {
+            let mut draw = || {
+                let dir = source.next_direction();
+                source.next_io(dir, u64::MAX)
+            };
+            let (trim, write) = (draw(), draw());
+            assert_eq!((trim.op, write.op), (Op::Io(Dir::Trim), Op::Io(Dir::Write)));
+            assert_eq!((trim.offset, trim.len), (write.offset, write.len));
+            written += u64::from(write.len);
+        }
+        assert_eq!(written, 1 << 20, "each block once");
+    }
+}
