@@ -2,7 +2,8 @@
 
 use super::{Source, View};
 use crate::calendar;
-use crate::doc::{DataColumn, Document, Text, share, time, whole};
+use crate::doc::{DataColumn, Document, Text, share, text, time, whole};
+use crate::render;
 use crate::render::screen::{Paint, Tone};
 use fathom_model::units;
 use fathom_model::watch::SamplerCost;
@@ -70,7 +71,8 @@ fn state(view: &View<'_>) -> Vec<String> {
 fn overhead(view: &View<'_>) -> String {
     match view.own_ns {
         Some(ns) if view.elapsed_ns > 0 => {
-            format!("overhead {:.2}% of one CPU ", ns as f64 * 100.0 / view.elapsed_ns as f64)
+            let text = text!("overhead ", share(ns, view.elapsed_ns), " of one CPU");
+            format!("{} ", render::line(&text))
         }
         _ => String::new(),
     }
