@@ -142,9 +142,9 @@ pub fn run_dir(bytes: &[u8]) {
 /// Judges a record and prints it in every form.
 fn print(stored: &StoredRecord, observed: &Observed) {
     let judged = || {
-        let record = stored.parse::<RunRecord>()?;
-        let findings = judge(&record, observed);
-        Ok(RunRecord { findings, ..record })
+        let mut record = stored.parse::<RunRecord>()?;
+        record.header.findings = judge(&record, observed);
+        Ok::<_, String>(record)
     };
     let page = match stored.kind {
         RecordKind::Limit => stored.parse::<LimitRecord>().map(|record| {

@@ -21,7 +21,7 @@ counted /dev/mapper/labbad "$@"
 # By now it has more I/Os than most disks, so it is among those traced.
 expect 0 fathom watch --each-io --record watched -- fathom run "$@" --filename=/dev/mapper/labbad
 says err "errors 16"
-is watched/record.json .watch.command.status 0
+is watched/record.json .sampling.command.status 0
 
 node=$(null_blk null badblocks=+8192-10239)
 case $(uname -r) in

@@ -59,7 +59,7 @@ impl LimitRecord {
     /// The record with its findings derived again from everything else in it.
     #[must_use]
     pub fn judged(mut self) -> Self {
-        self.findings = crate::rules::limit_findings(&self);
+        self.header.findings = crate::rules::limit_findings(&self);
         self
     }
 }

@@ -235,7 +235,7 @@ pub static RULES: &[&Rule] = &[
 /// what limited the workload. It is made once, when the record ends, and stored there.
 #[must_use]
 pub fn judge(record: &RunRecord, observed: &Observed) -> Vec<Finding> {
-    let mut findings = match record.kind {
+    let mut findings = match record.header.kind {
         RecordKind::Run => worst_first(evaluate(&Input::Run(record))),
         _ => Vec::new(),
     };
@@ -246,16 +246,17 @@ pub fn judge(record: &RunRecord, observed: &Observed) -> Vec<Finding> {
 /// The verdict on a record that holds none: of an earlier version, or of a run that was killed.
 #[must_use]
 pub fn missing_verdict(record: &RunRecord, observed: &Observed) -> Vec<Finding> {
-    match record.findings.iter().any(Finding::is_verdict) {
+    match record.header.findings.iter().any(Finding::is_verdict) {
         true => Vec::new(),
-        false => limiters::verdict(record, &record.findings, observed),
+        false => limiters::verdict(record, &record.header.findings, observed),
     }
 }
 
 /// The findings of a limit search, worst first.
 #[must_use]
 pub fn limit_findings(record: &LimitRecord) -> Vec<Finding> {
-    let targets = record.facts.targets.iter().zip(&record.conditions).zip(&record.report.targets);
+    let targets =
+        record.header.facts.targets.iter().zip(&record.conditions).zip(&record.report.targets);
     let targets = targets.map(|((facts, conditions), limit)| Target { facts, conditions, limit });
     let about_targets = targets.flat_map(|target| evaluate(&Input::Target(target)));
     worst_first(about_targets.chain(evaluate(&Input::Limit(record))).collect())
@@ -337,10 +338,10 @@ mod tests {
     #[test]
     fn the_worst_comes_first_and_repetition_goes() {
         let mut record = run();
-        record.facts.host.load_1min = 64.0;
+        record.header.facts.host.load_1min = 64.0;
         record.jobs[0].granted.refused_flags = vec!["NO_SQARRAY".into()];
         record.jobs[0].error = Some(JobError { errno: 5, message: "read failed".into() });
-        record.facts.targets[0].allocated_bytes = 0;
+        record.header.facts.targets[0].allocated_bytes = 0;
         record.disks[0].sectors.read = 0;
         assert_eq!(
             rule_names(&record),
@@ -352,9 +353,9 @@ mod tests {
     fn supersession_is_per_target() {
         let mut record = limit();
         let mut second = record.clone();
-        record.facts.targets[0].allocated_bytes = 4096;
-        record.facts.targets.append(&mut second.facts.targets);
-        record.facts.targets[1].device.as_mut().unwrap().name = "nvme1n1".into();
+        record.header.facts.targets[0].allocated_bytes = 4096;
+        record.header.facts.targets.append(&mut second.header.facts.targets);
+        record.header.facts.targets[1].device.as_mut().unwrap().name = "nvme1n1".into();
         record.conditions.append(&mut second.conditions);
         record.report.targets.append(&mut second.report.targets);
         for block in record.report.targets.iter_mut().flat_map(|target| &mut target.blocks) {

@@ -2,9 +2,10 @@
 
 use crate::output::{self, Destination};
 use crate::stdio::{Kind, note};
-use fathom_model::RunRecord;
-use fathom_model::outcome::Outcome;
-use fathom_model::record::RECORD_VERSION;
+use fathom_model::outcome::{Outcome, RecordKind};
+use fathom_model::record::Header;
+use fathom_model::{Facts, RunRecord};
+use fathom_runner::observe::new_header;
 use fathom_spec::Spec;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
@@ -41,14 +42,10 @@ pub fn explain<E: ToString>(
 ) -> Result<ExitCode, String> {
     let mut errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
     if json {
-        let record = RunRecord {
-            record_version: RECORD_VERSION,
-            fathom_version: env!("CARGO_PKG_VERSION").to_string(),
-            command: std::env::args().collect(),
-            started_unix_ns: fathom_engine::clock::unix_ns(),
-            outcome: Outcome::Refused { because: errors.join("; ") },
-            ..RunRecord::default()
-        };
+        let outcome = Outcome::Refused { because: errors.join("; ") };
+        let header = new_header(RecordKind::Run, Facts::default());
+        let header = Header { outcome, ..header };
+        let record = RunRecord { header, ..RunRecord::default() };
         let text = fathom_report::fio_json::render(&record, false);
         let to = destination(request, job_files);
         // The errors matter more than one of printing them.

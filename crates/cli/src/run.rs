@@ -189,10 +189,10 @@ fn perform(
     view.complain(&errors);
     let mut record = ran?;
     view.clear();
-    if record.outcome.is_finished() {
+    if record.header.outcome.is_finished() {
         cost::measure(runner.targets(), plan, signals.cancel_token(), &mut record.jobs);
     }
-    record.findings = fathom_analysis::rules::judge(&record, runner.observed());
+    record.header.findings = fathom_analysis::rules::judge(&record, runner.observed());
     let closed = runner.close_targets();
     // Printed before the record is completed, because its disk may be full or stall.
     let shown = output::write(&record, runner.observed(), output, to, view.interim_results());
@@ -206,7 +206,7 @@ fn perform(
         }
         _ => {}
     }
-    let lost = record.samples_lost.is_some() && output.record.is_some();
+    let lost = record.header.samples_lost.is_some() && output.record.is_some();
     for error in [&shown, &closed].into_iter().filter_map(|result| result.as_ref().err()) {
         note!("{error}");
     }
@@ -223,7 +223,7 @@ fn complain(record: &RunRecord, output: &Output) {
     if output.file.is_none() && is_for_people(output) && std::io::stdout().is_terminal() {
         return;
     }
-    for finding in record.findings.iter().filter(|f| f.severity == Severity::Error) {
+    for finding in record.header.findings.iter().filter(|f| f.severity == Severity::Error) {
         note!("{}", finding.summary);
     }
 }

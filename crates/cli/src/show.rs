@@ -44,11 +44,15 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     let (mut page, json, anew) = match stored.kind {
         RecordKind::Limit => {
             let record: LimitRecord = stored.parse()?;
-            let before = record.findings.clone();
+            let before = record.header.findings.clone();
             let record = if args.judge { record.judged() } else { record };
             let options = LimitPageOptions { paragraph: args.paragraph, verbose };
             let json = limit::json(&record).map_err(|e| e.to_string())?;
-            (pages::limit(&record, options), Some(json), judged_anew(&before, &record.findings))
+            (
+                pages::limit(&record, options),
+                Some(json),
+                judged_anew(&before, &record.header.findings),
+            )
         }
         RecordKind::Experiment => {
             let record: ExperimentRecord = stored.parse()?;
@@ -61,10 +65,10 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
             if kind == RecordKind::Run {
                 complete(&mut record, &dir)?;
             }
-            record.findings.extend(missing_verdict(&record, &observed));
-            let before = record.findings.clone();
+            record.header.findings.extend(missing_verdict(&record, &observed));
+            let before = record.header.findings.clone();
             if args.judge {
-                record.findings = judge(&record, &observed);
+                record.header.findings = judge(&record, &observed);
             }
             let (page, json) = match kind {
                 RecordKind::Watch => {
@@ -76,7 +80,7 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
                     (page, Some(fio_json::render(&record, false)))
                 }
             };
-            (page, json, judged_anew(&before, &record.findings))
+            (page, json, judged_anew(&before, &record.header.findings))
         }
     };
     if args.judge {
@@ -108,7 +112,7 @@ pub fn find(named: Option<&Path>) -> Result<PathBuf, String> {
 
 /// Completes the record of a run that is running or was killed from its samples.
 fn complete(record: &mut RunRecord, dir: &Path) -> Result<(), String> {
-    if record.outcome != Outcome::unfinished() {
+    if record.header.outcome != Outcome::unfinished() {
         return Ok(());
     }
     let (mut reader, mut so_far) = (Reader::open(dir)?, PartialRun::default());

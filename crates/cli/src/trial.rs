@@ -194,7 +194,7 @@ fn compare(args: &Args, dirs: &[PathBuf]) -> Result<ExitCode, String> {
     let records = (stored(first)?, stored(second)?);
     let windows: (Vec<TrialWindow>, Vec<TrialWindow>) =
         (read_windows(first)?, read_windows(second)?);
-    let kernels = (&records.0.facts.host.kernel, &records.1.facts.host.kernel);
+    let kernels = (&records.0.header.facts.host.kernel, &records.1.header.facts.host.kernel);
     let names = match kernels.0 == kernels.1 {
         true => ("first".to_string(), "second".to_string()),
         false => (kernels.0.clone(), kernels.1.clone()),

@@ -58,6 +58,7 @@ pub fn host(roots: &Roots) -> Host {
         load_1min: load.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or(0.0),
         clocksource: text(cpu.join("clocksource/clocksource0/current_clocksource"))
             .unwrap_or_default(),
+        virtualization: virtualization(roots, &cpuinfo),
     }
 }
 
@@ -71,6 +72,14 @@ fn memory_max(roots: &Roots) -> Option<u64> {
         hierarchy.groups().filter_map(move |dir| number(dir.join(file)))
     });
     limits.filter(|value| *value < UNLIMITED_FROM).min()
+}
+
+/// What a guest runs in, by the name of the hypervisor or of the maker of its machine; `None` on bare metal.
+fn virtualization(roots: &Roots, cpuinfo: &str) -> Option<String> {
+    let has_flag = || field(cpuinfo, "flags")?.split(' ').find(|flag| *flag == "hypervisor");
+    let maker = || text(roots.sys.join("class/dmi/id/sys_vendor"));
+    let of_guest = || has_flag().map(|_| maker().unwrap_or_else(|| "unknown".to_string()));
+    text(roots.sys.join("hypervisor/type")).or_else(of_guest)
 }
 
 /// The machine ID itself must not leave the machine (machine-id(5)).

@@ -3,7 +3,8 @@
 use crate::inspection::Inspection;
 use crate::watch::Missing;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 
 /// The machine and the targets at the start of a run.
@@ -41,7 +42,7 @@ pub struct Host {
     /// Number of CPUs online.
     pub cpus_online: u32,
     /// CPUs of each NUMA node, by its number; empty if the kernel does not show them.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "numbered")]
     pub numa_nodes: BTreeMap<u32, Vec<u32>>,
     /// Memory in bytes.
     pub memory_bytes: u64,
@@ -66,6 +67,16 @@ pub struct Host {
     pub load_1min: f64,
     /// The kernel's clock source.
     pub clocksource: String,
+    /// What it runs in, as firmware and CPU report it, such as `KVM`; absent on bare metal, and in records before version 3.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub virtualization: Option<String>,
+}
+
+/// A map by numbers, which are strings in JSON; the header of a record is read by way of a form that keeps them so.
+fn numbered<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<u32, Vec<u32>>, D::Error> {
+    let named = BTreeMap::<String, Vec<u32>>::deserialize(from)?;
+    let numbered = |(name, cpus): (String, _)| Ok((name.parse().map_err(D::Error::custom)?, cpus));
+    named.into_iter().map(numbered).collect()
 }
 
 impl Host {
@@ -223,6 +234,12 @@ pub struct DeviceFacts {
     pub model: Option<String>,
     /// Serial number, if known.
     pub serial: Option<String>,
+    /// Version of its firmware, if known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub firmware: Option<String>,
+    /// The kernel's driver, such as `nvme`, if known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub driver: Option<String>,
     /// Size in bytes.
     pub size_bytes: u64,
     /// Logical block size in bytes.

@@ -7,16 +7,16 @@ use crate::outcome::{self, Outcome, RecordKind};
 use crate::per_dir::{Dir, PerDir};
 use crate::plan::Plan;
 use crate::progress::Counts;
-use crate::watch::{CacheEvent, Missing, WatchRecord};
+use crate::watch::{CacheEvent, Missing, SamplingRecord};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Version of the record format; incremented when a field changes its meaning or is removed.
-pub const RECORD_VERSION: u32 = 2;
+pub const RECORD_VERSION: u32 = 3;
 
-/// A run, as stored in `record.json`.
+/// What every kind of record begins with: who measured, where and when, how it ended, and what it means.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct RunRecord {
+pub struct Header {
     /// [`RECORD_VERSION`] of the program that wrote it.
     pub record_version: u32,
     /// Kind of record.
@@ -31,27 +31,46 @@ pub struct RunRecord {
     pub command: Vec<String>,
     /// Start of the run, in nanoseconds since the Unix epoch.
     pub started_unix_ns: u64,
-    /// Time from the first start of a job to the last end, in nanoseconds.
+    /// Time from the first start of a job to the last end, or of the whole search, in nanoseconds; 0 in records of
+    /// searches and experiments before version 3.
+    #[serde(default)]
     pub elapsed_ns: u64,
     /// The machine and the targets.
     pub facts: Facts,
+    /// How the machine was sampled, if it was.
+    #[serde(default, alias = "watch", skip_serializing_if = "Option::is_none")]
+    pub sampling: Option<SamplingRecord>,
+    /// How it ended.
+    #[serde(alias = "interrupted", deserialize_with = "outcome::of_any_version")]
+    pub outcome: Outcome,
+    /// Why samples are missing at the end, if so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub samples_lost: Option<String>,
+    /// Findings, most severe first, and last the verdict.
+    #[serde(default)]
+    pub findings: Vec<Finding>,
+}
+
+impl Header {
+    /// The header that is stored until the record is complete.
+    #[must_use]
+    pub fn unfinished(&self) -> Self {
+        Self { outcome: Outcome::unfinished(), ..self.clone() }
+    }
+}
+
+/// A run or an observation, as stored in `record.json`. An observation has neither plan nor jobs.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RunRecord {
+    /// What all records have.
+    #[serde(flatten)]
+    pub header: Header,
     /// The plan that was run.
     pub plan: Plan,
     /// One entry per job of the plan, in order.
     pub jobs: Vec<JobRecord>,
     /// Block devices below the targets, without duplicates.
     pub disks: Vec<DiskRecord>,
-    /// How the machine was sampled, if it was.
-    #[serde(default)]
-    pub watch: Option<WatchRecord>,
-    /// How the run ended.
-    #[serde(alias = "interrupted", deserialize_with = "outcome::of_any_version")]
-    pub outcome: Outcome,
-    /// Why samples are missing at the end of the run, if so.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub samples_lost: Option<String>,
-    /// Findings, most severe first.
-    pub findings: Vec<Finding>,
 }
 
 impl RunRecord {
@@ -60,9 +79,9 @@ impl RunRecord {
     pub fn is_complete(&self) -> bool {
         let undone = |finding: &Finding| finding.severity == Severity::Error;
         let failed = |job: &JobRecord| job.error.is_some();
-        self.outcome.is_finished()
+        self.header.outcome.is_finished()
             && !self.jobs.iter().any(failed)
-            && !self.findings.iter().any(undone)
+            && !self.header.findings.iter().any(undone)
     }
 }
 

@@ -113,7 +113,7 @@ impl MachineSample {
 
 /// How a record was sampled.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct WatchRecord {
+pub struct SamplingRecord {
     /// Time between two samples, in nanoseconds.
     pub interval_ns: u64,
     /// How much was sampled: `default` or `full`.

@@ -17,7 +17,7 @@ const ERRNO_UNKNOWN: i32 = 5;
 
 /// The program's name and version, where fio gives its own.
 pub(crate) fn version(record: &RunRecord) -> String {
-    format!("fathom-{}", record.fathom_version)
+    format!("fathom-{}", record.header.fathom_version)
 }
 
 /// One entry of fio's `jobs`.

@@ -98,7 +98,7 @@ struct Disk<'a> {
 }
 
 fn root(record: &RunRecord, plus: bool) -> Root<'_> {
-    let ended_ns = record.started_unix_ns.saturating_add(record.elapsed_ns);
+    let ended_ns = record.header.started_unix_ns.saturating_add(record.header.elapsed_ns);
     let entries = fio::entries(record);
     Root {
         fio_version: fio::version(record),
@@ -126,7 +126,7 @@ fn job<'a>(record: &'a RunRecord, entry: Entry<'a>, plus: bool) -> Job<'a> {
         job_start: done.started_unix_ns / 1_000_000,
         error: entry.error(),
         eta: 0,
-        elapsed: record.elapsed_ns.div_ceil(1_000_000_000),
+        elapsed: record.header.elapsed_ns.div_ceil(1_000_000_000),
         job_options: options(record, plan, entry.first),
         dirs: Ordered(dirs.collect()),
         sync: Flushes::of(&done.flushes, plan, plus),

@@ -3,7 +3,7 @@
 use crate::sampling::{Sampling, SamplingOptions};
 use fathom_model::advice::thread_not_created;
 use fathom_model::progress::Sample;
-use fathom_model::watch::{Level, WatchRecord};
+use fathom_model::watch::{Level, SamplingRecord};
 use fathom_watch::Scope;
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
@@ -113,7 +113,7 @@ impl BackgroundSampling {
 
     /// Stops sampling; returns the remaining samples, and how the machine was sampled.
     #[must_use]
-    pub fn stop(mut self) -> (Vec<Sample>, Option<WatchRecord>) {
+    pub fn stop(mut self) -> (Vec<Sample>, Option<SamplingRecord>) {
         self.sampling.take().map_or((Vec::new(), None), |sampling| {
             let (samples, record) = sampling.stop();
             (samples, Some(record))

@@ -8,7 +8,7 @@ mod plans;
 pub use command::Limits;
 
 use crate::cancel::CancelToken;
-use crate::observe::new_run_id;
+use crate::observe::new_header;
 use crate::recording::{NewRecording, RecordTo, Recording};
 use crate::run::Hooks;
 use crate::snapshot::MachineSnapshots;
@@ -24,12 +24,11 @@ use fathom_model::Facts;
 use fathom_model::experiment::{Condition, Load};
 use fathom_model::outcome::{Outcome, RecordKind};
 use fathom_model::plan::Plan;
-use fathom_model::record::RECORD_VERSION;
 use fathom_model::units;
 use plans::Plans;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Windows from which the peak of a cell is taken.
 const PEAK_WINDOWS: usize = 3;
@@ -133,11 +132,12 @@ impl TryRunner {
         let mut trial = new_trial(&request);
         replay(&mut trial, &self.earlier)?;
         let mut record = self.new_record(&trial);
-        let unfinished = ExperimentRecord { outcome: Outcome::unfinished(), ..record.clone() };
+        let unfinished = ExperimentRecord { header: record.header.unfinished(), ..record.clone() };
         let Some(new) = self.new_recording.take() else {
             return Err("this experiment has run".to_string());
         };
         let mut recording = new.begin(&unfinished, &mut |text: &str| hooks.notice(text))?;
+        let began = Instant::now();
         let mut bench = bench(&self.targets, &self.plans, &self.paths, &request, &cancel);
         bench.number = u64::from(trial.windows());
         let mut interrupted = cancel.reason();
@@ -169,7 +169,8 @@ impl TryRunner {
             }
         }
         let details = details(&mut bench, &trial, hooks)?;
-        record.outcome = interrupted.map_or(Outcome::Finished, Outcome::interrupted);
+        record.header.elapsed_ns = began.elapsed().as_nanos() as u64;
+        record.header.outcome = interrupted.map_or(Outcome::Finished, Outcome::interrupted);
         record.report = TrialReport::of(&trial, &request, &details);
         self.recording = Some(recording);
         Ok(record)
@@ -249,18 +250,10 @@ impl TryRunner {
             facts.targets.clone_from(&self.plans.facts.targets);
         }
         ExperimentRecord {
-            record_version: RECORD_VERSION,
-            kind: RecordKind::Experiment,
-            run_id: new_run_id(),
-            fathom_version: env!("CARGO_PKG_VERSION").to_string(),
-            command: std::env::args_os().map(|arg| arg.to_string_lossy().into_owned()).collect(),
-            started_unix_ns: fathom_engine::clock::unix_ns(),
-            facts,
+            header: new_header(RecordKind::Experiment, facts),
             request: self.options.request.clone(),
             conditions: self.conditions.clone(),
-            outcome: Outcome::Finished,
             report: TrialReport::of(trial, &self.options.request, &[]),
-            findings: Vec::new(),
         }
     }
 }

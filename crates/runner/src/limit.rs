@@ -7,7 +7,7 @@ mod targets;
 
 use crate::background::BackgroundSampling;
 use crate::cancel::CancelToken;
-use crate::observe::new_run_id;
+use crate::observe::new_header;
 use crate::recording::{NewRecording, RecordTo, Recording};
 use crate::run::Hooks;
 use crate::targets::OpenTargets;
@@ -20,12 +20,11 @@ use fathom_analysis::watch::{IoLimit, Observed};
 use fathom_machine::guard::Permissions;
 use fathom_model::facts::TargetFacts;
 use fathom_model::outcome::{Outcome, RecordKind};
-use fathom_model::record::RECORD_VERSION;
 use fathom_model::watch::Level;
 use fathom_watch::disks::driver_tags;
 use fathom_watch::system::CgroupSampler;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Upper bounds of the memory of I/Os in flight: as a part of the available memory, and in bytes.
 const MEMORY_PART: u64 = 8;
@@ -108,11 +107,12 @@ impl Limit {
     /// If a required record cannot be created.
     pub fn run(&mut self, hooks: &mut dyn Hooks) -> Result<LimitRecord, String> {
         let mut record = self.new_record();
-        let unfinished = LimitRecord { outcome: Outcome::unfinished(), ..record.clone() };
+        let unfinished = LimitRecord { header: record.header.unfinished(), ..record.clone() };
         let Some(new) = self.new_recording.take() else {
             return Err("this search has run".to_string());
         };
         let mut recording = new.begin(&unfinished, &mut |text: &str| hooks.notice(text))?;
+        let began = Instant::now();
         let mut bench = EngineBench::new(&self.targets, self.conditions.clone());
         // Even without a record, because the samples name competing programs.
         let mut samples =
@@ -122,6 +122,7 @@ impl Limit {
             samples.take(recording, hooks);
             cancel.reason()
         });
+        record.header.elapsed_ns = began.elapsed().as_nanos() as u64;
         samples.finish(&recording, &mut record);
         costs::measure(&self.targets, cancel, &mut record);
         self.recording = Some(recording);
@@ -179,22 +180,13 @@ impl Limit {
     fn new_record(&self) -> LimitRecord {
         let config = self.config();
         LimitRecord {
-            record_version: RECORD_VERSION,
-            fathom_version: env!("CARGO_PKG_VERSION").to_string(),
-            command: std::env::args_os().map(|arg| arg.to_string_lossy().into_owned()).collect(),
-            started_unix_ns: fathom_engine::clock::unix_ns(),
-            facts: self.targets.facts.clone(),
+            header: new_header(RecordKind::Limit, self.targets.facts.clone()),
             report: Search::new(config.clone()).finish(),
             config,
             conditions: self.conditions.clone(),
-            kind: RecordKind::Limit,
-            run_id: new_run_id(),
-            outcome: Outcome::Finished,
-            watch: None,
             competitors: Vec::new(),
             costs: Vec::new(),
             costs_missing: None,
-            findings: Vec::new(),
         }
     }
 }
@@ -254,7 +246,7 @@ impl Samples {
             self.totals.add(sample);
             recording.sample(sample);
         }
-        record.watch = watch;
+        record.header.sampling = watch;
         record.competitors = Competitor::of(&self.totals.processes);
     }
 }
@@ -289,7 +281,7 @@ fn search(
             hooks.notice(&format!("windows and samples are no longer recorded: {error}"));
         }
     }
-    record.outcome = interrupted.map_or(Outcome::Finished, Outcome::interrupted);
+    record.header.outcome = interrupted.map_or(Outcome::Finished, Outcome::interrupted);
     record.report = search.finish();
 }
 

@@ -7,40 +7,42 @@ use fathom_analysis::watch::Observed;
 use fathom_machine::Roots;
 use fathom_model::outcome::{Outcome, RecordKind};
 use fathom_model::progress::Sample;
-use fathom_model::record::RECORD_VERSION;
-use fathom_model::watch::{CommandRecord, MachineSample, WatchRecord};
+use fathom_model::record::{Header, RECORD_VERSION};
+use fathom_model::watch::{CommandRecord, MachineSample, SamplingRecord};
 use fathom_model::{Facts, RunRecord};
 use fathom_store::Reader;
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-/// A record of this machine, without results.
+/// The header of a record that begins now.
 #[must_use]
-pub fn new_record() -> RunRecord {
-    RunRecord {
+pub fn new_header(kind: RecordKind, facts: Facts) -> Header {
+    // Empty if /proc is not mounted.
+    let uuid = std::fs::read_to_string("/proc/sys/kernel/random/uuid").unwrap_or_default();
+    Header {
         record_version: RECORD_VERSION,
-        kind: RecordKind::Watch,
-        run_id: new_run_id(),
+        kind,
+        run_id: uuid.trim().to_string(),
         fathom_version: env!("CARGO_PKG_VERSION").to_string(),
         command: std::env::args_os().map(|arg| arg.to_string_lossy().into_owned()).collect(),
         started_unix_ns: fathom_engine::clock::unix_ns(),
-        facts: Facts { host: fathom_machine::host(&Roots::default()), ..Facts::default() },
-        ..RunRecord::default()
+        facts,
+        ..Header::default()
     }
 }
 
-/// A random UUID for a record; empty if /proc is not mounted.
+/// A record of this machine, without results.
 #[must_use]
-pub fn new_run_id() -> String {
-    let uuid = std::fs::read_to_string("/proc/sys/kernel/random/uuid").unwrap_or_default();
-    uuid.trim().to_string()
+pub fn new_record() -> RunRecord {
+    let facts = Facts { host: fathom_machine::host(&Roots::default()), ..Facts::default() };
+    RunRecord { header: new_header(RecordKind::Watch, facts), ..RunRecord::default() }
 }
 
 /// `record` as it is stored until the observation ends.
 #[must_use]
 pub fn unfinished(record: &RunRecord) -> RunRecord {
-    RunRecord { outcome: Outcome::unfinished(), ..record.clone() }
+    RunRecord { header: record.header.unfinished(), ..record.clone() }
 }
 
 /// All samples of the machine in the run directory `dir`.
@@ -87,10 +89,10 @@ impl Observer {
     pub fn start(options: &SamplingOptions, to: &RecordTo) -> Result<Self, String> {
         // Nothing is optional here, so there is nothing to report.
         let ignore = &mut |_: &str| ();
-        let record = new_record();
+        let mut record = new_record();
         let new = NewRecording::create(to, ignore)?;
         let sampling = Sampling::start(options)?;
-        let record = RunRecord { watch: Some(sampling.record().clone()), ..record };
+        record.header.sampling = Some(sampling.record().clone());
         let recording = new.begin(&unfinished(&record), ignore)?;
         Ok(Self { sampling, recording, record, observed: Some(Observed::default()) })
     }
@@ -109,7 +111,7 @@ impl Observer {
 
     /// How the machine is sampled.
     #[must_use]
-    pub fn watch(&self) -> &WatchRecord {
+    pub fn watch(&self) -> &SamplingRecord {
         self.sampling.record()
     }
 
@@ -159,14 +161,14 @@ impl Observer {
         }
         let written = self.recording.flush(notice);
         let lost = written.error.map(what_to_do);
-        self.record.elapsed_ns = written.elapsed_ns;
-        self.record.watch = Some(WatchRecord { command, ..watch });
-        self.record.outcome = match (&lost, interrupted) {
+        self.record.header.elapsed_ns = written.elapsed_ns;
+        self.record.header.sampling = Some(SamplingRecord { command, ..watch });
+        self.record.header.outcome = match (&lost, interrupted) {
             (Some(because), _) => Outcome::Failed { because: because.clone() },
             (None, Some(by)) => Outcome::interrupted(by),
             (None, None) => Outcome::Finished,
         };
-        self.record.findings = rules::judge(&self.record, &observed);
+        self.record.header.findings = rules::judge(&self.record, &observed);
         let ended = self.recording.end(&self.record, notice);
         Observation { observed, record: self.record, written: lost.map_or(ended, Err) }
     }

@@ -106,7 +106,7 @@ impl<'a> RingRecorder<'a> {
     fn segment(&mut self, cancel: &CancelToken) -> Result<(), String> {
         let mut record = new_record();
         let mut watching = Sampling::start(&self.options)?;
-        record.watch = Some(watching.record().clone());
+        record.header.sampling = Some(watching.record().clone());
         if self.trouble.is_none() && self.samples == 0 {
             let missing = &watching.record().missing;
             missing.iter().for_each(|m| (self.notice)(&format!("not measured: {m}")));
@@ -132,11 +132,12 @@ impl<'a> RingRecorder<'a> {
         }
         let (rest, watched) = watching.stop();
         rest.iter().for_each(|sample| self.keep(sample));
-        record.elapsed_ns = fathom_engine::clock::unix_ns().saturating_sub(record.started_unix_ns);
+        record.header.elapsed_ns =
+            fathom_engine::clock::unix_ns().saturating_sub(record.header.started_unix_ns);
         if watched.intervals_joined > 0 {
             (self.notice)(&format!("note: {}", intervals_joined(watched.intervals_joined)));
         }
-        record.watch = Some(watched);
+        record.header.sampling = Some(watched);
         let ended = self.ring.end(&record);
         self.complain(ended);
         if broken {

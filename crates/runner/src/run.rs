@@ -15,8 +15,8 @@ use fathom_model::facts::Facts;
 use fathom_model::outcome::Outcome;
 use fathom_model::plan::Plan;
 use fathom_model::progress::{JobSample, JobTotals, Phase, Progress, Sample};
-use fathom_model::record::{DirRecord, DiskRecord, JobRecord, RunRecord};
-use fathom_model::watch::{Level, WatchRecord};
+use fathom_model::record::{DirRecord, DiskRecord, Header, JobRecord, RunRecord};
+use fathom_model::watch::{Level, SamplingRecord};
 use fathom_model::{Dir, Histogram, PerDir};
 use fathom_watch::disks::{DiskSnapshot, NamedDisks};
 use rustix::thread::set_current_timer_slack;
@@ -132,14 +132,16 @@ impl Runner {
             (Err(error), None) => return Err(error),
         };
         let record = self.targets.new_record(plan);
-        let unfinished = RunRecord { outcome: Outcome::unfinished(), ..record.clone() };
+        let unfinished = RunRecord { header: record.header.unfinished(), ..record.clone() };
         if let Some(new) = self.new_recording.take() {
             let begun = new.begin(&unfinished, &mut |text: &str| hooks.notice(text))?;
             self.recording = Some(begun);
         }
         match interrupted {
             None => self.run_jobs(plan, record, hooks),
-            Some(outcome) => Ok(RunRecord { outcome, ..record }),
+            Some(outcome) => {
+                Ok(RunRecord { header: Header { outcome, ..record.header }, ..record })
+            }
         }
     }
 
@@ -177,8 +179,8 @@ impl Runner {
         let mut pause = TICK;
         while !running.wait(pause) {
             pause = totals(hooks);
-            if let (Some(reason), true) = (cancel.reason(), record.outcome.is_finished()) {
-                record.outcome = Outcome::interrupted(reason);
+            if let (Some(reason), true) = (cancel.reason(), record.header.outcome.is_finished()) {
+                record.header.outcome = Outcome::interrupted(reason);
                 running.stop();
             }
             let progress = running.progress();
@@ -188,15 +190,17 @@ impl Runner {
             targets.detect_shrinking(&mut shrinking);
             hooks.progress(&progress);
             hooks.interim(&|| RunRecord {
-                outcome: Outcome::unfinished(),
-                elapsed_ns: began.elapsed().as_nanos() as u64,
+                header: Header {
+                    elapsed_ns: began.elapsed().as_nanos() as u64,
+                    ..record.header.unfinished()
+                },
                 jobs: (0..plan.jobs.len()).map(|job| interim(running.totals(job))).collect(),
                 disks: disk_totals(&disks, disks_before.as_ref()),
                 ..record.clone()
             });
             samples.take(&progress, hooks);
         }
-        record.elapsed_ns = began.elapsed().as_nanos() as u64;
+        record.header.elapsed_ns = began.elapsed().as_nanos() as u64;
         drop(coalesced);
         // A final read, so that samples add up to the totals.
         let last = running.progress();
@@ -204,10 +208,11 @@ impl Runner {
         hooks.progress(&last);
         record.jobs = targets.join(running);
         record.disks = disk_totals(&disks, disks_before.as_ref());
-        record.watch = samples.finish(&last);
+        record.header.sampling = samples.finish(&last);
         ring_threads.note(&mut record.jobs);
         worked |= record.jobs.iter().any(|job| job.runtime_ns > 0);
-        let failed = !record.outcome.is_finished() || record.jobs.iter().any(|j| j.error.is_some());
+        let failed =
+            !record.header.outcome.is_finished() || record.jobs.iter().any(|j| j.error.is_some());
         // Files created for jobs that did not start are removed.
         if worked || !failed {
             targets.keep();
@@ -232,7 +237,7 @@ impl Runner {
         let closed = self.targets.close();
         let Some(mut recording) = self.recording else { return closed };
         let notice = &mut |text: &str| hooks.notice(text);
-        record.samples_lost = recording.flush(notice).error;
+        record.header.samples_lost = recording.flush(notice).error;
         if let Some(error) = recording.complaint() {
             notice(&samples_lost(&error));
         }
@@ -349,7 +354,7 @@ impl<'a> Samples<'a> {
     }
 
     /// Takes the last samples; returns how the machine was sampled.
-    fn finish(mut self, last: &Progress) -> Option<WatchRecord> {
+    fn finish(mut self, last: &Progress) -> Option<SamplingRecord> {
         let off = BackgroundSampling::new(Level::Off, Vec::new());
         let (rest, watch) = std::mem::replace(&mut self.background, off).stop();
         if rest.is_empty() {

@@ -4,7 +4,7 @@ use fathom_machine::Roots;
 use fathom_model::advice::thread_not_created;
 use fathom_model::facts::DeviceFacts;
 use fathom_model::progress::Sample;
-use fathom_model::watch::{DeviceWiring, Level, MachineProbes, Missing, WatchRecord};
+use fathom_model::watch::{DeviceWiring, Level, MachineProbes, Missing, SamplingRecord};
 use fathom_store::{load_probes, save_probes};
 use fathom_watch::blocks::{self, BlockSampler, BlocksError, BlocksOptions, Devices};
 use fathom_watch::counters::CounterSampler;
@@ -73,7 +73,7 @@ impl SamplingOptions {
 pub struct Sampling {
     watcher: Watcher,
     began: Instant,
-    record: WatchRecord,
+    record: SamplingRecord,
 }
 
 impl Sampling {
@@ -83,14 +83,14 @@ impl Sampling {
     /// If the thread cannot be created. Sources that are not available are listed in the record.
     pub fn start(options: &SamplingOptions) -> Result<Self, String> {
         let Opened { samplers, missing } = open(options);
-        let record = WatchRecord {
+        let record = SamplingRecord {
             interval_ns: options.interval.as_nanos() as u64,
             level: options.level,
             pids: options.pids().to_vec(),
             missing,
             wiring: wiring(options.level),
             devices: devices(options.level),
-            ..WatchRecord::default()
+            ..SamplingRecord::default()
         };
         let began = Instant::now();
         let watcher = Watcher::start(samplers, options.interval)
@@ -106,7 +106,7 @@ impl Sampling {
 
     /// How the machine is sampled.
     #[must_use]
-    pub fn record(&self) -> &WatchRecord {
+    pub fn record(&self) -> &SamplingRecord {
         &self.record
     }
 
@@ -130,7 +130,7 @@ impl Sampling {
 
     /// Ends sampling; returns the remaining samples, and how the machine was sampled.
     #[must_use]
-    pub fn stop(mut self) -> (Vec<Sample>, WatchRecord) {
+    pub fn stop(mut self) -> (Vec<Sample>, SamplingRecord) {
         if self.watcher.has_panicked() {
             self.record.missing.push(Missing {
                 what: "everything after this".into(),

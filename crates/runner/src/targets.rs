@@ -1,7 +1,7 @@
 //! Targets that passed all checks and are held open, for any number of runs.
 
 use crate::cancel::CancelToken;
-use crate::observe::new_run_id;
+use crate::observe::new_header;
 use crate::shrink::ShrinkDetector;
 use crate::wording::Vocabulary;
 use fathom_engine::{EntrySender, FileKind, JobInput, Name, NameTable, OpenFile, Running};
@@ -12,8 +12,9 @@ use fathom_machine::{Lookup, Roots, inspect};
 use fathom_model::Dir;
 use fathom_model::facts::{Facts, HeldBy, Host, TargetFacts, TargetKind};
 use fathom_model::inspection::Inspection;
+use fathom_model::outcome::RecordKind;
 use fathom_model::plan::{Buffers, Engine, JobPlan, Plan, SyncIo};
-use fathom_model::record::{JobRecord, RECORD_VERSION, RunRecord};
+use fathom_model::record::{JobRecord, RunRecord};
 use fathom_watch::disks::NamedDisks;
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -167,12 +168,7 @@ impl OpenTargets {
     #[must_use]
     pub fn new_record(&self, plan: &Plan) -> RunRecord {
         RunRecord {
-            record_version: RECORD_VERSION,
-            run_id: new_run_id(),
-            fathom_version: env!("CARGO_PKG_VERSION").to_string(),
-            command: std::env::args_os().map(|arg| arg.to_string_lossy().into_owned()).collect(),
-            started_unix_ns: fathom_engine::clock::unix_ns(),
-            facts: self.facts.clone(),
+            header: new_header(RecordKind::Run, self.facts.clone()),
             plan: plan.clone(),
             jobs: vec![JobRecord::default(); plan.jobs.len()],
             ..RunRecord::default()

@@ -13,7 +13,8 @@
 //! use fathom_model::progress::Sample;
 //! use fathom_store::{EncodedSample, Reader, RunDir, Writer};
 //!
-//! let record = RunRecord { record_version: 1, ..RunRecord::default() };
+//! let mut record = RunRecord::default();
+//! record.header.record_version = 1;
 //! let mut writer = Writer::start(RunDir::create(path.to_str(), 0)?.begin(&record)?);
 //! writer.write(EncodedSample::of(&Sample { elapsed_ns: 1_000_000_000, ..Sample::default() }));
 //! writer.finish(|_| ()).error.map_or(Ok(()), Err)?;

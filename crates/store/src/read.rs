@@ -9,7 +9,7 @@ use crate::stored::RECORD_MAX;
 use bounds::Damage;
 use fathom_model::progress::{JobSample, Sample};
 use fathom_model::record::RECORD_VERSION;
-use fathom_model::watch::{MachineSample, Stack, WatchRecord};
+use fathom_model::watch::{MachineSample, SamplingRecord, Stack};
 use lines::Lines;
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
@@ -35,8 +35,8 @@ struct Record {
     _started_unix_ns: u64,
     #[serde(rename = "facts")]
     _facts: IgnoredAny,
-    #[serde(default)]
-    watch: Option<WatchRecord>,
+    #[serde(default, alias = "watch")]
+    sampling: Option<SamplingRecord>,
 }
 
 /// The part of a line of samples that is read.
@@ -119,8 +119,8 @@ impl Reader {
 
     /// The sampling configuration of the segment with the last sample read.
     #[must_use]
-    pub fn watch(&self) -> Option<&WatchRecord> {
-        self.open.record.watch.as_ref()
+    pub fn watch(&self) -> Option<&SamplingRecord> {
+        self.open.record.sampling.as_ref()
     }
 
     /// The stacks that samples of this segment refer to by index.

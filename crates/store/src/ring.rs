@@ -132,7 +132,7 @@ impl Ring {
     /// # Errors
     /// If it cannot be created, even after all older segments were deleted.
     pub fn begin(&mut self, record: &RunRecord) -> Result<(), String> {
-        self.forget(record.started_unix_ns)?;
+        self.forget(record.header.started_unix_ns)?;
         let bytes_fixed = BYTES_FIXED + 2 * blocks(json_len(record));
         self.make_room(bytes_fixed)?;
         if self.next_number > NUMBER_MAX {
@@ -141,11 +141,11 @@ impl Ring {
                 "{path} has no segment numbers left; use --record to name another directory"
             ));
         }
-        let name = format!("{:08}-{}", self.next_number, stamp(record.started_unix_ns));
+        let name = format!("{:08}-{}", self.next_number, stamp(record.header.started_unix_ns));
         loop {
             match segment::begin(&self.dir, &name, record) {
                 Ok(run_dir) => {
-                    let last_unix_ns = record.started_unix_ns;
+                    let last_unix_ns = record.header.started_unix_ns;
                     self.open = Some(OpenSegment { name, run_dir, bytes_fixed, last_unix_ns });
                     self.next_number += 1;
                     return Ok(());
@@ -303,7 +303,9 @@ mod tests {
     }
 
     fn record(second: u64) -> RunRecord {
-        RunRecord { started_unix_ns: START + second * SECOND, ..RunRecord::default() }
+        let mut record = RunRecord::default();
+        record.header.started_unix_ns = START + second * SECOND;
+        record
     }
 
     /// A sample of some 6 KiB, half of it a stack.

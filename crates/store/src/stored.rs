@@ -41,11 +41,12 @@ impl StoredRecord {
         let path = dir.path().join("record.json");
         check_version(&path, &text)?;
         let header: Header = serde_json::from_slice(&text).map_err(|e| not_a_record(&path, &e))?;
-        let kind = header.kind.unwrap_or(match header {
+        let kind = header.kind.unwrap_or(match &header {
             Header { config: Some(_), .. } => RecordKind::Limit,
             Header { watch: Some(_), jobs, .. } if jobs.is_empty() => RecordKind::Watch,
             _ => RecordKind::Run,
         });
+        let text = if header.kind.is_some() { text } else { with_kind(&text, kind) };
         Ok(Self { kind, path, text })
     }
 
@@ -58,6 +59,13 @@ impl StoredRecord {
     }
 }
 
+/// The record of version 1 with its kind, which it does not store.
+fn with_kind(text: &[u8], kind: RecordKind) -> Vec<u8> {
+    let at = text.iter().position(|byte| *byte == b'{').map_or(0, |open| open + 1);
+    let kind = serde_json::to_string(&kind).unwrap_or_default();
+    [&text[..at], format!("\"kind\":{kind},").as_bytes(), &text[at..]].concat()
+}
+
 fn not_a_record(path: &Path, error: &serde_json::Error) -> String {
     format!("{} is not a record of fathom: {error}", path.display())
 }
@@ -66,6 +74,7 @@ fn not_a_record(path: &Path, error: &serde_json::Error) -> String {
 mod tests {
     use super::*;
     use crate::Reader;
+    use fathom_model::record::Header;
     use fathom_model::{Outcome, RunRecord};
 
     fn fixture(name: &str) -> PathBuf {
@@ -88,11 +97,13 @@ mod tests {
     fn version_1_is_readable() {
         let run = StoredRecord::open(&fixture("v1/run")).unwrap();
         let record: RunRecord = run.parse().unwrap();
-        assert_eq!((run.kind, record.record_version), (RecordKind::Run, 1));
-        assert_eq!((record.outcome, record.jobs.len()), (Outcome::Finished, 1));
+        assert_eq!((run.kind, record.header.record_version), (RecordKind::Run, 1));
+        assert_eq!((record.header.outcome, record.jobs.len()), (Outcome::Finished, 1));
         assert_eq!(record.jobs[0].dirs.read.counts.ios, 83_100);
         assert_eq!(StoredRecord::open(&fixture("v1/watch")).unwrap().kind, RecordKind::Watch);
-        assert_eq!(StoredRecord::open(&fixture("v1/limit")).unwrap().kind, RecordKind::Limit);
+        let limit = StoredRecord::open(&fixture("v1/limit")).unwrap();
+        let header: Header = limit.parse().unwrap();
+        assert_eq!((limit.kind, header.kind), (RecordKind::Limit, RecordKind::Limit));
         assert_samples([("v1/run", (3, 17)), ("v1/watch", (3, 1)), ("v1/limit/watch", (6, 21))]);
     }
 
@@ -100,12 +111,20 @@ mod tests {
     fn version_2_is_readable() {
         let run = StoredRecord::open(&fixture("v2/run")).unwrap();
         let record: RunRecord = run.parse().unwrap();
-        assert_eq!((run.kind, record.record_version), (RecordKind::Run, 2));
-        assert_eq!((record.outcome, record.jobs.len()), (Outcome::Finished, 1));
+        assert_eq!((run.kind, record.header.record_version), (RecordKind::Run, 2));
+        assert_eq!((record.header.outcome, record.jobs.len()), (Outcome::Finished, 1));
         assert_eq!(record.jobs[0].dirs.read.counts.ios, 775_968);
-        assert!(record.findings.iter().all(|finding| !finding.evidence.is_empty()));
+        assert!(record.header.findings.iter().all(|finding| !finding.evidence.is_empty()));
         assert_eq!(StoredRecord::open(&fixture("v2/watch")).unwrap().kind, RecordKind::Watch);
-        assert_eq!(StoredRecord::open(&fixture("v2/limit")).unwrap().kind, RecordKind::Limit);
+        for (name, kind) in
+            [("v2/limit", RecordKind::Limit), ("v2/experiment", RecordKind::Experiment)]
+        {
+            let stored = StoredRecord::open(&fixture(name)).unwrap();
+            let header: Header = stored.parse().unwrap();
+            assert_eq!((stored.kind, header.kind), (kind, kind));
+            assert_eq!(header.outcome, Outcome::Finished);
+            assert!(!header.facts.host.kernel.is_empty() && header.facts.targets.len() == 1);
+        }
         assert_samples([("v2/run", (3, 16)), ("v2/watch", (5, 0)), ("v2/limit", (6, 72))]);
     }
 

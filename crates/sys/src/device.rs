@@ -293,6 +293,9 @@ impl Node {
             members: member_names(&disk),
             model: text(disk.join("device/model")),
             serial: serial(&disk),
+            firmware: text(disk.join("device/firmware_rev"))
+                .or_else(|| text(disk.join("device/rev"))),
+            driver: driver(&disk),
             size_bytes: self.size_bytes(),
             logical_block: number(queue.join("logical_block_size")).unwrap_or(512),
             physical_block: number(queue.join("physical_block_size")).unwrap_or(512),
@@ -329,6 +332,13 @@ pub struct Holder {
 pub fn active(line: &str) -> &str {
     let chosen = line.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
     chosen.map_or(line, |(name, _)| name)
+}
+
+/// The driver of the device, or of the controller that it belongs to.
+fn driver(disk: &Path) -> Option<String> {
+    let link = |link: &str| std::fs::read_link(disk.join(link)).ok();
+    let driver = link("device/driver").or_else(|| link("device/device/driver"))?;
+    Some(driver.file_name()?.to_string_lossy().into_owned())
 }
 
 fn serial(disk: &Path) -> Option<String> {

@@ -26,7 +26,7 @@ impl PartialRun {
     /// Puts the results so far into a record that has none, and says in its outcome what they are; `is_active` if the
     /// run is still being recorded. Other records stay as they are.
     pub fn complete(self, record: &mut RunRecord, is_active: bool) {
-        if record.outcome != Outcome::unfinished() {
+        if record.header.outcome != Outcome::unfinished() {
             return;
         }
         let after = units::time(self.elapsed_ns as f64);
@@ -34,7 +34,7 @@ impl PartialRun {
             true => format!("still running, {after} so far"),
             false => format!("killed after {after}, or its record could not be written"),
         };
-        record.outcome = Outcome::Failed { because };
+        record.header.outcome = Outcome::Failed { because };
         for (job, partial) in record.jobs.iter_mut().zip(self.jobs) {
             if job.runtime_ns == 0 {
                 *job = partial;
@@ -83,11 +83,11 @@ mod tests {
         let mut record = RunRecord { jobs: vec![JobRecord::default()], ..RunRecord::default() };
         partial.clone().complete(&mut record, false);
         assert_eq!(record.jobs[0].runtime_ns, 0, "a finished record is complete");
-        record.outcome = Outcome::unfinished();
+        record.header.outcome = Outcome::unfinished();
         partial.complete(&mut record, true);
         let job = &record.jobs[0];
         assert_eq!((job.started_ns, job.runtime_ns), (1_000_000_000, 2_000_000_000));
         assert_eq!((job.dirs.read.counts.ios, job.dirs.read.clat.count()), (30, 3));
-        assert!(record.outcome.to_string().contains("still running, 9 s so far"));
+        assert!(record.header.outcome.to_string().contains("still running, 9 s so far"));
     }
 }

@@ -6,8 +6,7 @@ use super::verdict::Effect;
 use crate::limit::{Conditions, KNEE_SHARE};
 use crate::stats::{Estimate, Ratio};
 use fathom_model::experiment::{Experiment, Protocol};
-use fathom_model::outcome::{Outcome, RecordKind};
-use fathom_model::{Facts, Finding};
+use fathom_model::record::Header;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -15,32 +14,16 @@ use std::collections::BTreeMap;
 /// The `record.json` of a trial. `windows.ndjson` in the same directory holds the windows, one [`TrialWindow`] per line.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ExperimentRecord {
-    /// [`fathom_model::record::RECORD_VERSION`] of the program that wrote it.
-    pub record_version: u32,
-    /// [`RecordKind::Experiment`].
-    pub kind: RecordKind,
-    /// A random UUID.
-    pub run_id: String,
-    /// Version of the program that wrote it.
-    pub fathom_version: String,
-    /// The command line.
-    pub command: Vec<String>,
-    /// Start, in nanoseconds since 1970 (UTC).
-    pub started_unix_ns: u64,
-    /// The machine and the targets.
-    pub facts: Facts,
+    /// What all records have.
+    #[serde(flatten)]
+    pub header: Header,
     /// What was requested: enough to continue where it ended.
     pub request: Request,
     /// How each target of `request` was accessed.
     #[serde(default)]
     pub conditions: Vec<Conditions>,
-    /// How it ended.
-    pub outcome: Outcome,
     /// What was found.
     pub report: TrialReport,
-    /// Findings, the most severe first.
-    #[serde(default)]
-    pub findings: Vec<Finding>,
 }
 
 impl ExperimentRecord {
@@ -48,7 +31,7 @@ impl ExperimentRecord {
     #[must_use]
     pub fn is_complete(&self) -> bool {
         let has_failed = |c: &MeasuredCondition| c.errors > 0 || c.windows == 0;
-        self.outcome.is_finished() && !self.report.conditions.iter().any(has_failed)
+        self.header.outcome.is_finished() && !self.report.conditions.iter().any(has_failed)
     }
 }
 

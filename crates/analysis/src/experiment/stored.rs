@@ -101,7 +101,7 @@ impl Run {
         let values = |at| of(at).filter_map(|(_, w)| w.metric(metric)).collect::<Vec<f64>>();
         let mut tally = Tally::default();
         of(at).for_each(|(_, window)| tally.add(window));
-        let cpus = record.facts.host.cpus_allowed.len() as f64;
+        let cpus = record.header.facts.host.cpus_allowed.len() as f64;
         let twin = twin(&record.request.experiment, at);
         let by_round = |at| of(at).filter_map(|(n, w)| Some((n, w.metric(metric)?)));
         let logs: Vec<f64> = match twin {

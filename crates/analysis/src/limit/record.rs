@@ -4,10 +4,8 @@ use super::config::Config;
 use super::outcome::LimitReport;
 use crate::experiment::Rw;
 use crate::processes::ProcessTotals;
-use fathom_model::outcome::{self, Outcome, RecordKind};
-use fathom_model::record::Cost;
-use fathom_model::watch::{Missing, ProcessUse, WatchRecord};
-use fathom_model::{Facts, Finding};
+use fathom_model::record::{Cost, Header};
+use fathom_model::watch::{Missing, ProcessUse};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -15,32 +13,13 @@ use serde::{Deserialize, Serialize};
 /// [`super::Window`] per line.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LimitRecord {
-    /// [`fathom_model::record::RECORD_VERSION`] of the program that wrote it.
-    pub record_version: u32,
-    /// [`RecordKind::Limit`], also in records of version 1, which lack the field.
-    #[serde(default = "limit")]
-    pub kind: RecordKind,
-    /// A random UUID; empty in records of version 1.
-    #[serde(default)]
-    pub run_id: String,
-    /// Version of the program that wrote it.
-    pub fathom_version: String,
-    /// The command line.
-    pub command: Vec<String>,
-    /// Start, in nanoseconds since 1970 (UTC).
-    pub started_unix_ns: u64,
-    /// The machine and the targets, in the order of [`Config::targets`].
-    pub facts: Facts,
+    /// What all records have; the targets are in the order of [`Config::targets`].
+    #[serde(flatten)]
+    pub header: Header,
     /// What the search measured and could use.
     pub config: Config,
     /// How each target was accessed, in the order of [`Config::targets`].
     pub conditions: Vec<Conditions>,
-    /// How it ended.
-    #[serde(alias = "interrupted", deserialize_with = "outcome::of_any_version")]
-    pub outcome: Outcome,
-    /// How the machine was sampled during the search, if it was.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub watch: Option<WatchRecord>,
     /// Other programs that ran during the search, the one with the most CPU time first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub competitors: Vec<Competitor>,
@@ -52,12 +31,6 @@ pub struct LimitRecord {
     /// Why `costs` lacks some or all peaks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub costs_missing: Option<String>,
-    /// Findings, the most severe first.
-    pub findings: Vec<Finding>,
-}
-
-fn limit() -> RecordKind {
-    RecordKind::Limit
 }
 
 /// Instructions, cycles and cache misses of an I/O at a peak.
@@ -124,7 +97,7 @@ impl LimitRecord {
     #[must_use]
     pub fn is_complete(&self) -> bool {
         let blocks = || self.report.targets.iter().flat_map(|t| &t.blocks);
-        self.outcome.is_finished()
+        self.header.outcome.is_finished()
             && blocks().all(|b| b.problems.iter().all(|p| p.errors == 0 && p.short_ios == 0))
             && blocks().all(|b| b.peak.is_some())
     }

@@ -327,14 +327,14 @@ pub(super) static SMALLER_THAN_MEMORY: Rule = Rule {
         holds: make_buffered,
         near_miss: |r| {
             make_buffered(r);
-            r.facts.host.cgroup_memory_max_bytes = Some(4 << 30);
+            r.header.facts.host.cgroup_memory_max_bytes = Some(4 << 30);
         },
     }],
 };
 
 fn smaller_than_memory(record: &RunRecord) -> Option<Claim> {
     let jobs = jobs_where(record, is_buffered);
-    let host = &record.facts.host;
+    let host = &record.header.facts.host;
     let memory =
         host.cgroup_memory_max_bytes.map_or(host.memory_bytes, |m| m.min(host.memory_bytes));
     let targets: BTreeSet<usize> = jobs.iter().flat_map(|job| targets_of(job.plan)).collect();

@@ -65,20 +65,21 @@ pub(super) static INTERRUPTED: Rule = Rule {
     checks: &[Check::Run(interrupted)],
     #[cfg(test)]
     cases: &[Case::Run {
-        holds: |r| r.outcome = Outcome::interrupted("SIGINT"),
-        near_miss: |r| r.elapsed_ns /= 2,
+        holds: |r| r.header.outcome = Outcome::interrupted("SIGINT"),
+        near_miss: |r| r.header.elapsed_ns /= 2,
     }],
 };
 
 fn interrupted(record: &RunRecord) -> Option<Claim> {
-    if record.outcome.is_finished() {
+    if record.header.outcome.is_finished() {
         return None;
     }
     let requested = record.plan.jobs.iter().filter_map(|job| job.until.runtime_ns).max();
     let time = |name, ns: u64| Evidence::number(name, ns as f64, Unit::Nanoseconds);
-    let mut evidence = vec![time("run time", record.elapsed_ns)];
+    let mut evidence = vec![time("run time", record.header.elapsed_ns)];
     evidence.extend(requested.map(|ns| time("requested run time", ns)));
-    let summary = format!("The run was {}; the figures cover the time until then.", record.outcome);
+    let summary =
+        format!("The run was {}; the figures cover the time until then.", record.header.outcome);
     Some(Claim::new(summary, evidence))
 }
 
@@ -258,7 +259,7 @@ fn lost_wakeups(record: &RunRecord) -> Option<Claim> {
     let evidence = vec![
         number("interrupted waits", count),
         Evidence::number("longest wait", longest as f64, Unit::Nanoseconds),
-        Evidence::text("kernel", &record.facts.host.kernel).with_source("uname"),
+        Evidence::text("kernel", &record.header.facts.host.kernel).with_source("uname"),
     ];
     Some(Claim::new(summary, evidence).confidence(Confidence::Medium))
 }
@@ -367,8 +368,8 @@ mod tests {
     #[test]
     fn interruption_shows_how_much_was_done() {
         let f = fires(&INTERRUPTED, |r| {
-            r.outcome = Outcome::interrupted("SIGINT");
-            r.elapsed_ns = 3 * SECOND;
+            r.header.outcome = Outcome::interrupted("SIGINT");
+            r.header.elapsed_ns = 3 * SECOND;
         });
         assert_eq!(phrases(&f), ["run time: 3 s", "requested run time: 10 s"]);
     }

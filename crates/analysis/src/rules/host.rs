@@ -53,15 +53,15 @@ pub(super) static BUSY_MACHINE: Rule = Rule {
     #[cfg(test)]
     cases: &[
         Case::Run {
-            holds: |r| r.facts.host.load_1min = 4.0,
-            near_miss: |r| r.facts.host.load_1min = 3.9,
+            holds: |r| r.header.facts.host.load_1min = 4.0,
+            near_miss: |r| r.header.facts.host.load_1min = 3.9,
         },
         Case::Limit { holds: |r| busy_before(r, 0.10), near_miss: |r| busy_before(r, 0.09) },
     ],
 };
 
 fn busy_machine(record: &RunRecord) -> Option<Claim> {
-    let host = &record.facts.host;
+    let host = &record.header.facts.host;
     let per_cpu = host.load_1min / f64::from(host.cpus_online);
     if host.cpus_online == 0 || per_cpu < LOAD_SHARE {
         return None;
@@ -222,13 +222,13 @@ pub(super) static SLOW_CLOCK: Rule = Rule {
     checks: &[Check::Run(slow_clock)],
     #[cfg(test)]
     cases: &[Case::Run {
-        holds: |r| r.facts.host.clocksource = "hpet".into(),
-        near_miss: |r| r.facts.host.clocksource = "kvm-clock".into(),
+        holds: |r| r.header.facts.host.clocksource = "hpet".into(),
+        near_miss: |r| r.header.facts.host.clocksource = "kvm-clock".into(),
     }],
 };
 
 fn slow_clock(record: &RunRecord) -> Option<Claim> {
-    let source = record.facts.host.clocksource.as_str();
+    let source = record.header.facts.host.clocksource.as_str();
     if source.is_empty() || FAST_CLOCKS.contains(&source) {
         return None;
     }
@@ -288,20 +288,20 @@ mod tests {
 
     #[test]
     fn load_is_judged_by_cpus() {
-        let f = fires(&BUSY_MACHINE, |r| r.facts.host.load_1min = 5.0);
+        let f = fires(&BUSY_MACHINE, |r| r.header.facts.host.load_1min = 5.0);
         assert_eq!((f.severity, phrases(&f)), (Severity::Info, vec!["load average: 5".into()]));
         assert_eq!(
             f.summary,
             "The machine was busy in the minute before the run (load average 5.0 on 8 CPUs); other programs may be sharing it."
         );
-        let f = fires(&BUSY_MACHINE, |r| r.facts.host.load_1min = 9.0);
+        let f = fires(&BUSY_MACHINE, |r| r.header.facts.host.load_1min = 9.0);
         assert_eq!(f.severity, Severity::Warning);
-        silent(&BUSY_MACHINE, |r| r.facts.host.cpus_online = 0);
+        silent(&BUSY_MACHINE, |r| r.header.facts.host.cpus_online = 0);
     }
 
     #[test]
     fn an_unknown_clock_is_not_slow() {
-        silent(&SLOW_CLOCK, |r| r.facts.host.clocksource = String::new());
+        silent(&SLOW_CLOCK, |r| r.header.facts.host.clocksource = String::new());
     }
 
     #[test]

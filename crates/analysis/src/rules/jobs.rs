@@ -64,7 +64,7 @@ pub(super) fn listed(noun: &str, items: &[&str]) -> String {
 /// Facts about target `index` at the start of the run.
 pub(super) fn facts_of(record: &RunRecord, index: usize) -> Option<&TargetFacts> {
     let path = &record.plan.targets.get(index)?.path;
-    record.facts.targets.iter().find(|facts| facts.path == *path || facts.resolved == *path)
+    record.header.facts.targets.iter().find(|facts| facts.path == *path || facts.resolved == *path)
 }
 
 /// Whether a target is on `disk` or on a partition of it, as far as is known.

@@ -61,7 +61,7 @@ fn not_polled(record: &RunRecord) -> Option<Claim> {
         evidence
             .push(Evidence::text("ioengine=sg", "the kernel's SCSI drivers ignore the request"));
     } else if by_call {
-        let name = format!("kernel {}", record.facts.host.kernel);
+        let name = format!("kernel {}", record.header.facts.host.kernel);
         evidence.push(Evidence::text(name, "synchronous calls do not poll since Linux 5.19"));
     } else if evidence.is_empty() {
         evidence.push(Evidence::text("polling (hipri)", "not in effect"));
@@ -139,7 +139,7 @@ pub(super) static MEMORY_LOCK: Rule = Rule {
 };
 
 fn memory_lock(record: &RunRecord) -> Option<Claim> {
-    let limit = record.facts.host.memlock_limit_bytes?;
+    let limit = record.header.facts.host.memlock_limit_bytes?;
     let needed = |job: &Job| u64::from(job.plan.depth).saturating_mul(job.plan.block_max());
     let all: u64 =
         jobs_where(record, requests_registered).iter().map(needed).fold(0, u64::saturating_add);
@@ -217,7 +217,7 @@ fn refused_flags(record: &RunRecord) -> Option<Claim> {
         named(&jobs),
         flags.join(", ")
     );
-    let kernel = Evidence::text("kernel", &record.facts.host.kernel).with_source("uname");
+    let kernel = Evidence::text("kernel", &record.header.facts.host.kernel).with_source("uname");
     let claim = Claim::new(summary, vec![kernel]);
     let meaningful = flags.iter().any(|flag| *flag == "SQPOLL" || *flag == "IOPOLL");
     Some(if meaningful { claim.severity(Severity::Warning) } else { claim })
@@ -275,14 +275,14 @@ fn poll(record: &mut RunRecord, has_queues: bool) {
     let ring = fathom_model::plan::Uring { iopoll: true, ..Default::default() };
     record.plan.jobs[0].engine = Engine::IoUring(ring);
     record.jobs[0].granted.polled = true;
-    record.facts.targets[0].device.get_or_insert_default().io_poll = Some(has_queues);
+    record.header.facts.targets[0].device.get_or_insert_default().io_poll = Some(has_queues);
 }
 
 /// Registration that failed under a limit.
 #[cfg(test)]
 fn lock(record: &mut RunRecord, limit: u64) {
     record.jobs[0].granted.fixed_buffers = false;
-    record.facts.host.memlock_limit_bytes = Some(limit);
+    record.header.facts.host.memlock_limit_bytes = Some(limit);
 }
 
 #[cfg(test)]
@@ -296,7 +296,7 @@ mod tests {
         let f = fires(&NOT_POLLED, |r| poll(r, false));
         assert_eq!(phrases(&f), ["polled queues of vda: none"]);
         let f = fires(&NOT_POLLED, |r| {
-            r.facts.host.kernel = "6.1".into();
+            r.header.facts.host.kernel = "6.1".into();
             r.plan.jobs[0].engine =
                 Engine::Psync(Psync::VectoredFlags { hipri: true, nowait: false });
         });

@@ -31,7 +31,7 @@ pub(super) static TARGET_CHANGED: Rule = Rule {
     #[cfg(test)]
     cases: &[Case::Run {
         holds: |r| r.jobs[0].target_changes = vec!["/data/file was deleted".into()],
-        near_miss: |r| r.facts.targets[0].size_bytes += 1,
+        near_miss: |r| r.header.facts.targets[0].size_bytes += 1,
     }],
 };
 
@@ -68,12 +68,12 @@ pub(super) static SPARSE_TARGET: Rule = Rule {
     #[cfg(test)]
     cases: &[
         Case::Run {
-            holds: |r| r.facts.targets[0].allocated_bytes = 3 << 30,
-            near_miss: |r| r.facts.targets[0].allocated_bytes = (4 << 30) / 100 * 91,
+            holds: |r| r.header.facts.targets[0].allocated_bytes = 3 << 30,
+            near_miss: |r| r.header.facts.targets[0].allocated_bytes = (4 << 30) / 100 * 91,
         },
         Case::Limit {
-            holds: |r| r.facts.targets[0].allocated_bytes = 3 << 30,
-            near_miss: |r| r.facts.targets[0].allocated_bytes = (4 << 30) / 100 * 91,
+            holds: |r| r.header.facts.targets[0].allocated_bytes = 3 << 30,
+            near_miss: |r| r.header.facts.targets[0].allocated_bytes = (4 << 30) / 100 * 91,
         },
     ],
 };
@@ -148,8 +148,8 @@ pub(super) static IN_MEMORY: Rule = Rule {
     checks: &[Check::Run(in_memory)],
     #[cfg(test)]
     cases: &[Case::Run {
-        holds: |r| r.facts.targets[0].file_system = Some("tmpfs".into()),
-        near_miss: |r| r.facts.targets[0].file_system = Some("xfs".into()),
+        holds: |r| r.header.facts.targets[0].file_system = Some("tmpfs".into()),
+        near_miss: |r| r.header.facts.targets[0].file_system = Some("xfs".into()),
     }],
 };
 
@@ -256,7 +256,7 @@ pub(super) static SHARED_DISK: Rule = Rule {
 };
 
 fn shared_disk(record: &LimitRecord) -> Option<Claim> {
-    let targets = &record.facts.targets;
+    let targets = &record.header.facts.targets;
     let disk = |target: &TargetFacts| target.device.as_ref().map(|device| device.name.clone());
     let pairs: Vec<(&str, &str, String)> = targets
         .iter()
@@ -278,21 +278,21 @@ fn shared_disk(record: &LimitRecord) -> Option<Claim> {
 
 #[cfg(test)]
 fn resize(record: &mut LimitRecord, bytes: u64) {
-    let facts = &mut record.facts.targets[0];
+    let facts = &mut record.header.facts.targets[0];
     (facts.size_bytes, facts.allocated_bytes) = (bytes, bytes);
 }
 
 #[cfg(test)]
 fn rename_disk(record: &mut LimitRecord, name: &str) {
-    record.facts.targets[0].device.get_or_insert_default().name = name.into();
+    record.header.facts.targets[0].device.get_or_insert_default().name = name.into();
 }
 
 #[cfg(test)]
 fn second_target(record: &mut LimitRecord, disk: &str) {
-    let mut second = record.facts.targets[0].clone();
+    let mut second = record.header.facts.targets[0].clone();
     second.path = "disk1".into();
     second.device.get_or_insert_default().name = disk.into();
-    record.facts.targets.push(second);
+    record.header.facts.targets.push(second);
 }
 
 #[cfg(test)]
@@ -315,7 +315,7 @@ mod tests {
 
     #[test]
     fn sparse_files_that_were_filled_are_not_reported() {
-        let hollow = |r: &mut RunRecord| r.facts.targets[0].allocated_bytes = 0;
+        let hollow = |r: &mut RunRecord| r.header.facts.targets[0].allocated_bytes = 0;
         let f = fires(&SPARSE_TARGET, hollow);
         assert!(f.summary.contains("only 0 B of its 4 GiB"), "{}", f.summary);
         assert_eq!(phrases(&f), ["/data/file allocated: 0%"]);
@@ -332,12 +332,12 @@ mod tests {
             r.plan.targets[0].fill = true;
             r.plan.targets[0].create_size = Some(8 * GIB);
         });
-        silent(&SPARSE_TARGET, |r| r.facts.targets[0].kind = TargetKind::BlockDevice);
+        silent(&SPARSE_TARGET, |r| r.header.facts.targets[0].kind = TargetKind::BlockDevice);
     }
 
     #[test]
     fn file_systems_in_memory() {
-        let f = fires(&IN_MEMORY, |r| r.facts.targets[0].file_system = Some("tmpfs".into()));
+        let f = fires(&IN_MEMORY, |r| r.header.facts.targets[0].file_system = Some("tmpfs".into()));
         assert_eq!(
             f.summary,
             "/data/file is on tmpfs, which keeps files in memory: no disk is measured."

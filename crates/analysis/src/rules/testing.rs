@@ -12,11 +12,11 @@ use crate::topology::analyze;
 use crate::watch::Observed;
 use fathom_model::facts::{DeviceFacts, TargetFacts, TargetKind};
 use fathom_model::finding::Finding;
-use fathom_model::outcome::{Outcome, RecordKind};
+use fathom_model::outcome::RecordKind;
 use fathom_model::plan::{
     Distribution, Engine, Fallocate, JobPlan, Mix, Order, Region, Target, Uring,
 };
-use fathom_model::record::{DiskRecord, JobRecord, RunRecord};
+use fathom_model::record::{DiskRecord, Header, JobRecord, RunRecord};
 use fathom_model::topology::{
     CpuPackage, Hop, HopKind, Irq, Link, LinkMode, LinkStandard, NumaNode, Topology,
 };
@@ -94,7 +94,8 @@ fn changed<T>(mut record: T, change: impl FnOnce(&mut T)) -> T {
 
 /// What a rule alone finds in the record of a search.
 fn in_limit(rule: &Rule, record: &LimitRecord) -> Vec<Finding> {
-    let targets = record.facts.targets.iter().zip(&record.conditions).zip(&record.report.targets);
+    let targets =
+        record.header.facts.targets.iter().zip(&record.conditions).zip(&record.report.targets);
     let targets = targets.filter_map(|((facts, conditions), limit)| {
         rule.check(&Input::Target(LimitTarget { facts, conditions, limit }))
     });
@@ -130,11 +131,12 @@ pub(super) fn limit_rules(change: impl FnOnce(&mut LimitRecord)) -> Vec<String> 
 
 /// Ten seconds of direct 4 KiB random reads at depth 32 on a file of 4 GiB on a disk.
 pub(super) fn run() -> RunRecord {
-    let mut record = RunRecord { elapsed_ns: 10 * SECOND, ..RunRecord::default() };
-    let host = &mut record.facts.host;
+    let mut record = RunRecord::default();
+    record.header.elapsed_ns = 10 * SECOND;
+    let host = &mut record.header.facts.host;
     (host.cpus_online, host.load_1min, host.memory_bytes) = (8, 0.1, 16 * GIB);
     (host.arch, host.clocksource) = ("x86_64".into(), "tsc".into());
-    record.facts.targets = vec![facts("/data/file")];
+    record.header.facts.targets = vec![facts("/data/file")];
     record.plan.targets = vec![target("/data/file")];
     record.plan.jobs = vec![plan("a")];
     record.jobs = vec![done()];
@@ -221,11 +223,11 @@ pub(super) fn limit() -> LimitRecord {
     facts.device = Some(DeviceFacts { name: "nvme0n1".into(), ..DeviceFacts::default() });
     let blocks = vec![block(4096, 100_000.0), block(1 << 20, 2_000.0)];
     LimitRecord {
-        record_version: 1,
-        fathom_version: String::new(),
-        command: Vec::new(),
-        started_unix_ns: 0,
-        facts: Facts { targets: vec![facts], ..Facts::default() },
+        header: Header {
+            kind: RecordKind::Limit,
+            facts: Facts { targets: vec![facts], ..Facts::default() },
+            ..Header::default()
+        },
         config: Config {
             targets: vec!["disk0".into()],
             seconds: 15.0,
@@ -237,10 +239,6 @@ pub(super) fn limit() -> LimitRecord {
             queues: Vec::new(),
         },
         conditions: vec![Conditions { direct: true, scratch: false }],
-        kind: RecordKind::Limit,
-        run_id: String::new(),
-        outcome: Outcome::Finished,
-        watch: None,
         competitors: Vec::new(),
         report: LimitReport {
             idle: Some(CpuShares { busy: 0.01, steal: 0.0, throttled: 0.0 }),
@@ -250,7 +248,6 @@ pub(super) fn limit() -> LimitRecord {
         },
         costs: Vec::new(),
         costs_missing: None,
-        findings: Vec::new(),
     }
 }
 

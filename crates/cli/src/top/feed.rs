@@ -1,7 +1,7 @@
 //! Sources of the intervals that `top` shows.
 
 use fathom_analysis::machine::{self, MachineRates};
-use fathom_model::watch::{MachineSample, Missing, Stack, WatchRecord};
+use fathom_model::watch::{MachineSample, Missing, SamplingRecord, Stack};
 use fathom_report::top::{Go, Source, View};
 use std::rc::Rc;
 
@@ -78,7 +78,7 @@ impl ViewedInterval {
         &'a self,
         source: Source,
         stacks: &'a [Stack],
-        watched: &'a WatchRecord,
+        watched: &'a SamplingRecord,
     ) -> View<'a> {
         View {
             before: &self.before.machine,

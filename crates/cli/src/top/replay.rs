@@ -1,7 +1,7 @@
 //! A record as intervals that `top` shows.
 
 use super::feed::{Feed, ViewSample, ViewedInterval};
-use fathom_model::watch::{MachineSample, Missing, WatchRecord};
+use fathom_model::watch::{MachineSample, Missing, SamplingRecord};
 use fathom_report::calendar;
 use fathom_report::top::{Go, Source, View};
 use fathom_store::{Reader, StoredSample};
@@ -21,7 +21,7 @@ pub struct Replay {
     first_ns: u64,
     last_ns: u64,
     shown: Option<ViewedInterval>,
-    watched: WatchRecord,
+    watched: SamplingRecord,
     /// Each interval is printed once, without delay.
     as_lines: bool,
     /// The interval shown has not been returned by `poll` yet.

@@ -135,7 +135,7 @@ pub fn resume(
     dir: &Path,
     record: ExperimentRecord,
 ) -> Result<ExitCode, String> {
-    if record.outcome.is_finished() {
+    if record.header.outcome.is_finished() {
         return Err(format!("{} is complete; `fathom show` prints it", dir.display()));
     }
     let mut request = record.request;
@@ -170,7 +170,7 @@ fn perform(args: &MeasureArgs, page: &PageArgs, options: TryOptions) -> Result<E
     // After the result is printed: the record's disk may be full, or stall.
     let finished = runner.finish(&record, &mut view);
     shown.and(closed).and(finished)?;
-    if let Some(dir) = dir.filter(|_| !record.outcome.is_finished()) {
+    if let Some(dir) = dir.filter(|_| !record.header.outcome.is_finished()) {
         let path = fathom_model::shell::quoted(&dir.display().to_string()).into_owned();
         stdio::remark(&format!("fathom: continue with `fathom try --resume {path}`"));
     }

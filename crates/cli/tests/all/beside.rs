@@ -22,7 +22,7 @@ fn watched(level: &str) -> (String, Value, Vec<Value>) {
 fn a_run_is_watched_unless_it_is_not_to_be() {
     for level in ["default", "full"] {
         let (summary, record, samples) = watched(level);
-        assert_eq!(record["watch"]["level"], level);
+        assert_eq!(record["sampling"]["level"], level);
         assert!(
             summary.contains("\n  CPU  ") && summary.contains("\n  sampling overhead  "),
             "{summary}"
@@ -33,13 +33,13 @@ fn a_run_is_watched_unless_it_is_not_to_be() {
             assert!(seen(part) >= 2, "{part} in {} of {} samples", seen(part), samples.len());
         }
         // Sources that are not available here are reported.
-        let missing = record["watch"]["missing"].to_string();
+        let missing = record["sampling"]["missing"].to_string();
         assert!(seen("stacks") >= 2 || missing.contains("perf"), "{missing}");
         // The work goes on being recorded beside it.
         assert!(samples.last().unwrap()["jobs"][0]["dirs"]["read"]["ios"].as_u64() > Some(0));
     }
     let (summary, record, samples) = watched("off");
-    assert_eq!(record["watch"], Value::Null);
+    assert_eq!(record["sampling"], Value::Null);
     assert!(!summary.contains("sampling overhead"), "{summary}");
     assert!(samples.iter().all(|s| s["machine"].as_object().is_some_and(|m| m.is_empty())));
 }

@@ -56,7 +56,7 @@ fn shipped_experiments_run_in_short_form() {
         let answer = place.ask(&args);
         assert!(matches!(answer.code, Some(0 | 1)), "{name}: {}", answer.stderr);
         let record: ExperimentRecord = serde_json::from_str(&answer.stdout).unwrap();
-        assert!(record.outcome.is_finished() && record.report.windows > 0, "{name}");
+        assert!(record.header.outcome.is_finished() && record.report.windows > 0, "{name}");
         for (condition, found) in
             record.request.experiment.conditions.iter().zip(&record.report.conditions)
         {
@@ -124,7 +124,7 @@ fn an_interrupted_experiment_is_resumed() {
     let first = windows();
     place.ask(&["try", "--resume=kept", "--duration=3", "--sampling=off"]).done();
     let record = record(&place, "kept");
-    assert!(record.outcome.is_finished() && windows().starts_with(&first));
+    assert!(record.header.outcome.is_finished() && windows().starts_with(&first));
     assert_eq!(windows().lines().count(), record.report.windows as usize);
     let again = place.ask(&["try", "--resume=kept"]);
     assert_one_error(&again.stderr, &["is complete"]);
@@ -278,7 +278,7 @@ fn file_systems_are_measured_alone_and_together() {
     place.data("xfs/file", 8 * MIB);
     let targets = ["ext4/file", "xfs/file"];
     let record = short(&place, "filesystems", &targets);
-    let kinds = record.facts.targets.iter().map(|target| target.file_system.as_deref());
+    let kinds = record.header.facts.targets.iter().map(|target| target.file_system.as_deref());
     assert_eq!(kinds.collect::<Vec<_>>(), [Some("ext4"), Some("xfs")]);
     let conditions = &record.request.experiment.conditions;
     let names = conditions.iter().map(|c| (c.name.as_str(), c.against.as_slice()));
@@ -300,7 +300,7 @@ fn stored_on(place: &Place, kernel: &str, buffered: u64, others: Option<CpuTime>
     let dir = format!("--record={kernel}");
     place.ask(&[&args[..], &[dir.as_str()]].concat());
     let mut record = record(place, kernel);
-    record.facts.host.kernel = kernel.to_string();
+    record.header.facts.host.kernel = kernel.to_string();
     place.write(&format!("{kernel}/record.json"), serde_json::to_vec(&record).unwrap());
     let windows = place.read(&format!("{kernel}/windows.ndjson"));
     let window: TrialWindow = serde_json::from_str(windows.lines().next().unwrap()).unwrap();

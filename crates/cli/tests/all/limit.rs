@@ -18,7 +18,7 @@ fn a_file_is_searched_and_not_changed() {
     let answer = place.ask(&["limit", "--duration=5", "--record=kept", "data"]).done();
     // The machine was sampled meanwhile, and can be replayed.
     let kept: serde_json::Value = serde_json::from_str(&place.read("kept/record.json")).unwrap();
-    assert_eq!(kept["watch"]["level"], "default");
+    assert_eq!(kept["sampling"]["level"], "default");
     assert!(place.read("kept/samples.ndjson").lines().count() >= 3);
     place.ask(&["top", "--replay=kept", "--format=text"]).done();
     says(&answer.stdout, &["4 KiB", "1 MiB", "peak", "knee", "IOPS", "data"]);
@@ -43,8 +43,9 @@ fn what_makes_figures_misleading_is_found() {
     spins.kill().and_then(|()| spins.wait()).unwrap();
     answer.done();
     let record: LimitRecord = serde_json::from_str(&place.read("kept/record.json")).unwrap();
-    let found: Vec<&str> = record.findings.iter().map(|finding| finding.rule.as_str()).collect();
-    let device = record.facts.targets[0].device.as_ref();
+    let found: Vec<&str> =
+        record.header.findings.iter().map(|finding| finding.rule.as_str()).collect();
+    let device = record.header.facts.targets[0].device.as_ref();
     let is_virtual = device.is_some_and(|device| device.name.starts_with("vd"));
     let expected = [
         ("small-target", true),

@@ -128,7 +128,7 @@ fn what_a_signal_ends_before_its_time_is_not_all() {
             if args[0] == "watch" {
                 let text = place.read("record/record.json");
                 let record: RunRecord = serde_json::from_str(&text).unwrap();
-                assert_eq!(record.outcome, Outcome::interrupted(name));
+                assert_eq!(record.header.outcome, Outcome::interrupted(name));
             }
         }
     }

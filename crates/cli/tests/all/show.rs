@@ -116,6 +116,8 @@ fn version_2_can_be_shown() {
     says(&watch.stdout, &["exit status 3", "CPU", "memory", "Limited by:"]);
     let limit = place.ask(&["show", &fixture("v2/limit")]).done();
     says(&limit.stdout, &["4 KiB randread", "1 MiB randread", "92.1k", "knee, peak"]);
+    let compared = place.ask(&["show", &fixture("v2/experiment")]).done();
+    says(&compared.stdout, &["8.32k (3.76k–12.9k)", "bs=8k: inconclusive: −7.2%"]);
     place.ask(&["top", "--replay", &fixture("v2/run"), "--format=csv"]).done();
 }
 

@@ -40,7 +40,7 @@ fn the_first_signal_ends_the_run_with_a_complete_result() {
         assert_eq!(json["fathom"]["complete"], false);
         assert_eq!(json["jobs"].as_array().unwrap().len(), 2);
         let record: RunRecord = serde_json::from_str(&place.read("kept/record.json")).unwrap();
-        assert_eq!(record.outcome, Outcome::interrupted(name));
+        assert_eq!(record.header.outcome, Outcome::interrupted(name));
     }
 }
 
@@ -127,7 +127,7 @@ fn a_killed_run_keeps_its_samples() {
         serde_json::from_str::<Sample>(line).unwrap();
     }
     let record: RunRecord = serde_json::from_str(&place.read("kept/record.json")).unwrap();
-    assert_eq!(record.outcome, Outcome::unfinished());
+    assert_eq!(record.header.outcome, Outcome::unfinished());
     assert_eq!(record.plan.jobs.len(), 1);
     show("killed after ");
 }

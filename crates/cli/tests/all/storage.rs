@@ -111,7 +111,7 @@ fn a_command_ends_as_it_would_though_the_disk_is_full() {
             record["outcome"]["failed"]["because"].as_str().unwrap(),
             &["No space left on device"],
         );
-        assert!(record["watch"]["command"]["status"].is_i64());
+        assert!(record["sampling"]["command"]["status"].is_i64());
     }
 }
 

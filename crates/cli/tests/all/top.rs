@@ -4,7 +4,8 @@
 use crate::common::{FATHOM, Place, assert_one_error, says};
 use fathom_model::RunRecord;
 use fathom_model::progress::Sample;
-use fathom_model::watch::{DiskCounters, IoCounters, MachineSample, WatchRecord};
+use fathom_model::record::Header;
+use fathom_model::watch::{DiskCounters, IoCounters, MachineSample, SamplingRecord};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
@@ -79,7 +80,7 @@ fn what_was_recorded_is_replayed() {
     let live = ["top", "--format=csv", "-n", "6", "-i", "250ms", "--record=seen"];
     let live = place.ask(&live).done().stdout;
     let record: Value = serde_json::from_str(&place.read("seen/record.json")).unwrap();
-    assert!(record["outcome"] == "finished" && record["watch"]["interval_ns"] == 250_000_000);
+    assert!(record["outcome"] == "finished" && record["sampling"]["interval_ns"] == 250_000_000);
     let all = place.ask(&["top", "--replay=seen", "--format=csv"]).done().stdout;
     // The record may have one interval more, which ended with the watching.
     let figures =
@@ -142,7 +143,7 @@ fn damage_to_a_record_costs_what_it_hit_and_is_named() {
     place.write("seen/stacks.ndjson", "damage\n");
     assert_eq!(count(), whole);
     let record = place.read("seen/record.json");
-    let newer = record.replacen("\"record_version\": 2", "\"record_version\": 99", 1);
+    let newer = record.replacen("\"record_version\": 3", "\"record_version\": 99", 1);
     assert_ne!(newer, record);
     for (contents, part) in [(&*newer, "version 99"), ("{", "record.json"), ("", "record.json")] {
         place.write("seen/record.json", contents);
@@ -355,8 +356,11 @@ fn a_record_is_played_and_sought_in() {
 fn made_up(place: &Place, seconds: u64) {
     const SECOND: u64 = 1_000_000_000;
     let started_unix_ns = 1_795_289_760 * SECOND;
-    let watch = WatchRecord { interval_ns: SECOND, ..WatchRecord::default() };
-    let record = RunRecord { started_unix_ns, watch: Some(watch), ..RunRecord::default() };
+    let watch = SamplingRecord { interval_ns: SECOND, ..SamplingRecord::default() };
+    let record = RunRecord {
+        header: Header { started_unix_ns, sampling: Some(watch), ..Header::default() },
+        ..RunRecord::default()
+    };
     let disk = |name: &str, ios: u64| DiskCounters {
         name: name.into(),
         read: IoCounters { ios, sectors: ios * 8, ticks_ms: ios as u32, ..IoCounters::default() },

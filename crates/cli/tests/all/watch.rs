@@ -45,9 +45,9 @@ fn a_command_keeps_its_status_its_output_and_its_input() {
     assert_eq!((output.status.code(), &*output.stdout), (Some(3), &b"a\nb\n"[..]), "{stderr}");
     assert!(stderr.starts_with("err\n") && stderr.contains("exit status 3"), "{stderr}");
     let record = json(&place.path("record/record.json"));
-    assert_eq!(record["watch"]["command"]["status"], 3);
-    assert_eq!(record["watch"]["command"]["argv"][0], "sh");
-    assert_eq!(record["watch"]["pids"].as_array().unwrap().len(), 1);
+    assert_eq!(record["sampling"]["command"]["status"], 3);
+    assert_eq!(record["sampling"]["command"]["argv"][0], "sh");
+    assert_eq!(record["sampling"]["pids"].as_array().unwrap().len(), 1);
     assert_eq!(record["outcome"], "finished");
     let samples = samples(&place.path("record"));
     assert!(samples.len() >= 2);
@@ -119,7 +119,7 @@ fn an_interrupt_ends_with_a_whole_record() {
     let record = json(&place.path("record/record.json"));
     assert_eq!(record["outcome"], "finished");
     // Samplers that run a few times a second may not have run yet.
-    let costs = record["watch"]["cost"].as_array().unwrap();
+    let costs = record["sampling"]["cost"].as_array().unwrap();
     let looked = |name| costs.iter().any(|c| c["sampler"] == name && c["samples"] != 0);
     assert!(looked("system") && looked("disks"), "{costs:?}");
     assert!(record["facts"]["host"]["kernel"].as_str().is_some_and(|k| !k.is_empty()));
@@ -148,7 +148,7 @@ fn a_kill_leaves_a_valid_record_with_all_but_its_last_interval() {
             .unwrap()
             .contains("still running when fathom was killed")
     );
-    assert_eq!(record["watch"]["interval_ns"], 50_000_000);
+    assert_eq!(record["sampling"]["interval_ns"], 50_000_000);
     assert!(samples(&place.path("record")).len() >= 5);
     // The same folder is not used again.
     let again = Running::start(&mut watch(&place, &["--duration", "1s"])).wait();

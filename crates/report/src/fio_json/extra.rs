@@ -56,12 +56,12 @@ struct ExtraDirection {
 
 pub(super) fn extra<'a>(record: &'a RunRecord, entries: &[Entry<'a>], plus: bool) -> Extra<'a> {
     Extra {
-        version: &record.fathom_version,
-        record_version: record.record_version,
-        command: &record.command,
+        version: &record.header.fathom_version,
+        record_version: record.header.record_version,
+        command: &record.header.command,
         complete: record.is_complete(),
-        outcome: &record.outcome,
-        findings: &record.findings,
+        outcome: &record.header.outcome,
+        findings: &record.header.findings,
         notes: &record.plan.notes,
         jobs: entries.iter().map(|entry| job(entry, plus)).collect(),
     }

@@ -21,9 +21,10 @@ const SENTENCES_MAX: usize = 8;
 /// The whole result.
 #[must_use]
 pub fn experiment(record: &ExperimentRecord, verbose: bool) -> Document {
-    let mut page = Document::headed(Origin::from(record).heading());
+    let name = if record.request.is_sweep { "sweep" } else { "try" };
+    let mut page = Document::headed(Origin::of(name, &record.header).heading());
     header(&mut page, record);
-    page.findings(&record.findings);
+    page.findings(&record.header.findings);
     let experiment = &record.request.experiment;
     let mut body = Document::default();
     if record.request.is_sweep {
@@ -43,8 +44,8 @@ pub fn experiment(record: &ExperimentRecord, verbose: bool) -> Document {
 }
 
 fn header(page: &mut Document, record: &ExperimentRecord) {
-    if !record.outcome.is_finished() {
-        page.paragraph(format!("INCOMPLETE: {}; results so far:", record.outcome));
+    if !record.header.outcome.is_finished() {
+        page.paragraph(format!("INCOMPLETE: {}; results so far:", record.header.outcome));
     }
     let report = &record.report;
     let rounds = plural(report.rounds.into(), "round");
@@ -57,7 +58,7 @@ fn header(page: &mut Document, record: &ExperimentRecord) {
         ", ",
         windows
     ));
-    for (at, target) in record.facts.targets.iter().enumerate() {
+    for (at, target) in record.header.facts.targets.iter().enumerate() {
         let condition = record.conditions.get(at);
         let name = match condition.is_some_and(|c| c.scratch) {
             true => "scratch file",

@@ -3,11 +3,9 @@
 use super::parts;
 use crate::calendar::TimeZone;
 use crate::doc::{Heading, Text, bytes, plural, text, whole};
-use fathom_analysis::experiment::ExperimentRecord;
-use fathom_analysis::limit::LimitRecord;
-use fathom_model::facts::{DeviceFacts, Facts, HeldBy, Host, TargetFacts};
-use fathom_model::outcome::RecordKind;
-use fathom_model::{RunRecord, list, shell};
+use fathom_model::facts::{DeviceFacts, HeldBy, Host, TargetFacts};
+use fathom_model::record::Header;
+use fathom_model::{list, shell};
 use std::path::Path;
 
 /// Devices up to this many are described; the others are counted.
@@ -50,39 +48,19 @@ impl Origin<'_> {
     }
 }
 
-impl<'a> From<&'a RunRecord> for Origin<'a> {
-    fn from(record: &'a RunRecord) -> Self {
-        let name = if record.kind == RecordKind::Watch { "watch" } else { "run" };
-        let RunRecord { fathom_version, command, started_unix_ns, facts, .. } = record;
-        Self::of(name, fathom_version, command, *started_unix_ns, facts)
-    }
-}
-
-impl<'a> From<&'a LimitRecord> for Origin<'a> {
-    fn from(record: &'a LimitRecord) -> Self {
-        let LimitRecord { fathom_version, command, started_unix_ns, facts, .. } = record;
-        Self::of("limit", fathom_version, command, *started_unix_ns, facts)
-    }
-}
-
-impl<'a> From<&'a ExperimentRecord> for Origin<'a> {
-    fn from(record: &'a ExperimentRecord) -> Self {
-        let name = if record.request.is_sweep { "sweep" } else { "try" };
-        let ExperimentRecord { fathom_version, command, started_unix_ns, facts, .. } = record;
-        Self::of(name, fathom_version, command, *started_unix_ns, facts)
-    }
-}
-
 impl<'a> Origin<'a> {
-    fn of(
-        name: &'a str,
-        version: &'a str,
-        command: &'a [String],
-        started_unix_ns: u64,
-        facts: &'a Facts,
-    ) -> Self {
-        let (host, targets) = (&facts.host, facts.targets.as_slice());
-        Self { name, version, command, started_unix_ns, host, targets }
+    /// A record of what the command `name` did.
+    #[must_use]
+    pub fn of(name: &'a str, header: &'a Header) -> Self {
+        let Header { fathom_version, command, started_unix_ns, facts, .. } = header;
+        Self {
+            name,
+            version: fathom_version,
+            command,
+            started_unix_ns: *started_unix_ns,
+            host: &facts.host,
+            targets: &facts.targets,
+        }
     }
 }
 

@@ -36,12 +36,12 @@ pub struct LimitPageOptions {
 /// The whole result.
 #[must_use]
 pub fn limit(record: &LimitRecord, options: LimitPageOptions) -> Document {
-    let mut page = Document::headed(Origin::from(record).heading());
+    let mut page = Document::headed(Origin::of("limit", &record.header).heading());
     head(&mut page, record);
     answer::answers(&mut page, record);
-    page.findings(&record.findings);
+    page.findings(&record.header.findings);
     for (index, target) in record.report.targets.iter().enumerate() {
-        let about = record.facts.targets.get(index).map(description);
+        let about = record.header.facts.targets.get(index).map(description);
         let direct = record.conditions.get(index).map(|c| how(c.direct));
         let about = Text::join([Text::from(about), Text::from(direct)], ", ");
         page.section(&target.name, about, of_target(record, index, target, options));
@@ -51,7 +51,7 @@ pub fn limit(record: &LimitRecord, options: LimitPageOptions) -> Document {
     }
     let mut rest = Document::default();
     overhead(&mut rest, record, options.verbose);
-    doctor_line(&mut rest, &record.facts);
+    doctor_line(&mut rest, &record.header.facts);
     not_measured(&mut rest, &missing(record), options.verbose);
     page.blocks.append(&mut rest.blocks);
     if options.paragraph {
@@ -87,14 +87,14 @@ fn missing(record: &LimitRecord) -> Vec<Missing> {
         why: why.clone(),
         allow: String::new(),
     });
-    let hidden = record.facts.targets.iter().filter_map(TargetFacts::hidden_disk);
+    let hidden = record.header.facts.targets.iter().filter_map(TargetFacts::hidden_disk);
     let lacks = record.costs.iter().flat_map(|peak| peak.lacks.iter().cloned());
     hidden.chain(counters).chain(lacks).collect()
 }
 
 fn head(page: &mut Document, record: &LimitRecord) {
-    if !record.outcome.is_finished() {
-        page.paragraph(format!("INCOMPLETE: {}; results so far:", record.outcome));
+    if !record.header.outcome.is_finished() {
+        page.paragraph(format!("INCOMPLETE: {}; results so far:", record.header.outcome));
     }
     let report = &record.report;
     let spent = text!(

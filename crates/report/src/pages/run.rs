@@ -25,20 +25,20 @@ const SETTINGS_SHOWN: usize = 3;
 /// measured are given only if `verbose`.
 #[must_use]
 pub fn run(record: &RunRecord, observed: Option<&Observed>, verbose: bool) -> Document {
-    let mut page = Document::headed(Origin::from(record).heading());
-    if let Outcome::Failed { because } = &record.outcome {
+    let mut page = Document::headed(Origin::of("run", &record.header).heading());
+    if let Outcome::Failed { because } = &record.header.outcome {
         page.paragraph(text!("INCOMPLETE: ", because.as_str(), "; results so far:"));
     }
-    page.findings(&record.findings);
+    page.findings(&record.header.findings);
     let groups = shown_groups(record);
     for group in &groups {
         section(&mut page, record, group);
     }
     totals(&mut page, record, &groups);
-    limited_by(&mut page, &record.findings);
+    limited_by(&mut page, &record.header.findings);
     let mut rest = Document::default();
     cost::disks(&mut rest, record);
-    doctor_line(&mut rest, &record.facts);
+    doctor_line(&mut rest, &record.header.facts);
     machine(&mut rest, observed, record, &missing(record), verbose);
     if !rest.blocks.is_empty() {
         page.section("machine", Text::default(), rest);
@@ -57,8 +57,8 @@ fn missing(record: &RunRecord) -> Vec<Missing> {
         });
         all.extend(counters.chain(job.cost_lacks.iter().cloned()));
     }
-    all.extend(record.watch.iter().flat_map(|watch| watch.missing.iter().cloned()));
-    all.extend(record.facts.targets.iter().filter_map(TargetFacts::hidden_disk));
+    all.extend(record.header.sampling.iter().flat_map(|watch| watch.missing.iter().cloned()));
+    all.extend(record.header.facts.targets.iter().filter_map(TargetFacts::hidden_disk));
     let mut known = Vec::new();
     all.retain(|missing| {
         let text = missing.to_string();
@@ -134,7 +134,7 @@ fn section(page: &mut Document, record: &RunRecord, group: &JobGroup) {
             }
         }
         // Samples lack what only a worker's final result holds.
-        if !matches!(record.outcome, Outcome::Failed { .. }) {
+        if !matches!(record.header.outcome, Outcome::Failed { .. }) {
             cost::cost(&mut body, record, group);
         }
     }
@@ -154,7 +154,7 @@ fn heading(record: &RunRecord, group: &JobGroup, plans: &[&JobPlan]) -> Text {
     };
     let time = match group.record.runtime_ns {
         _ if group.plan.until.ios == Some(0) => "files laid out, no I/O requested".into(),
-        0 if matches!(record.outcome, Outcome::Failed { .. }) => "no results".into(),
+        0 if matches!(record.header.outcome, Outcome::Failed { .. }) => "no results".into(),
         0 => "did not start".into(),
         ns => Text::from(time(ns as f64)),
     };

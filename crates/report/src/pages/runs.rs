@@ -94,15 +94,15 @@ pub fn runs_json(rows: &[RunRow]) -> serde_json::Result<String> {
 /// A run, or an observation.
 #[must_use]
 pub fn run_summary(record: RunRecord) -> RunSummary {
-    let verdict: Vec<&Finding> = record.findings.iter().filter(|f| f.is_verdict()).collect();
+    let verdict: Vec<&Finding> = record.header.findings.iter().filter(|f| f.is_verdict()).collect();
     let sentences: Vec<&str> = verdict.iter().map(|finding| finding.summary.as_str()).collect();
     RunSummary {
         headline: run_result(&record),
         verdict: (!sentences.is_empty()).then(|| sentences.join(" ")),
         limited_by: verdict.iter().map(|finding| finding.rule.clone()).collect(),
-        kind: Some(record.kind),
-        outcome: Some(record.outcome),
-        command: record.command,
+        kind: Some(record.header.kind),
+        outcome: Some(record.header.outcome),
+        command: record.header.command,
     }
 }
 
@@ -122,9 +122,9 @@ pub fn limit_summary(record: LimitRecord) -> RunSummary {
             .iter()
             .map(|(_, verdict)| super::limit::rule(verdict.cause).to_string())
             .collect(),
-        kind: Some(record.kind),
-        outcome: Some(record.outcome),
-        command: record.command,
+        kind: Some(record.header.kind),
+        outcome: Some(record.header.outcome),
+        command: record.header.command,
     }
 }
 
@@ -137,18 +137,18 @@ pub fn experiment_summary(record: ExperimentRecord) -> RunSummary {
         headline: experiment_result(&record),
         verdict: (!sentences.is_empty()).then(|| sentences.join(" ")),
         limited_by: Vec::new(),
-        kind: Some(record.kind),
-        outcome: Some(record.outcome),
-        command: record.command,
+        kind: Some(record.header.kind),
+        outcome: Some(record.header.outcome),
+        command: record.header.command,
     }
 }
 
 /// The main figure of a run: IOPS and bandwidth of all jobs.
 fn run_result(record: &RunRecord) -> Text {
     if record.jobs.is_empty() {
-        let command = record.watch.as_ref().and_then(|watch| watch.command.as_ref());
-        let elapsed_ns = command.map_or(record.elapsed_ns, |command| command.elapsed_ns);
-        return early(&record.outcome, text!("sampled for ", time(elapsed_ns as f64)));
+        let command = record.header.sampling.as_ref().and_then(|watch| watch.command.as_ref());
+        let elapsed_ns = command.map_or(record.header.elapsed_ns, |command| command.elapsed_ns);
+        return early(&record.header.outcome, text!("sampled for ", time(elapsed_ns as f64)));
     }
     let rate = |part: fn(&fathom_model::progress::Counts) -> u64| {
         let of_job = |job: &fathom_model::record::JobRecord| {
@@ -158,10 +158,10 @@ fn run_result(record: &RunRecord) -> Text {
         record.jobs.iter().map(of_job).sum::<f64>()
     };
     if record.jobs.iter().all(|job| derive::ios(job) == 0) {
-        return early(&record.outcome, "no I/O".into());
+        return early(&record.header.outcome, "no I/O".into());
     }
     let figures = text!(of(count(rate(|c| c.ios)), "IOPS"), ", ", bandwidth(rate(|c| c.bytes)));
-    early(&record.outcome, figures)
+    early(&record.header.outcome, figures)
 }
 
 /// The main figure of a search: the peak with the first block size of the first target.
@@ -171,7 +171,7 @@ fn limit_result(record: &LimitRecord) -> Text {
     let peak = peak.map_or("no result".into(), |(name, peak)| {
         text!(name, " peak ", of(count(peak.iops.mean), "IOPS"))
     });
-    early(&record.outcome, peak)
+    early(&record.header.outcome, peak)
 }
 
 /// The main figure of an experiment: how many of its effects are known.
@@ -183,7 +183,7 @@ fn experiment_result(record: &ExperimentRecord) -> Text {
         (0, cells) => text!(name.as_str(), ", ", plural(cells as u64, "cell")),
         (all, _) => text!(name.as_str(), format!(", {changed} of "), plural(all as u64, "effect")),
     };
-    early(&record.outcome, found)
+    early(&record.header.outcome, found)
 }
 
 fn early(outcome: &Outcome, figures: Text) -> Text {

@@ -23,7 +23,7 @@ use fathom_model::advice::intervals_joined;
 use fathom_model::shell;
 use fathom_model::watch::{
     BlocksSample, DeviceBlocks, DiskKind, Level, Missing, RingSample, RingsSample, SamplerCost,
-    WatchRecord,
+    SamplingRecord,
 };
 
 /// Maximum number of thread groups and of rings printed.
@@ -45,8 +45,8 @@ const SHOWN: [FigureGroup; 7] = [
 
 /// The result of `fathom watch`. Reasons why something was not measured are given only if `verbose`.
 pub fn watch(seen: &Observed, record: &RunRecord, verbose: bool) -> Document {
-    let none = WatchRecord::default();
-    let watch = record.watch.as_ref().unwrap_or(&none);
+    let none = SamplingRecord::default();
+    let watch = record.header.sampling.as_ref().unwrap_or(&none);
     let rates = seen.rates();
     let mut page = Document::headed(heading(record, &rates));
     head(&mut page, seen, record, watch);
@@ -58,7 +58,7 @@ pub fn watch(seen: &Observed, record: &RunRecord, verbose: bool) -> Document {
     }
     programs::programs(&mut page, &seen.processes, &rates, !watch.pids.is_empty());
     disks(&mut page, &rates, seen);
-    limited_by(&mut page, &record.findings);
+    limited_by(&mut page, &record.header.findings);
     layer_table(&mut page, seen, None);
     system_calls(&mut page, seen);
     threads(&mut page, seen);
@@ -78,9 +78,9 @@ fn heading(record: &RunRecord, rates: &MachineRates) -> Option<Heading> {
         let disk = rates.disks.iter().find(|disk| disk.name == name);
         disk.is_some_and(|disk| disk.read.ios + disk.write.ios + disk.discard.ios > 0.0)
     };
-    let all = record.watch.iter().flat_map(|watch| &watch.devices);
+    let all = record.header.sampling.iter().flat_map(|watch| &watch.devices);
     let devices = device_list(all.filter(|device| is_active(&device.name)));
-    Origin::from(record).heading().map(|heading| Heading { devices, ..heading })
+    Origin::of("watch", &record.header).heading().map(|heading| Heading { devices, ..heading })
 }
 
 /// The machine during a run of fathom, and what was not measured.
@@ -92,7 +92,7 @@ pub(super) fn machine(
     verbose: bool,
 ) {
     let observed = observed.filter(|observed| observed.samples > 1);
-    let Some((seen, watch)) = observed.zip(record.watch.as_ref()) else {
+    let Some((seen, watch)) = observed.zip(record.header.sampling.as_ref()) else {
         return not_measured(page, missing, verbose);
     };
     let rates = seen.rates();
@@ -140,7 +140,7 @@ fn io_cost(record: &RunRecord) -> Option<(f64, Option<f64>)> {
     Some((derive::cpu_per_io_ns(&all)?, derive::iops_at_once(record)))
 }
 
-fn head(page: &mut Document, seen: &Observed, record: &RunRecord, watch: &WatchRecord) {
+fn head(page: &mut Document, seen: &Observed, record: &RunRecord, watch: &SamplingRecord) {
     let interval = (watch.interval_ns > 0).then_some(watch.interval_ns as f64);
     let samples = match seen.samples {
         0 => Some("no samples".into()),
@@ -159,7 +159,7 @@ fn head(page: &mut Document, seen: &Observed, record: &RunRecord, watch: &WatchR
         }
         None => {
             // The record of a killed run is older than its last samples.
-            let took = time(record.elapsed_ns.max(seen.elapsed_ns) as f64);
+            let took = time(record.header.elapsed_ns.max(seen.elapsed_ns) as f64);
             let pids: Vec<String> = watch.pids.iter().map(i32::to_string).collect();
             let whom = match pids.len() {
                 0 => "whole machine".to_string(),
@@ -395,7 +395,7 @@ fn sizes(counts: &[(u32, u64)]) -> Text {
     Text::join(counts.iter().enumerate().filter_map(part), ", ")
 }
 
-fn overhead(page: &mut Document, seen: &Observed, watch: &WatchRecord) {
+fn overhead(page: &mut Document, seen: &Observed, watch: &SamplingRecord) {
     let share = |ns: u64| percent(ns as f64 * 100.0 / seen.elapsed_ns.max(1) as f64);
     let all: u64 = watch.cost.iter().map(|cost| cost.cpu_ns).sum();
     let missed: u64 = watch.cost.iter().map(|cost| cost.missed).sum();

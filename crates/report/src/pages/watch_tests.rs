@@ -1,6 +1,7 @@
 use super::*;
 use crate::render::{self, Style, assert_fits};
 use fathom_model::progress::Sample;
+use fathom_model::record::Header;
 use fathom_model::watch::{
     CgroupSample, CommandRecord, CpuSample, DiskCounters, IoCounters, MachineSample, Missing,
     ProcessUse, ProcessesSample, RingEvents, StackCount, StacksSample, SystemSample, ThreadCount,
@@ -9,6 +10,11 @@ use fathom_model::watch::{
 
 fn rendered(seen: &Observed, record: &RunRecord) -> String {
     render::text(&watch(seen, record, true), Style { color: false, width: 120 })
+}
+
+fn sampled(sampling: SamplingRecord) -> RunRecord {
+    let header = Header { sampling: Some(sampling), ..Header::default() };
+    RunRecord { header, ..RunRecord::default() }
 }
 
 /// The machine after a second: one CPU 50% busy, a disk with 100 reads of 4 KiB.
@@ -67,15 +73,15 @@ fn everything_observed_is_shown() {
         elapsed_ns: 2_000_000_000,
         status: Some(137),
     };
-    let watch = WatchRecord {
+    let watch = SamplingRecord {
         interval_ns: 1_000_000_000,
         command: Some(command),
         cost: vec![cost],
         missing: vec![missing],
         intervals_joined: 7,
-        ..WatchRecord::default()
+        ..SamplingRecord::default()
     };
-    let record = RunRecord { watch: Some(watch), ..RunRecord::default() };
+    let record = sampled(watch);
     let text = rendered(&seen, &record);
     let wanted = [
         "7 intervals merged with the next",
@@ -97,7 +103,8 @@ fn everything_observed_is_shown() {
 
 #[test]
 fn without_samples_there_is_one_line() {
-    let record = RunRecord { elapsed_ns: 5_000_000_000, ..RunRecord::default() };
+    let mut record = RunRecord::default();
+    record.header.elapsed_ns = 5_000_000_000;
     let text = rendered(&Observed::default(), &record);
     assert_eq!(text, "watched  whole machine for 5 s · no samples\n");
 }
@@ -172,8 +179,8 @@ fn the_watched_program_is_told_from_others_and_shows_its_own_limits() {
     });
     let mut seen = Observed::default();
     [sample(0), last].iter().for_each(|sample| seen.add(sample));
-    let watch = WatchRecord { pids: vec![7], ..WatchRecord::default() };
-    let text = rendered(&seen, &RunRecord { watch: Some(watch), ..RunRecord::default() });
+    let watch = SamplingRecord { pids: vec![7], ..SamplingRecord::default() };
+    let text = rendered(&seen, &sampled(watch));
     let wanted = [
         "program 0.35 CPUs · read 100 MiB/s, 25 MiB/s from disks (75.0% from memory) · wrote 1 MiB/s, \
          dirtied or written 4 MiB/s (write_bytes; all disks wrote 0 B/s)",

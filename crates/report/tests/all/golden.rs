@@ -5,7 +5,7 @@
 use crate::support::{golden, json::Json, troubled, two_groups, uneven};
 use fathom_model::plan::{BlockSizes, Engine, Unified, Uring};
 use fathom_model::record::RunRecord;
-use fathom_model::watch::{Missing, WatchRecord};
+use fathom_model::watch::{Missing, SamplingRecord};
 use fathom_report::calendar::TimeZone;
 use fathom_report::pages;
 use fathom_report::render::{self, Style};
@@ -35,7 +35,8 @@ fn markdown_and_json() {
 #[test]
 fn every_page_begins_with_who_measured_what_where_and_when() {
     let mut record = two_groups();
-    record.command = ["/usr/bin/fathom", "run", "--name=a b", "job.fio"].map(str::to_string).into();
+    record.header.command =
+        ["/usr/bin/fathom", "run", "--name=a b", "job.fio"].map(str::to_string).into();
     let zone = TimeZone::fixed(jiff::tz::offset(1));
     let page = pages::run(&record, None, false).in_zone(&zone);
     let wanted = "\
@@ -59,15 +60,15 @@ mixed ";
     assert!(html.contains("<code>fathom run '--name=a b' job.fio</code>"), "{html}");
     let json: serde_json::Value = serde_json::from_str(&render::json(&page).unwrap()).unwrap();
     assert_eq!(json["heading"]["host"], "build-7");
-    assert_eq!(json["heading"]["started_unix_ns"], record.started_unix_ns);
+    assert_eq!(json["heading"]["started_unix_ns"], record.header.started_unix_ns);
 }
 
 #[test]
 fn what_an_old_record_lacks_is_left_out_of_its_heading() {
     let mut record = two_groups();
-    record.facts.host.hostname.clear();
-    (record.started_unix_ns, record.command) = (0, Vec::new());
-    record.facts.targets.clear();
+    record.header.facts.host.hostname.clear();
+    (record.header.started_unix_ns, record.header.command) = (0, Vec::new());
+    record.header.facts.targets.clear();
     let text = summary(&record, Style::default());
     let wanted =
         "fathom run\nLinux 6.12.30 · 2 of 16 CPUs (AMD EPYC 9354P) · fathom 0.0.0-test\n\nmixed";
@@ -123,7 +124,7 @@ fn what_was_not_measured_is_one_line() {
     }
     let missing = |what: &str| Missing { what: what.into(), why: "w".into(), allow: String::new() };
     let missing = vec![missing("io_uring events"), missing("CPU samples")];
-    record.watch = Some(WatchRecord { missing, ..WatchRecord::default() });
+    record.header.sampling = Some(SamplingRecord { missing, ..SamplingRecord::default() });
     let text = summary(&record, Style::default());
     let line = "  not measured  hardware counters, io_uring events, CPU samples; see --verbose\n";
     assert_eq!(text.matches("hardware counters").count(), 1, "{text}");
@@ -169,7 +170,7 @@ fn polling_that_nothing_did_is_not_called_polled() {
     record.jobs.iter_mut().for_each(|job| job.granted.polled = true);
     assert!(text(&record).contains(" · polled completions"), "{}", text(&record));
     // Granted by the kernel, but the device has no polled queues.
-    for target in &mut record.facts.targets {
+    for target in &mut record.header.facts.targets {
         target.device.get_or_insert_default().io_poll = Some(false);
     }
     let text = text(&record);

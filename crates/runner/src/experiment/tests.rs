@@ -37,7 +37,7 @@ fn a_job_that_waits_is_slower_than_one_that_does_not() {
     let slow = "rw=read ioengine=null size=1m thinktime=200us";
     let experiment = jobs(&["rw=read ioengine=null size=1m", slow], Metric::Iops);
     let record = run(options(experiment, dir.path()));
-    assert_eq!(record.outcome, Outcome::Finished);
+    assert_eq!(record.header.outcome, Outcome::Finished);
     let effect = record.report.conditions[2].effect.as_ref().unwrap();
     assert_eq!(effect.claim, Claim::Changed);
     assert!(effect.ratio.unwrap().high < 0.5, "{effect:?}");
@@ -64,14 +64,14 @@ fn an_interrupted_experiment_is_continued() {
     let mut runner = TryRunner::open(options.clone(), &mut hooks).unwrap();
     let first = runner.run(&mut hooks).unwrap();
     runner.finish(&first, &mut ()).unwrap();
-    assert_eq!(first.outcome, Outcome::interrupted("the caller"));
+    assert_eq!(first.header.outcome, Outcome::interrupted("the caller"));
     assert!(first.report.windows >= 6 && first.report.rounds < 8);
 
     let resume = Some(dir.path().join("run"));
     let cancel = CancelToken::default();
     let record = run(TryOptions { request: first.request, resume, cancel, ..options });
     assert_eq!(
-        (record.outcome.clone(), record.report.conditions[2].effect.is_some()),
+        (record.header.outcome.clone(), record.report.conditions[2].effect.is_some()),
         (Outcome::Finished, true)
     );
     assert!(record.report.rounds >= 8);

@@ -21,7 +21,7 @@ pub fn measure(targets: &OpenTargets, cancel: &CancelToken, record: &mut LimitRe
     for (target, limit) in record.report.targets.iter().enumerate() {
         for (block, spec) in limit.blocks.iter().zip(&record.config.blocks) {
             let Some(peak) = &block.peak else { continue };
-            if !record.outcome.is_finished() || cancel.reason().is_some() {
+            if !record.header.outcome.is_finished() || cancel.reason().is_some() {
                 break;
             }
             let load = Load::at(target, peak.setting());

@@ -1,6 +1,6 @@
 use super::*;
 use fathom_analysis::limit::{LoadMeasure, Measurement, Probe};
-use fathom_model::Facts;
+use fathom_model::record::Header;
 
 /// Answers every window with as many I/Os as are in flight.
 struct Fake {
@@ -35,22 +35,13 @@ fn record() -> LimitRecord {
         queues: Vec::new(),
     };
     LimitRecord {
-        record_version: RECORD_VERSION,
-        fathom_version: String::new(),
-        command: Vec::new(),
-        started_unix_ns: 0,
-        facts: Facts::default(),
+        header: Header { kind: RecordKind::Limit, ..Header::default() },
         report: Search::new(config.clone()).finish(),
         config,
         conditions: Vec::new(),
-        kind: RecordKind::Limit,
-        run_id: String::new(),
-        outcome: Outcome::Finished,
-        watch: None,
         competitors: Vec::new(),
         costs: Vec::new(),
         costs_missing: None,
-        findings: Vec::new(),
     }
 }
 
@@ -82,7 +73,7 @@ fn a_signal_ends_it_with_what_is_known() {
     let nowhere = NewRecording::create(&RecordTo::Nowhere, &mut |_: &str| {}).unwrap();
     let mut nowhere = nowhere.begin(&record, &mut |_: &str| {}).unwrap();
     search(&mut record, &mut bench, &mut nowhere, &mut (), stop);
-    assert_eq!(record.outcome, Outcome::interrupted("SIGINT"));
+    assert_eq!(record.header.outcome, Outcome::interrupted("SIGINT"));
     assert_eq!((record.report.windows, bench.windows), (19, 20));
     assert!(!record.report.finished && !record.is_complete());
 }

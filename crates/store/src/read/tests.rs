@@ -9,7 +9,8 @@ const START: u64 = 1_795_289_760 * SECOND;
 /// A record with a sample at each of `seconds` after the start.
 fn record(path: &Path, started_unix_ns: u64, seconds: impl IntoIterator<Item = u64>) {
     fs::create_dir_all(path).unwrap();
-    let record = RunRecord { started_unix_ns, ..RunRecord::default() };
+    let mut record = RunRecord::default();
+    record.header.started_unix_ns = started_unix_ns;
     fs::write(path.join("record.json"), serde_json::to_vec(&record).unwrap()).unwrap();
     fs::write(path.join("samples.ndjson"), "").unwrap();
     seconds.into_iter().for_each(|s| append(path, &line(started_unix_ns, s)));

@@ -276,7 +276,7 @@ fn busy_cpus(view: &View) -> Option<Claim> {
     let steal = (shares.steal >= 1.0).then(|| share("stolen by the hypervisor", shares.steal));
     let evidence = [share("user", shares.user + shares.nice), share("kernel", shares.system)];
     let claim = Claim::new(summary, evidence.into_iter().chain(steal).collect());
-    let cpus = view.record.facts.host.cpus_allowed.clone();
+    let cpus = view.record.header.facts.host.cpus_allowed.clone();
     let claim = claim.about(Subject::Cpus { cpus }).command("fathom top");
     Some(claim.weight(needed * busy / 100.0).confidence(Confidence::High))
 }

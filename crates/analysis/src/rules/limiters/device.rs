@@ -219,7 +219,7 @@ fn device(view: &View) -> Option<Claim> {
         .weight(share * disk.util / 100.0)
         .confidence(Confidence::Medium);
     let is_on = |target: &&TargetFacts| target.device_names().any(|name| name == disk.name);
-    Some(match view.record.facts.targets.iter().find(is_on) {
+    Some(match view.record.header.facts.targets.iter().find(is_on) {
         Some(target) => claim.command(format!("fathom limit {}", shell::quoted(&target.path))),
         None => claim,
     })

@@ -11,8 +11,8 @@ use fathom_model::record::JobRecord;
 use fathom_model::watch::{
     BlockOp, BlocksSample, CgroupSample, CommandRecord, CpuSample, DeviceBlocks, DiskCounters,
     DiskKind, Level, MachineSample, OpTimes, OpenFile, Pressure, PressureSample, ProcessUse,
-    ProcessesSample, SplitSamples, Stack, StackCount, StacksSample, SystemSample, ThreadCount,
-    ThreadState, ThreadTime, ThreadsSample, WatchRecord,
+    ProcessesSample, SamplingRecord, SplitSamples, Stack, StackCount, StacksSample, SystemSample,
+    ThreadCount, ThreadState, ThreadTime, ThreadsSample,
 };
 use fathom_model::{Dir, RunRecord};
 
@@ -41,16 +41,17 @@ impl Scene {
         };
         let command =
             CommandRecord { argv: vec!["/usr/bin/fio".into()], ..CommandRecord::default() };
-        let watch = WatchRecord {
+        let watch = SamplingRecord {
             level: Level::Full,
             pids: vec![100],
             command: Some(command),
             devices: vec![device],
-            ..WatchRecord::default()
+            ..SamplingRecord::default()
         };
-        let mut record =
-            RunRecord { kind: RecordKind::Watch, watch: Some(watch), ..RunRecord::default() };
-        record.facts.host.cpus_online = 2;
+        let mut record = RunRecord::default();
+        record.header.kind = RecordKind::Watch;
+        record.header.sampling = Some(watch);
+        record.header.facts.host.cpus_online = 2;
         let system = SystemSample { cgroup: Some(cgroup()), ..SystemSample::default() };
         let processes = ProcessesSample {
             elapsed_ns: NS,
@@ -115,7 +116,7 @@ impl Scene {
     }
 
     pub fn device(&mut self) -> &mut DeviceFacts {
-        &mut self.record.watch.as_mut().unwrap().devices[0]
+        &mut self.record.header.sampling.as_mut().unwrap().devices[0]
     }
 
     pub fn system(&mut self) -> &mut SystemSample {
@@ -147,7 +148,7 @@ impl Scene {
 
     /// No program is watched.
     pub fn whole_machine(&mut self) {
-        let watch = self.record.watch.as_mut().unwrap();
+        let watch = self.record.header.sampling.as_mut().unwrap();
         (watch.command, watch.pids) = (None, Vec::new());
         *self.own() = ProcessUse::default();
     }
@@ -155,13 +156,13 @@ impl Scene {
     /// It is a run with this process ID, with samples of the whole machine.
     pub fn run_of_its_own(&mut self, pid: i32) {
         self.whole_machine();
-        self.record.kind = RecordKind::Run;
+        self.record.header.kind = RecordKind::Run;
         self.own().pid = pid;
     }
 
     /// A run whose job had this many I/Os in flight.
     pub fn job_of_its_own(&mut self, dir: Dir, in_flight: f64) {
-        self.record.kind = RecordKind::Run;
+        self.record.header.kind = RecordKind::Run;
         let mut job = JobRecord { runtime_ns: NS, ..JobRecord::default() };
         job.dirs[dir].counts.ios = 1;
         job.dirs[dir].clat.record((in_flight * NS as f64) as u64);
@@ -172,7 +173,7 @@ impl Scene {
     pub fn job_on(&mut self, held_by: HeldBy) {
         self.job_of_its_own(Dir::Read, 16.0);
         let target = TargetFacts { held_by, ..TargetFacts::default() };
-        self.record.facts.targets = vec![target];
+        self.record.header.facts.targets = vec![target];
     }
 
     /// A mean of `mean` threads in a state.
@@ -334,7 +335,7 @@ impl Scene {
     pub fn scheduled(&mut self, name: &str, scheduler: &str) {
         let (name, scheduler) = (name.into(), Some(scheduler.into()));
         let device = DeviceFacts { name, scheduler, ..DeviceFacts::default() };
-        self.record.watch.as_mut().unwrap().devices.push(device);
+        self.record.header.sampling.as_mut().unwrap().devices.push(device);
     }
 
     /// I/Os wait so long before they are issued, of a millisecond in all; a few far longer.
@@ -402,11 +403,11 @@ impl Scene {
     }
 
     pub fn with_view<T>(&self, judge: impl FnOnce(&View) -> T) -> T {
-        judge(&View::new(&self.record, &self.record.findings, &self.observed()))
+        judge(&View::new(&self.record, &self.record.header.findings, &self.observed()))
     }
 
     pub fn verdict(&self) -> Vec<Finding> {
-        verdict(&self.record, &self.record.findings, &self.observed())
+        verdict(&self.record, &self.record.header.findings, &self.observed())
     }
 
     pub fn causes(&self) -> Vec<Finding> {

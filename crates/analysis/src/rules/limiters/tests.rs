@@ -128,7 +128,7 @@ fn a_program_that_sleeps_gets_no_advice_for_its_ios() {
 fn a_program_that_ran_for_less_than_a_second_is_not_judged() {
     let mut scene = Scene::reads();
     let live = |scene: &mut Scene, ns| {
-        scene.record.watch.as_mut().unwrap().command.as_mut().unwrap().elapsed_ns = ns;
+        scene.record.header.sampling.as_mut().unwrap().command.as_mut().unwrap().elapsed_ns = ns;
     };
     live(&mut scene, 900_000_000);
     let settle = "fio ran for only 900 ms. Run for at least several seconds";
@@ -193,7 +193,7 @@ fn without_a_cause_it_says_what_would_settle_it() {
     scene.disk("vda", 10, 0.1, 5.0);
     let settle = scene.inconclusive();
     assert!(settle.contains("Change one setting"), "{settle}");
-    scene.record.watch.as_mut().unwrap().pids.clear();
+    scene.record.header.sampling.as_mut().unwrap().pids.clear();
     let settle = scene.inconclusive();
     assert!(settle.contains("fathom watch -p PID"), "{settle}");
     let mut once = Observed::default();

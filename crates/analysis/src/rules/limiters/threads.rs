@@ -131,7 +131,8 @@ fn fsync(view: &View) -> Option<Claim> {
 fn flushed<'a>(view: &'a View) -> Option<&'a DiskRates> {
     let mut disks = view.rates.disks.iter().filter(|disk| disk.flush.ios > 0.0).collect::<Vec<_>>();
     disks.retain(|disk| disk.kind != DiskKind::Partition);
-    let targets = view.record.facts.targets.iter().filter_map(|target| target.device.as_ref());
+    let targets =
+        view.record.header.facts.targets.iter().filter_map(|target| target.device.as_ref());
     let targets: Vec<&str> = targets.map(|device| device.name.as_str()).collect();
     let is_target = |disk: &&&DiskRates| targets.contains(&disk.name.as_str());
     let most = |a: &&DiskRates, b: &&DiskRates| a.flush.ios.total_cmp(&b.flush.ios);

@@ -59,8 +59,9 @@ pub(in crate::rules) struct View<'a> {
 
 impl<'a> View<'a> {
     pub fn new(record: &'a RunRecord, findings: &'a [Finding], seen: &'a Observed) -> Self {
-        let is_run = record.kind == RecordKind::Run;
-        let whole_machine = record.watch.as_ref().is_none_or(|watch| watch.pids.is_empty());
+        let is_run = record.header.kind == RecordKind::Run;
+        let whole_machine =
+            record.header.sampling.as_ref().is_none_or(|watch| watch.pids.is_empty());
         // A run's own threads also observe it.
         let has_own = is_run && seen.own_threads.samples > 0;
         let threads = if has_own { &seen.own_threads } else { &seen.threads };
@@ -80,7 +81,7 @@ impl<'a> View<'a> {
     }
 
     pub fn is_run(&self) -> bool {
-        self.record.kind == RecordKind::Run
+        self.record.header.kind == RecordKind::Run
     }
 
     /// Whose time it is, at the beginning of a sentence; names of programs stay as they are.
@@ -90,7 +91,7 @@ impl<'a> View<'a> {
 
     /// For how long the workload ran while it was sampled, in nanoseconds.
     pub fn life_ns(&self) -> u64 {
-        let watch = self.record.watch.as_ref();
+        let watch = self.record.header.sampling.as_ref();
         let lived = match self.is_run() {
             true => self.record.jobs.iter().map(|job| job.runtime_ns).max(),
             false => watch.and_then(|watch| Some(watch.command.as_ref()?.elapsed_ns)),
@@ -179,7 +180,7 @@ impl<'a> View<'a> {
 
     /// Whether the workload's data may be on disks of this machine.
     fn has_disks(&self) -> bool {
-        let targets = &self.record.facts.targets;
+        let targets = &self.record.header.facts.targets;
         !self.is_run() || targets.is_empty() || targets.iter().any(TargetFacts::may_be_on_disks)
     }
 
@@ -203,7 +204,7 @@ impl<'a> View<'a> {
 
     /// The settings of a device's queue.
     pub fn device(&self, name: &str) -> Option<&DeviceFacts> {
-        self.record.watch.as_ref()?.devices.iter().find(|device| device.name == name)
+        self.record.header.sampling.as_ref()?.devices.iter().find(|device| device.name == name)
     }
 
     /// Block layer events of a device.
@@ -231,7 +232,7 @@ impl<'a> View<'a> {
 
     /// CPUs online.
     pub fn cpus(&self) -> f64 {
-        f64::from(self.record.facts.host.cpus_online.max(1))
+        f64::from(self.record.header.facts.host.cpus_online.max(1))
     }
 
     /// CPU time in use, in percent, stolen time included; `None` if that is not known.
@@ -281,7 +282,7 @@ impl<'a> View<'a> {
 
     /// Why no cause is found, and what would settle it.
     pub fn inconclusive(&self) -> Claim {
-        let level = self.record.watch.as_ref().map(|watch| watch.level);
+        let level = self.record.header.sampling.as_ref().map(|watch| watch.level);
         let busy = self.cpus_busy().filter(|busy| *busy >= CPUS_BUSY_MIN);
         let who = &self.who;
         let saturated = "nothing that was sampled was saturated".to_string();
@@ -357,10 +358,10 @@ fn ios_per_request(disk: &DiskRates) -> f64 {
 
 /// The name of the watched process that used most; a shell's may be that of what it started.
 fn who(record: &RunRecord, seen: &Observed) -> String {
-    let command = record.watch.as_ref().and_then(|watch| watch.command.as_ref());
+    let command = record.header.sampling.as_ref().and_then(|watch| watch.command.as_ref());
     let program = command.and_then(|command| command.argv.first()?.rsplit('/').next());
     match (program, seen.processes.watched.comm.as_str()) {
-        _ if record.kind == RecordKind::Run => "fathom".into(),
+        _ if record.header.kind == RecordKind::Run => "fathom".into(),
         (Some(program), "") => program.into(),
         (None, "") => THE_MACHINE.into(),
         // The kernel cuts names off.

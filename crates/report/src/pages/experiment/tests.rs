@@ -2,9 +2,9 @@ use super::*;
 use crate::render::{assert_fits, html, unwrapped};
 use fathom_analysis::experiment::{Detail, LayerShare, Request, TrialReport};
 use fathom_analysis::stats::Estimate;
-use fathom_model::Facts;
 use fathom_model::experiment::{Direction, Experiment, Published};
-use fathom_model::outcome::{Outcome, RecordKind};
+use fathom_model::outcome::Outcome;
+use fathom_model::record::Header;
 
 fn condition(name: &str, cell: &[&str], against: &[usize], repeats: Option<usize>) -> Condition {
     Condition {
@@ -50,18 +50,10 @@ fn record(
 ) -> ExperimentRecord {
     let report = TrialReport { seconds_used: 30.0, windows: 33, rounds: 10, conditions };
     ExperimentRecord {
-        record_version: 2,
-        kind: RecordKind::Experiment,
-        run_id: String::new(),
-        fathom_version: "0".into(),
-        command: Vec::new(),
-        started_unix_ns: 0,
-        facts: Facts::default(),
+        header: Header::default(),
         request: Request { experiment, is_sweep, ..Request::default() },
         conditions: Vec::new(),
-        outcome: Outcome::Finished,
         report,
-        findings: Vec::new(),
     }
 }
 
@@ -251,7 +243,8 @@ fn pages_fit_terminals() {
 
 #[test]
 fn an_interrupted_experiment_says_so() {
-    let record = ExperimentRecord { outcome: Outcome::interrupted("SIGINT"), ..schedulers() };
+    let mut record = schedulers();
+    record.header.outcome = Outcome::interrupted("SIGINT");
     assert!(unwrapped(&experiment(&record, false)).contains("INCOMPLETE: interrupted by SIGINT"));
 }
 

@@ -21,9 +21,10 @@ pub(super) fn paragraph(record: &LimitRecord, index: usize) -> Text {
 }
 
 fn subject(record: &LimitRecord, target: &TargetLimit, index: usize) -> Text {
-    let what = record.facts.targets.get(index).map(|facts| text!(" (", description(facts), ")"));
+    let what =
+        record.header.facts.targets.get(index).map(|facts| text!(" (", description(facts), ")"));
     let direct = record.conditions.get(index).is_some_and(|c| c.direct);
-    let cut = if !record.outcome.is_finished() { " until interrupted" } else { "" };
+    let cut = if !record.header.outcome.is_finished() { " until interrupted" } else { "" };
     text!(
         target.name.as_str(),
         what,
@@ -31,7 +32,7 @@ fn subject(record: &LimitRecord, target: &TargetLimit, index: usize) -> Text {
         cut,
         " for ",
         time(record.report.seconds_used * 1e9),
-        format!(" on Linux {} with ", record.facts.host.kernel),
+        format!(" on Linux {} with ", record.header.facts.host.kernel),
         crate::doc::plural(record.report.cores.into(), "CPU"),
         format!(" through io_uring, {}.", how(direct))
     )

@@ -7,8 +7,8 @@ use fathom_analysis::limit::{
 };
 use fathom_model::facts::Host;
 use fathom_model::facts::{DeviceFacts, TargetKind};
-use fathom_model::outcome::{Outcome, RecordKind};
-use fathom_model::record::Cost;
+use fathom_model::outcome::Outcome;
+use fathom_model::record::{Cost, Header};
 use fathom_model::watch::Missing;
 use fathom_model::{Facts, Histogram};
 
@@ -87,26 +87,21 @@ fn record(targets: usize, windows: usize) -> LimitRecord {
         ..TargetFacts::default()
     };
     LimitRecord {
-        record_version: 1,
-        fathom_version: "0.1.0".into(),
-        command: Vec::new(),
-        started_unix_ns: 0,
-        facts: Facts {
-            host: Host { kernel: "6.18.0".into(), ..Host::default() },
-            targets: names.iter().map(facts).collect(),
-            inspection: None,
+        header: Header {
+            fathom_version: "0.1.0".into(),
+            facts: Facts {
+                host: Host { kernel: "6.18.0".into(), ..Host::default() },
+                targets: names.iter().map(facts).collect(),
+                inspection: None,
+            },
+            ..Header::default()
         },
         config,
         conditions: vec![Conditions { direct: true, scratch: false }; targets],
-        kind: RecordKind::Limit,
-        run_id: String::new(),
-        outcome: Outcome::Finished,
-        watch: None,
         competitors: Vec::new(),
         report: search.finish(),
         costs: Vec::new(),
         costs_missing: None,
-        findings: Vec::new(),
     }
     .judged()
 }
@@ -210,7 +205,7 @@ fn lines_fit_the_terminal() {
 #[test]
 fn an_interrupted_search_says_so_and_makes_nothing_up() {
     let mut cut = record(1, 9);
-    cut.outcome = Outcome::interrupted("SIGINT");
+    cut.header.outcome = Outcome::interrupted("SIGINT");
     let text = render(&cut);
     assert!(text.contains("INCOMPLETE: interrupted by SIGINT"), "{text}");
     assert!(text.contains("no verdict"), "{text}");

@@ -129,7 +129,7 @@ fn registered_parts(granted: &Granted) -> [(bool, &'static str); 3] {
 /// disks hold a target, those that did any I/O.
 pub(super) fn disks(body: &mut Document, record: &RunRecord) {
     let known: Vec<&str> =
-        record.facts.targets.iter().flat_map(TargetFacts::device_names).collect();
+        record.header.facts.targets.iter().flat_map(TargetFacts::device_names).collect();
     let is_shown = |disk: &&DiskRecord| disk.busy_ms > 0 || known.contains(&disk.name.as_str());
     let mut disks: Vec<&DiskRecord> = record.disks.iter().filter(is_shown).collect();
     if disks.len() > DISKS_SHOWN {

@@ -61,8 +61,8 @@ pub fn troubled() -> RunRecord {
         ..JobRecord::default()
     };
     record.jobs = vec![job, never];
-    record.outcome = fathom_model::Outcome::interrupted("SIGINT");
-    record.findings = fathom_analysis::rules::judge(&record, &Observed::default());
+    record.header.outcome = fathom_model::Outcome::interrupted("SIGINT");
+    record.header.findings = fathom_analysis::rules::judge(&record, &Observed::default());
     record
 }
 
@@ -84,7 +84,7 @@ pub fn uneven() -> RunRecord {
 }
 
 fn base() -> RunRecord {
-    RunRecord {
+    let header = Header {
         record_version: RECORD_VERSION,
         fathom_version: "0.0.0-test".into(),
         command: vec!["fathom".into(), "run".into(), "job.fio".into()],
@@ -117,6 +117,10 @@ fn base() -> RunRecord {
             }],
             inspection: None,
         },
+        ..Header::default()
+    };
+    RunRecord {
+        header,
         plan: Plan {
             targets: vec![Target {
                 path: "/data/file".into(),
