@@ -14,16 +14,12 @@ const UNLIMITED_FROM: u64 = 1 << 62;
 const CAP_SYS_ADMIN: u32 = 21;
 
 /// Identifies the current boot.
-///
-/// # Errors
-/// It cannot be read.
 pub fn boot_id(roots: &Roots) -> Result<String, Unread> {
     let file = roots.proc.join("sys/kernel/random/boot_id");
     roots::value(&file)?.ok_or_else(|| Unread::missing(&file))
 }
 
 /// Reads the facts about the host. Facts that cannot be read are left empty.
-#[must_use]
 pub fn host(roots: &Roots) -> Host {
     let kernel = roots.proc.join("sys/kernel");
     let cpuinfo = text(roots.proc.join("cpuinfo")).unwrap_or_default();

@@ -12,7 +12,6 @@ use std::sync::Arc;
 /// A file or directory left by a killed run.
 #[derive(Debug)]
 pub struct Leftover {
-    /// Its path.
     pub path: PathBuf,
     /// Allocated bytes.
     pub bytes: u64,
@@ -44,9 +43,6 @@ pub enum LeftoverKind {
 /// The files and directories that killed runs left in `dir`, sorted by name; of subdirectories, only in those that killed
 /// runs created, whose contents come before them. Files of active runs are locked and not listed, nor are files without
 /// read permission.
-///
-/// # Errors
-/// When the directory cannot be read.
 pub fn find(dir: &Path) -> Result<Vec<Leftover>, GuardError> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let opened = rustix::fs::open(dir, flags, Mode::empty());
@@ -122,9 +118,6 @@ fn check(path: &Path, dir: &Arc<OwnedFd>, name: String, is_free: bool) -> Option
 impl Leftover {
     /// Removes a file that carries fathom's mark and cannot hold anything of others, if its name still refers to it. Never
     /// removes a target that may have been changed: the time of the killed run's last write is unknown.
-    ///
-    /// # Errors
-    /// Why the file was not removed.
     pub fn remove(self) -> Result<(), GuardError> {
         let path = self.path.to_string_lossy();
         match self.kind {

@@ -23,7 +23,6 @@ pub struct Lookup {
 
 impl Lookup {
     /// Reads the mounts of this process's namespace.
-    #[must_use]
     pub fn new(roots: &Roots) -> Self {
         let mounts = mounts::own(roots);
         Self { roots: roots.clone(), mounts, devices: RefCell::default() }

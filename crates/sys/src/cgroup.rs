@@ -23,7 +23,6 @@ pub struct Hierarchy {
 
 impl Hierarchy {
     /// Whether groups below the top have a controller; all have none.
-    #[must_use]
     pub fn has(&self, controller: &str) -> bool {
         controller.is_empty() || self.controllers.iter().any(|name| name == controller)
     }
@@ -39,7 +38,6 @@ impl Hierarchy {
     }
 
     /// The kernel's name of the group in a directory.
-    #[must_use]
     pub fn name(&self, dir: &Path) -> String {
         let below = dir.strip_prefix(&self.top).unwrap_or(Path::new(""));
         let name: PathBuf = Path::new(&self.root).components().chain(below.components()).collect();
@@ -60,7 +58,6 @@ pub fn own(roots: &Roots) -> Result<Vec<Hierarchy>, Unread> {
 }
 
 /// The mounted hierarchies among the lines of a /proc/PID/cgroup, in their order.
-#[must_use]
 pub fn hierarchies(roots: &Roots, groups: &str) -> Vec<Hierarchy> {
     let mounts = mounts::own(roots);
     groups.lines().filter_map(|line| hierarchy(roots, &mounts, line)).collect()

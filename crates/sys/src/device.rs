@@ -12,13 +12,11 @@ pub type Number = (u32, u32);
 
 /// Facts about the block device with this number; a partition has its disk's model, serial
 /// number and queue. `None` if it is not in sysfs.
-#[must_use]
 pub fn device(roots: &Roots, number: Number) -> Option<DeviceFacts> {
     Node::by_number(roots, number).map(|node| node.facts())
 }
 
 /// Facts about the whole block devices of the machine that are not empty.
-#[must_use]
 pub fn disks(roots: &Roots) -> Vec<DeviceFacts> {
     let dir = roots.sys.join("block");
     let node = |name: String| Node::by_dir(&dir.join(name));
@@ -187,9 +185,6 @@ impl Node {
     }
 
     /// Its partitions.
-    ///
-    /// # Errors
-    /// They cannot be read.
     pub fn partitions(&self) -> Result<Vec<Self>, Unread> {
         let names = roots::list(&self.dir)?.unwrap_or_default();
         let dirs = names.into_iter().map(|name| self.dir.join(name));

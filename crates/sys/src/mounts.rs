@@ -32,7 +32,6 @@ pub struct Mount {
 pub struct Namespace {
     /// The directory in `/proc` of one of its processes.
     pub process: PathBuf,
-    /// Its mounts.
     pub mounts: Vec<Mount>,
 }
 

@@ -147,13 +147,11 @@ impl BlockSampler {
     }
 
     /// Data that is not available, and why.
-    #[must_use]
     pub fn missing(&self) -> &[Missing] {
         &self.missing
     }
 
     /// Kernel names of the traced devices.
-    #[must_use]
     pub fn devices(&self) -> Vec<&str> {
         self.devices.iter().map(|counted| counted.device.name.as_str()).collect()
     }

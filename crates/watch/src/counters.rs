@@ -34,9 +34,6 @@ impl Counters {
 
     /// Counters of the calling thread and of all threads and processes that it creates from now on;
     /// otherwise like [`Counters::open`]. A child's counts are added when it exits.
-    ///
-    /// # Errors
-    /// As for [`Counters::open`].
     pub fn open_with_children() -> Result<Self, Missing> {
         Self::open_with(EventScope { of: EventTarget::Thread(0), inherit: true })
     }
@@ -47,7 +44,6 @@ impl Counters {
     }
 
     /// Counters that are not available, and what would allow them.
-    #[must_use]
     pub fn lacks(&self) -> &[Missing] {
         &self.lacks
     }
@@ -61,17 +57,11 @@ impl Counters {
     }
 
     /// Stops counting; the values are preserved.
-    ///
-    /// # Errors
-    /// If the kernel refuses.
     pub fn disable(&self) -> Result<(), Missing> {
         self.hardware.disable().map_err(failed("disabled"))
     }
 
     /// The values so far. For a window, read once, after [`Counters::disable`].
-    ///
-    /// # Errors
-    /// If the kernel refuses.
     pub fn read(&self) -> Result<Counted, Missing> {
         let mut counted = Counted::default();
         self.hardware.read(&mut counted).map_err(failed("read"))?;

@@ -36,9 +36,6 @@ impl DiskSampler {
     }
 
     /// The current counters, in the order of the file.
-    ///
-    /// # Errors
-    /// If the file cannot be read or has an unexpected line.
     pub fn read(&mut self) -> io::Result<Vec<DiskCounters>> {
         let text = self.stats.read(&mut self.buffer)?;
         let mut disks = stats::parse(&text, self.stats.path())?;

@@ -25,7 +25,6 @@ impl Pattern {
     }
 
     /// Whether `text` contains a match.
-    #[must_use]
     pub fn matches(&self, text: &[u8]) -> bool {
         self.0.iter().any(|pieces| {
             let mut rest = Some(text);

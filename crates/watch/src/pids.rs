@@ -53,7 +53,6 @@ impl Process {
     }
 
     /// Whether it still runs.
-    #[must_use]
     pub fn is_alive(&self) -> bool {
         let text = std::fs::read_to_string(&self.stat).ok();
         text.and_then(|text| started(&text)).is_some_and(|started| started == self.started)

@@ -26,7 +26,6 @@ pub enum Scope {
     Only(Vec<i32>),
     /// Processes other than this one whose name or arguments match.
     Matching {
-        /// The pattern.
         pattern: Pattern,
         /// Includes all their descendants.
         descendants: bool,
@@ -36,9 +35,6 @@ pub enum Scope {
 impl Scope {
     /// The existing processes of this scope, ascending. `proc_root` is the mount point of procfs:
     /// `/proc`.
-    ///
-    /// # Errors
-    /// If `proc_root` cannot be listed; the error names it.
     pub fn processes(&self, proc_root: &Path) -> io::Result<Vec<i32>> {
         let mut all = numbers(proc_root)?;
         all.sort_unstable();
@@ -56,7 +52,6 @@ impl Scope {
 
     /// Whether a process belongs to this scope now. `proc_root` is the mount point of procfs:
     /// `/proc`.
-    #[must_use]
     pub fn holds(&self, proc_root: &Path, pid: i32) -> bool {
         let parent_of = |pid: &i32| {
             let stat = std::fs::read_to_string(proc_root.join(format!("{pid}/stat"))).ok()?;
@@ -114,9 +109,6 @@ pub(crate) struct ScopeMembers {
 
 impl ScopeMembers {
     /// The processes of `scope` that exist now.
-    ///
-    /// # Errors
-    /// As for [`Scope::processes`].
     pub fn new(proc_root: &Path, scope: &Scope) -> io::Result<Self> {
         let only = match scope {
             Scope::Machine => None,

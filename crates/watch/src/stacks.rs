@@ -153,7 +153,6 @@ impl StackSampler {
     }
 
     /// Data that is not available so far, and why.
-    #[must_use]
     pub fn missing(&self) -> &[Missing] {
         &self.missing
     }

@@ -60,9 +60,6 @@ impl Drop for QueuedBytes {
 impl Watcher {
     /// Starts sampling. The first sample, with the initial counters, is taken immediately, then one
     /// every `interval`.
-    ///
-    /// # Errors
-    /// If the thread cannot be created.
     pub fn start(samplers: Vec<Box<dyn Sampler>>, interval: Duration) -> io::Result<Self> {
         let (stop_sender, stop) = mpsc::channel();
         let (sink, samples) = mpsc::channel();
@@ -81,7 +78,6 @@ impl Watcher {
     }
 
     /// Whether a sampler has panicked, which ended the thread.
-    #[must_use]
     pub fn has_panicked(&self) -> bool {
         self.thread.is_finished()
     }
@@ -89,7 +85,6 @@ impl Watcher {
     /// Stops sampling; returns the samples not consumed yet, the last of which is taken now. Does
     /// not wait until the samplers are closed: the kernel takes tens of milliseconds per tracepoint
     /// (`tracepoint_synchronize_unregister`).
-    #[must_use]
     pub fn stop(self) -> Vec<TimedSample> {
         drop(self.stop_sender);
         // Ends when the thread drops its sender, also by a panic.

@@ -20,7 +20,6 @@ pub enum GuardError {
         /// The path as given.
         path: String,
     },
-    /// A directory.
     #[error("{path} is a directory; name a file in it, or set directory={path} and a size")]
     IsDirectory {
         /// The path as given.
@@ -257,20 +256,14 @@ pub enum GuardError {
          removed; if nobody needs the file, remove it yourself: rm -- {}",
         shell::quoted(path)
     )]
-    Unmarked {
-        /// Its path.
-        path: String,
-    },
+    Unmarked { path: String },
     /// A target left by a killed run, which `fathom clean` does not remove.
     #[error(
         "{path} was created by a run that was killed, but may have been changed since; if nobody needs it, \
          remove it yourself: rm -- {}",
         shell::quoted(path)
     )]
-    Unfinished {
-        /// Its path.
-        path: String,
-    },
+    Unfinished { path: String },
     /// Something else went wrong.
     #[error("cannot {doing} {path}: {source}")]
     Io {

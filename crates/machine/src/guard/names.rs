@@ -48,7 +48,6 @@ pub struct NamedTarget {
 
 impl NamedTarget {
     /// Where the name begins in the path.
-    #[must_use]
     pub fn name_at(&self) -> usize {
         self.path.rfind('/').map_or(0, |slash| slash + 1)
     }

@@ -331,15 +331,11 @@ impl OpenTarget {
 
     /// What trims of a block device must go through, if this run holds it for them: a descriptor of the open file
     /// description that claims the device. Through any other, the kernel refuses to trim dirty pages (EBUSY).
-    ///
-    /// # Errors
-    /// The descriptor cannot be duplicated.
     pub fn open_for_trims(&self) -> io::Result<Option<OwnedFd>> {
         self.entry.trims.as_ref().map(|fd| fd.try_clone()).transpose()
     }
 
     /// A worker's writes to the target. Without it, the mark of a file that was written is void.
-    #[must_use]
     pub fn writing(&self) -> Writing {
         Writing(Arc::downgrade(&self.entry))
     }
@@ -347,7 +343,6 @@ impl OpenTarget {
     /// Offset and length in bytes of the new part that must be filled through
     /// [`OpenTarget::open_worker`] before it is read. `None` after [`OpenTarget::filled`], on this or
     /// another target of the same file.
-    #[must_use]
     pub fn fill_range(&self) -> Option<(u64, u64)> {
         lock(&self.entry.fill).as_ref().map(|fill| (fill.from, fill.len))
     }
@@ -404,7 +399,6 @@ impl OpenTarget {
     }
 
     /// Whether this run created the file.
-    #[must_use]
     pub fn is_created(&self) -> bool {
         self.entry.made.get().is_some()
     }
@@ -417,7 +411,6 @@ impl OpenTarget {
     /// Describes a change of the target since it was opened: deleted, truncated, replaced, or a lost
     /// device. Call this on all targets of a run before [`OpenTarget::finish`] on any, since two may
     /// be the same file.
-    #[must_use]
     pub fn changed(&self) -> Option<String> {
         let held = self.entry.held.get()?;
         match self.entry.kind {
@@ -428,7 +421,6 @@ impl OpenTarget {
     }
 
     /// Current size of a file; `None` for other targets, or before creation.
-    #[must_use]
     pub fn extent(&self) -> Option<Extent> {
         let held = self.entry.held.get().filter(|_| self.entry.kind == TargetKind::File)?;
         let now = rustix::fs::fstat(&held.fd).ok()?;

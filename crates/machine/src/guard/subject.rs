@@ -55,7 +55,6 @@ pub(crate) struct Spot {
 pub(crate) struct Want {
     /// Written or trimmed.
     pub written: bool,
-    /// Trimmed.
     pub trimmed: bool,
     /// The largest size required, in bytes.
     pub create_size: Option<u64>,

@@ -24,7 +24,6 @@ const PARENTS_MAX: usize = 8;
 const DAEMONS: [&str; 4] = ["irqbalance", "tuned", "power-profiles-", "thermald"];
 
 /// Reads the machine and the disks with these names.
-#[must_use]
 pub fn inspect(roots: &Roots, disks: &[DeviceFacts]) -> Inspection {
     let mounts = mounts::own(roots);
     let node = |disk: &DeviceFacts| Node::named(roots, &disk.name);
@@ -38,13 +37,11 @@ pub fn inspect(roots: &Roots, disks: &[DeviceFacts]) -> Inspection {
 
 /// The whole disks that hold the devices with these kernel names: themselves, the disks of partitions, and what stacked
 /// devices are built on.
-#[must_use]
 pub fn disks_of<'a>(roots: &Roots, devices: impl IntoIterator<Item = &'a str>) -> Vec<DeviceFacts> {
     device::disks_of(roots, devices).iter().map(Node::facts).collect()
 }
 
 /// All disks of the machine, without devices in memory and those that are not set up.
-#[must_use]
 pub fn all_disks(roots: &Roots) -> Vec<DeviceFacts> {
     let in_memory = ["ram", "zram", "loop", "fd", "sr"];
     let is_real = |disk: &DeviceFacts| {

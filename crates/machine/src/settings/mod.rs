@@ -61,19 +61,16 @@ pub struct Left {
 impl Settings {
     /// The settings of this machine, with the journal below /run, or without root below the user's runtime or state
     /// directory.
-    #[must_use]
     pub fn system() -> Self {
         Self::new(Roots::default(), state_dir())
     }
 
     /// Settings below `roots`, with their journal in the directory `state`.
-    #[must_use]
     pub fn new(roots: Roots, state: PathBuf) -> Self {
         Self { effects: Effects { roots, state, on_step: None } }
     }
 
     /// The same, calling `hook` at each step.
-    #[must_use]
     pub fn with_steps(mut self, hook: StepHook) -> Self {
         self.effects.on_step = Some(hook);
         self
@@ -104,15 +101,11 @@ impl Settings {
     }
 
     /// Applies `changes` until [`Settings::restore`] or a reboot.
-    ///
-    /// # Errors
-    /// As for [`Settings::apply`].
     pub fn keep(&self, changes: &[SettingChange]) -> Result<Vec<Applied>, SettingsError> {
         self.apply(changes)?.keep()
     }
 
     /// Restores settings left changed by processes that have ended, except those to keep.
-    #[must_use]
     pub fn recover(&self) -> Vec<Restored> {
         // A running process restores its own.
         self.restore_kinds(&[SlotKind::Transient], |key| match self.effects.lock(key) {
@@ -123,16 +116,12 @@ impl Settings {
 
     /// Restores settings left changed by processes that have ended, and those to keep. Settings still in use count as
     /// failures.
-    #[must_use]
     pub fn restore(&self) -> Vec<Restored> {
         let all = [SlotKind::Transient, SlotKind::Kept];
         self.restore_kinds(&all, |key| Some(self.effects.lock_patiently(key)))
     }
 
     /// The settings currently changed: by running processes, by killed processes, and those to keep.
-    ///
-    /// # Errors
-    /// A journal cannot be read.
     pub fn left(&self) -> Result<Vec<Left>, SettingsError> {
         let mut all = Vec::new();
         for key in self.effects.keys()? {
@@ -240,13 +229,11 @@ impl Guard {
     }
 
     /// The settings in effect.
-    #[must_use]
     pub fn applied(&self) -> &[Applied] {
         &self.applied
     }
 
     /// Restores everything, last change first.
-    #[must_use]
     pub fn restore(mut self) -> Vec<Restored> {
         self.undo()
     }

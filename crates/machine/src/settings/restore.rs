@@ -46,7 +46,6 @@ impl Restored {
     }
 
     /// Whether it still has to be restored.
-    #[must_use]
     pub fn is_failure(&self) -> bool {
         matches!(self.how, RestoredHow::Failed(_))
     }

@@ -25,7 +25,6 @@ use std::time::Duration;
 const TRIES: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Identity of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FileIdentity {
     /// st_dev.

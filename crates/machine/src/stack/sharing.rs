@@ -41,9 +41,6 @@ pub(crate) struct Sharing {
 impl StorageStack {
     /// Users of the bytes of a device. Anything stacked on it, or on devices below it, counts as a user,
     /// mounted or not, unless it is on other bytes.
-    ///
-    /// # Errors
-    /// A part of the stack cannot be read.
     pub fn sharing(&self, node: &Node) -> Result<Sharing, Unread> {
         let mut found = Sharing::default();
         let mut seen: Vec<(Number, bool)> = Vec::new();
@@ -110,9 +107,6 @@ impl StorageStack {
     }
 
     /// Users of a file that is open for reading: swap, loop devices and similar, mounts of it.
-    ///
-    /// # Errors
-    /// A part of the stack cannot be read.
     pub fn uses_of_file(&self, fd: &OwnedFd, stat: &Stat) -> Result<Vec<String>, Unread> {
         let mut found = Vec::new();
         // In doubt, on an overlay, where a file is known by its size.

@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 
 /// Interrupts and hardware queues of each of `devices` (whole devices, by kernel name), or of all
 /// devices that have any if empty.
-#[must_use]
 pub fn wiring(roots: &Roots, devices: &[String]) -> Vec<DeviceWiring> {
     let mut names = devices.to_vec();
     if names.is_empty() {

@@ -24,7 +24,6 @@ pub const PCI_IDS: [&str; 3] =
 
 /// Reads the topology. Names of PCI devices are looked up in the first of `databases` that can be read (pci.ids(5));
 /// without one, class and IDs take their place. What cannot be read is left out.
-#[must_use]
 pub fn topology(roots: &Roots, databases: &[PathBuf]) -> Topology {
     let names = databases.iter().find_map(|path| std::fs::read(path).ok()).unwrap_or_default();
     let names = PciNames::new(&names);
@@ -41,7 +40,6 @@ pub fn topology(roots: &Roots, databases: &[PathBuf]) -> Topology {
 
 /// The whole disk or stacked device that holds what is at `path`, by kernel name: of a device node, a file or a
 /// directory.
-#[must_use]
 pub fn volume_of(roots: &Roots, path: &str) -> Option<String> {
     volumes::by_path(roots, Path::new(path))
 }
@@ -64,7 +62,6 @@ fn packages(roots: &Roots) -> Vec<CpuPackage> {
     packages
 }
 
-/// The NUMA nodes.
 pub(crate) fn numa_nodes(roots: &Roots) -> Vec<NumaNode> {
     let dir = roots.sys.join("devices/system/node");
     let node = |id: u32| {

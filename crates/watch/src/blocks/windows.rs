@@ -21,9 +21,6 @@ pub(super) struct SamplingWindows {
 
 impl SamplingWindows {
     /// Creates the event groups, disabled.
-    ///
-    /// # Errors
-    /// If the kernel refuses to open an event.
     pub fn open(cpus: &[u32]) -> io::Result<Self> {
         let (begins, ends) = (GroupLeaders::open(cpus)?, GroupLeaders::open(cpus)?);
         Ok(Self { begins, ends, schedule: WindowSchedule::default(), waited: 0 })

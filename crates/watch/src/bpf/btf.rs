@@ -78,8 +78,6 @@ impl Type {
 }
 
 impl Btf {
-    /// # Errors
-    /// If the file cannot be read or is not valid BTF.
     pub fn read(path: &Path) -> io::Result<Self> {
         let bad = || io::Error::new(io::ErrorKind::InvalidData, "not valid type information (BTF)");
         Self::parse(std::fs::read(path)?).ok_or_else(bad)

@@ -126,7 +126,6 @@ impl CounterSampler {
     }
 
     /// Counters that are not available, or not as requested, and what would allow them.
-    #[must_use]
     pub fn missing(&self) -> &[Missing] {
         &self.missing
     }

@@ -35,7 +35,6 @@ impl DriverQueue {
 
 /// The number of requests that one hardware queue of a device's driver takes (mq/0/nr_tags), and for SCSI that the
 /// device takes (device/queue_depth) if fewer; `None` if unknown. `sys` is where sysfs is mounted: `/sys`.
-#[must_use]
 pub fn driver_tags(sys: &Path, name: &str) -> Option<u32> {
     let dir = sys.join("block").join(name);
     let tags = number(dir.join("mq/0/nr_tags"))?;

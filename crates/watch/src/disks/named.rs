@@ -27,7 +27,6 @@ impl NamedDisks {
     /// The devices or partitions with these kernel names, such as `nvme0n1`.
     ///
     /// `proc` is where the proc file system is mounted: `/proc`.
-    #[must_use]
     pub fn new(proc: &Path, names: &[String]) -> Self {
         // sysfs writes `cciss!c0d0` for what diskstats calls `cciss/c0d0`.
         let names = names.iter().map(|name| name.replace('!', "/")).collect();

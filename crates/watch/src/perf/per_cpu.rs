@@ -17,17 +17,11 @@ impl PerCpuEvents {
     }
 
     /// Enables all events.
-    ///
-    /// # Errors
-    /// If the kernel refuses.
     pub fn enable(&self) -> io::Result<()> {
         self.0.iter().try_for_each(PerfEvent::enable)
     }
 
     /// The sum of all values so far.
-    ///
-    /// # Errors
-    /// If an event cannot be read.
     pub fn read(&self) -> io::Result<u64> {
         self.0.iter().try_fold(0, |sum: u64, event| Ok(sum.wrapping_add(event.read()?.value)))
     }
@@ -39,9 +33,6 @@ impl PerCpuEvents {
 }
 
 /// The CPUs that are online, ascending. `sys_root` is the mount point of sysfs: `/sys`.
-///
-/// # Errors
-/// If the file cannot be read or parsed; the error names it.
 pub(crate) fn online_cpus(sys_root: &Path) -> io::Result<Vec<u32>> {
     let path = sys_root.join("devices/system/cpu/online");
     let invalid = |why| with_path(&path, &io::Error::new(io::ErrorKind::InvalidData, why));

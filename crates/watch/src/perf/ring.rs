@@ -24,7 +24,6 @@ pub(crate) struct PerfRing {
 // SAFETY: this value owns the mapping, which is valid in any thread.
 unsafe impl Send for PerfRing {}
 
-/// A record.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PerfRecord<'a> {
     /// `PERF_RECORD_SAMPLE` and the like.

@@ -23,7 +23,6 @@ pub(crate) struct Tracefs {
     path: PathBuf,
 }
 
-/// A tracepoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Tracepoint {
     /// Name as in perf: `block:block_rq_issue`.
@@ -162,9 +161,6 @@ impl Tracepoint {
     }
 
     /// Like [`Tracepoint::count`], but enabled: from now on, or while `leaders` are.
-    ///
-    /// # Errors
-    /// As for [`Tracepoint::count`].
     pub fn count_grouped(
         &self,
         cpus: &[u32],
@@ -180,9 +176,6 @@ impl Tracepoint {
 
     /// An event described by `attr` on each of `cpus`, restricted by `filter`; a member of the
     /// groups of `leaders` if given.
-    ///
-    /// # Errors
-    /// As for [`Tracepoint::count`].
     pub fn open(
         &self,
         mut attr: bindings::perf_event_attr,

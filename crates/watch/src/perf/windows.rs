@@ -31,9 +31,6 @@ pub(crate) struct GroupLeaders {
 
 impl GroupLeaders {
     /// Opens the leaders, disabled.
-    ///
-    /// # Errors
-    /// If the kernel refuses to open an event.
     pub fn open(cpus: &[u32]) -> io::Result<Self> {
         let mut attr = bindings::perf_event_attr {
             type_: bindings::PERF_TYPE_SOFTWARE,

@@ -24,7 +24,6 @@ struct ElfSymbol {
     length: u32,
 }
 
-/// A load segment.
 #[derive(Debug, Clone, Copy)]
 struct LoadSegment {
     offset: u64,

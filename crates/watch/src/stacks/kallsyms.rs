@@ -31,17 +31,11 @@ struct KernelSymbol {
 impl Kallsyms {
     /// Reads `kallsyms` below procfs's mount point. Empty if the kernel hides addresses from this
     /// user (kernel.kptr_restrict).
-    ///
-    /// # Errors
-    /// If the file cannot be read.
     pub fn read(proc_root: &Path) -> io::Result<Self> {
         std::fs::read(proc_root.join("kallsyms")).map(|text| Self::parse(&text))
     }
 
     /// Whether the file shows addresses to this user: hidden ones are all 0.
-    ///
-    /// # Errors
-    /// If it cannot be read.
     pub fn shown(proc_root: &Path) -> io::Result<bool> {
         let file = BufReader::new(File::open(proc_root.join("kallsyms"))?);
         // The first few symbols may be per-CPU offsets, which start at 0 for everyone.
@@ -144,9 +138,6 @@ pub(super) struct KallsymsReader {
 
 impl KallsymsReader {
     /// Starts reading.
-    ///
-    /// # Errors
-    /// If no thread can be created.
     pub fn start(proc_root: &Path) -> io::Result<Self> {
         let proc_root = proc_root.to_path_buf();
         let (tid_sender, tid_receiver) = mpsc::channel();

@@ -20,9 +20,6 @@ pub(super) struct TaskTable {
 
 impl TaskTable {
     /// The threads of this scope.
-    ///
-    /// # Errors
-    /// If `proc_root` cannot be listed.
     pub fn new(proc_root: &Path, scope: &Scope) -> io::Result<Self> {
         let members = ScopeMembers::new(proc_root, scope)?;
         let (comms, ended) = (HashMap::new(), Vec::new());

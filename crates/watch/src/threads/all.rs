@@ -71,9 +71,6 @@ impl AllThreads {
     }
 
     /// Takes a snapshot of all threads.
-    ///
-    /// # Errors
-    /// If the kernel refuses.
     pub fn sample(&mut self) -> io::Result<()> {
         let file = self.iterator.begin()?;
         self.len = 0;

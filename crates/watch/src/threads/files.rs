@@ -50,8 +50,6 @@ impl Proc {
         super::parse::number(target.rsplit(|&b| b == b'/').next()?)
     }
 
-    /// # Errors
-    /// If `root` cannot be opened; the error names it.
     pub fn open(root: &Path) -> io::Result<Self> {
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(root, flags, Mode::empty()).map_err(|error| {

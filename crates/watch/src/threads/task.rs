@@ -29,7 +29,6 @@ pub struct Parts {
     pub cpu: bool,
 }
 
-/// A sampled thread.
 #[derive(Debug, Default)]
 pub(super) struct SampledThread {
     pub tid: i32,
