@@ -10,7 +10,6 @@ use fathom_model::watch::{
 
 /// The growth from `earlier` to `now`, both of one sampler. A device or task that is not in `earlier`
 /// counts from 0.
-#[must_use]
 pub fn since(now: &BlocksSample, earlier: &BlocksSample) -> BlocksSample {
     let device = |now: &DeviceBlocks| {
         let earlier = earlier.devices.iter().find(|device| device.name == now.name);

@@ -20,7 +20,6 @@ pub struct CallRates<'a> {
 }
 
 /// The calls of a sampler from its start to `sample`, those in which threads spent most time first.
-#[must_use]
 pub fn call_rates(sample: &CallsSample) -> Vec<CallRates<'_>> {
     let of = sample.calls.iter().filter(|of| !of.latency.is_empty()).map(|of| CallRates {
         call: &of.call,

@@ -31,7 +31,6 @@ pub struct JobGroup<'a> {
 ///
 /// As in fio, adjacent jobs of one group are merged where they set `group_reporting`; every other job is
 /// reported separately. Jobs with `stats=0` are not.
-#[must_use]
 pub fn groups(record: &RunRecord) -> Vec<JobGroup<'_>> {
     let mut sets: Vec<(&JobPlan, Vec<usize>)> = Vec::new();
     for (index, (plan, _)) in jobs(record).enumerate().filter(|(_, (plan, _))| plan.show.stats) {
@@ -46,7 +45,6 @@ pub fn groups(record: &RunRecord) -> Vec<JobGroup<'_>> {
 }
 
 /// The group of the given jobs, shown under the name of `plan`.
-#[must_use]
 pub fn group<'a>(record: &RunRecord, plan: &'a JobPlan, jobs: Vec<usize>) -> JobGroup<'a> {
     let members: Vec<&JobRecord> = jobs.iter().filter_map(|i| record.jobs.get(*i)).collect();
     let worker_ns = members.iter().map(|job| job.runtime_ns).sum();
@@ -60,7 +58,6 @@ pub fn jobs(record: &RunRecord) -> impl Iterator<Item = (&JobPlan, &JobRecord)> 
 }
 
 /// How many workers the section of job `index` has (`numjobs`).
-#[must_use]
 pub fn clones(plans: &[JobPlan], index: usize) -> usize {
     let Some(job) = plans.get(index) else { return 0 };
     let first = index.saturating_sub(job.clone as usize);
@@ -70,25 +67,21 @@ pub fn clones(plans: &[JobPlan], index: usize) -> usize {
 }
 
 /// `n` events in `ns` nanoseconds, per second; 0 where no time passed.
-#[must_use]
 pub fn per_second(n: u64, ns: u64) -> f64 {
     if ns == 0 { 0.0 } else { n as f64 * 1e9 / ns as f64 }
 }
 
 /// Completed I/Os of a job, without short ones.
-#[must_use]
 pub fn ios(job: &JobRecord) -> u64 {
     job.dirs.iter().map(|(_, dir)| dir.counts.ios).sum()
 }
 
 /// Bytes transferred by a job.
-#[must_use]
 pub fn bytes(job: &JobRecord) -> u64 {
     job.dirs.iter().map(|(_, dir)| dir.counts.bytes).sum()
 }
 
 /// CPU time per I/O in nanoseconds, including the kernel's helper threads.
-#[must_use]
 pub fn cpu_per_io_ns(job: &JobRecord) -> Option<f64> {
     let usage = &job.usage;
     let total = usage.user_ns as f64 + usage.system_ns as f64 + usage.helper_ns as f64;
@@ -97,7 +90,6 @@ pub fn cpu_per_io_ns(job: &JobRecord) -> Option<f64> {
 }
 
 /// I/Os per second of all jobs; `None` unless they ran at the same time, or none did any.
-#[must_use]
 pub fn iops_at_once(record: &RunRecord) -> Option<f64> {
     let mut waves = record.plan.jobs.iter().map(|job| job.wave);
     let first = waves.next()?;
@@ -106,14 +98,12 @@ pub fn iops_at_once(record: &RunRecord) -> Option<f64> {
 }
 
 /// Max IOPS per core: one second divided by the CPU time per I/O.
-#[must_use]
 pub fn one_core_iops(job: &JobRecord) -> Option<f64> {
     cpu_per_io_ns(job).map(|ns| 1e9 / ns)
 }
 
 /// Mean number of I/Os that a worker had in flight in `worker_ns` nanoseconds: by Little's law the sum of
 /// latencies over the time. A job without latencies gives the mean depth after submissions, which is lower.
-#[must_use]
 pub fn in_flight(job: &JobRecord, worker_ns: u64) -> Option<f64> {
     let latency_ns = |hist: fn(&DirRecord) -> &Histogram| -> u64 {
         job.dirs.iter().map(|(_, dir)| hist(dir).sum_ns()).sum()
@@ -146,7 +136,6 @@ pub struct IntervalRate {
 
 /// The rates of each complete interval. A last one shorter than half the usual length is omitted: too
 /// short to be meaningful.
-#[must_use]
 pub fn interval_rates(dir: &DirRecord) -> Vec<IntervalRate> {
     let usual = dir.intervals.last().map_or(0, |last| last.0 / dir.intervals.len() as u64);
     let mut before = (0, 0, 0);
@@ -181,7 +170,6 @@ pub struct Spread {
 
 impl Spread {
     /// How `values` spread; all zero when there are none.
-    #[must_use]
     pub fn of(values: &[f64]) -> Self {
         if values.is_empty() {
             return Self::default();
@@ -199,14 +187,12 @@ impl Spread {
     }
 
     /// Coefficient of variation: standard deviation over mean; 0 where the mean is 0.
-    #[must_use]
     pub fn variation(&self) -> f64 {
         if self.mean > 0.0 { self.stddev / self.mean } else { 0.0 }
     }
 }
 
 /// A share of `part` in `whole` in percent with the digits that it needs: `0.03%`, `12%`.
-#[must_use]
 pub fn percent(part: f64, whole: f64) -> String {
     let value = if whole > 0.0 { part / whole * 100.0 } else { 0.0 };
     format!("{}%", units::count((value * 100.0).round() / 100.0))

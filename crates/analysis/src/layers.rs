@@ -91,7 +91,6 @@ impl Layer {
     ];
 
     /// Its display name.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Program => "user space",
@@ -133,7 +132,6 @@ pub struct Place {
 ///
 /// Functions are named as in /proc/kallsyms, those of modules with or without the module:
 /// `nvme_queue_rq` or `nvme_queue_rq [nvme]`.
-#[must_use]
 pub fn classify<S: AsRef<str>>(kernel: &[S]) -> Place {
     let Some((leaf, callers)) = kernel.split_last() else {
         return Place { layer: Layer::Program, lock: false };

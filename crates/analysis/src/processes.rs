@@ -29,25 +29,21 @@ impl ProcessTotals {
     }
 
     /// Mean number of CPUs that `uses` kept busy.
-    #[must_use]
     pub fn cpus(&self, uses: &ProcessUse) -> f64 {
         uses.cpu_ns as f64 / self.elapsed_ns.max(1) as f64
     }
 
     /// `bytes` per second.
-    #[must_use]
     pub fn per_second(&self, bytes: u64) -> f64 {
         crate::derive::per_second(bytes, self.elapsed_ns)
     }
 
     /// The bytes that this many per second were in the time covered.
-    #[must_use]
     pub fn bytes_in(&self, per_second: f64) -> u64 {
         (per_second * self.elapsed_ns as f64 / 1e9) as u64
     }
 
     /// Other programs, by CPU time, most first.
-    #[must_use]
     pub fn by_cpu(&self) -> Vec<&ProcessUse> {
         let mut all: Vec<_> = self.others.values().collect();
         all.sort_by_key(|one| std::cmp::Reverse(one.cpu_ns));
@@ -55,7 +51,6 @@ impl ProcessTotals {
     }
 
     /// Other programs, by bytes read from and written to block devices, most first.
-    #[must_use]
     pub fn by_disk_bytes(&self) -> Vec<&ProcessUse> {
         let mut all: Vec<_> = self.others.values().collect();
         all.sort_by_key(|one| std::cmp::Reverse(one.disk_bytes()));

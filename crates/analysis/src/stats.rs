@@ -33,7 +33,6 @@ const ROBUST_MAX: usize = 256;
 const LOG_MAX: f64 = 300.0;
 
 /// Wilson's interval of a share, 0 to 1, that was found among `samples` independent samples.
-#[must_use]
 pub fn share_interval(share: f64, samples: u64) -> (f64, f64) {
     let n = samples.max(1) as f64;
     let z2 = NORMAL_975 * NORMAL_975;
@@ -58,7 +57,6 @@ pub struct Estimate {
 
 impl Estimate {
     /// Student's t interval of the mean of `values`; not-finite values are left out.
-    #[must_use]
     pub fn of(values: &[f64]) -> Self {
         let Some(m) = Moments::of(values) else { return Self::default() };
         let half = m.standard_error().map(|e| t_975(m.n - 1.0) * e);
@@ -73,7 +71,6 @@ impl Estimate {
     /// The rate over all windows, each given as an amount and what it is per, such as I/Os and seconds: the sum of the
     /// amounts over the sum of the others, with the interval of a ratio estimator. For windows of equal length, it is
     /// that of [`Self::of`].
-    #[must_use]
     pub fn of_rates(windows: &[(f64, f64)]) -> Self {
         let usable = |(amount, per): &&(f64, f64)| amount.is_finite() && per.is_finite();
         let windows: Vec<(f64, f64)> = windows.iter().filter(usable).copied().collect();
@@ -93,7 +90,6 @@ impl Estimate {
     }
 
     /// Half the width of the interval as a share of the mean: 0.03 is "±3%". `None` when unknown.
-    #[must_use]
     pub fn relative(&self) -> Option<f64> {
         let (low, high) = (self.low?, self.high?);
         (self.mean > 0.0).then(|| (high - low) / 2.0 / self.mean)
@@ -114,7 +110,6 @@ pub struct Ratio {
 impl Ratio {
     /// Pairs measured one right after the other, as (changed, base): the t interval of the mean of
     /// their log ratios. A drift that is slower than a pair cancels out. Needs two usable pairs.
-    #[must_use]
     pub fn paired(pairs: &[(f64, f64)]) -> Option<Self> {
         let m = Moments::of(&logs(pairs))?;
         Some(Self::from_log(m.mean, t_975(m.n - 1.0) * m.standard_error()?))
@@ -122,13 +117,11 @@ impl Ratio {
 
     /// The same where a few pairs may be far off, as by a stall, which move this little: the median of all means
     /// of two log ratios, and the interval of Wilcoxon's signed ranks. Needs six usable pairs.
-    #[must_use]
     pub fn paired_robust(pairs: &[(f64, f64)]) -> Option<Self> {
         Self::paired_robust_at(pairs, TAIL_95)
     }
 
     /// The same with 99% confidence. Needs eight usable pairs.
-    #[must_use]
     pub fn paired_robust_99(pairs: &[(f64, f64)]) -> Option<Self> {
         Self::paired_robust_at(pairs, TAIL_99)
     }
@@ -151,13 +144,11 @@ impl Ratio {
 
     /// The ratio of the means of two independent samples (Welch, on the logarithm). Needs two
     /// values of each and means above 0.
-    #[must_use]
     pub fn welch(changed: &[f64], base: &[f64]) -> Option<Self> {
         Self::welch_at(changed, base, t_975)
     }
 
     /// The same with 99% confidence.
-    #[must_use]
     pub fn welch_99(changed: &[f64], base: &[f64]) -> Option<Self> {
         Self::welch_at(changed, base, t_995)
     }
@@ -177,7 +168,6 @@ impl Ratio {
 
     /// The mean of independent ratios, each weighted by how narrow its interval is (NIST/SEMATECH e-Handbook 2.6.3:
     /// inverse variances), with its interval. `None` without any.
-    #[must_use]
     pub fn pooled(ratios: &[Self]) -> Option<Self> {
         // Ratios without noise would weigh infinitely.
         let weight = |ratio: &Self| ratio.spread().max(1e-6).powi(-2);
@@ -187,7 +177,6 @@ impl Ratio {
     }
 
     /// Half the width of the interval on the logarithm: 0.03 is about "±3%".
-    #[must_use]
     pub fn spread(&self) -> f64 {
         (self.high / self.low).ln() / 2.0
     }
@@ -252,7 +241,6 @@ fn signed_rank(n: usize, tail: Tail) -> Option<usize> {
 
 /// Student's t at 97.5%. Between whole degrees of freedom the lower one counts, which is the
 /// careful side; above 30 an approximation that is off by less than 0.2%.
-#[must_use]
 pub fn t_975(freedom: f64) -> f64 {
     let whole = freedom.max(1.0) as usize;
     T_975.get(whole - 1).copied().unwrap_or(1.96 + 2.4 / whole as f64)

@@ -67,7 +67,6 @@ impl Column {
     ];
 
     /// Its name on command lines and in tables.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Pid => "pid",
@@ -107,7 +106,6 @@ impl Column {
     }
 
     /// What `thread` has in this column.
-    #[must_use]
     pub fn of(self, thread: &ThreadCount) -> Cow<'_, str> {
         let later = |text| if thread.torn { Cow::Borrowed(TORN) } else { Cow::Borrowed(text) };
         let number = |number: Option<String>| Cow::Owned(number.unwrap_or_default());
@@ -150,7 +148,6 @@ fn is_helper(comm: &str) -> bool {
 }
 
 /// `text` with `*` for each run of digits.
-#[must_use]
 pub fn fold_digits(text: &str) -> Cow<'_, str> {
     if !text.contains(|c: char| c.is_ascii_digit()) {
         return Cow::Borrowed(text);
@@ -224,7 +221,6 @@ impl Default for ThreadGroups {
 
 impl ThreadGroups {
     /// Empty groups, by `columns`.
-    #[must_use]
     pub fn new(columns: &[Column]) -> Self {
         Self {
             samples: 0,
@@ -239,7 +235,6 @@ impl ThreadGroups {
     }
 
     /// The columns to group by.
-    #[must_use]
     pub fn columns(&self) -> &[Column] {
         &self.columns
     }
@@ -284,14 +279,12 @@ impl ThreadGroups {
     }
 
     /// The groups, the largest first.
-    #[must_use]
     pub fn largest_first(&self) -> Vec<ThreadGroup> {
         self.sorted(&self.groups)
     }
 
     /// The same to be read: small groups of threads whose names are not their process's are one for each process, as in
     /// `rustc/*`.
-    #[must_use]
     pub fn shown(&self) -> Vec<ThreadGroup> {
         let Some(comm) = self.columns.iter().position(|column| *column == Column::Comm) else {
             return self.largest_first();
@@ -325,7 +318,6 @@ impl ThreadGroups {
     }
 
     /// Mean number of threads.
-    #[must_use]
     pub fn threads(&self) -> f64 {
         match self.times.values().sum() {
             0 => self.seen as f64 / self.samples.max(1) as f64,
@@ -334,14 +326,12 @@ impl ThreadGroups {
     }
 
     /// Mean number of active threads.
-    #[must_use]
     pub fn active(&self) -> f64 {
         self.mean(self.active)
     }
 
     /// Mean number of threads by state, the largest first; the sum is [`Self::threads`]. Empty where a record holds
     /// no times.
-    #[must_use]
     pub fn states(&self) -> Vec<(ThreadState, f64)> {
         let mut states: Vec<(ThreadState, f64)> =
             self.times.iter().map(|(state, time)| (*state, self.mean(*time))).collect();

@@ -45,7 +45,6 @@ pub struct HopLoad {
 
 impl HopLoad {
     /// By how many times what is below exceeds what the link carries; `None` up to 5%, which differences of payload explain.
-    #[must_use]
     pub fn oversubscribed(&self) -> Option<f64> {
         let ratio = self.below_bytes_per_s? / self.carries_bytes_per_s?;
         (ratio > 1.05).then_some(ratio)
@@ -61,7 +60,6 @@ impl HopLoad {
 }
 
 /// Works out what links carry, without findings.
-#[must_use]
 pub fn analyze(topology: Topology) -> TopologyReport {
     let mut loads = BTreeMap::new();
     for root in &topology.roots {
@@ -72,7 +70,6 @@ pub fn analyze(topology: Topology) -> TopologyReport {
 
 impl TopologyReport {
     /// The load of the hop of this name.
-    #[must_use]
     pub fn load(&self, name: &str) -> HopLoad {
         self.loads.get(name).copied().unwrap_or_default()
     }
@@ -154,7 +151,6 @@ fn best_of_both(hop: &Hop, above: Option<&Hop>, link: Link) -> LinkMode {
 
 /// Bytes per second and direction after encoding: 8b/10b up to 5 GT/s, 128b/130b up to 32 GT/s, flits at 64 GT/s; SATA is
 /// encoded 8b/10b at all speeds.
-#[must_use]
 pub fn encoded_rate(standard: LinkStandard, mode: LinkMode) -> f64 {
     let share = match mode.speed_mts {
         _ if standard == LinkStandard::Sata => 0.8,
@@ -167,7 +163,6 @@ pub fn encoded_rate(standard: LinkStandard, mode: LinkMode) -> f64 {
 
 /// Bytes of data per second and direction: [`encoded_rate`] without the overhead of packets whose payload is
 /// `payload_max_bytes`, where that is known. The formula and its sources are in docs/topo.md.
-#[must_use]
 pub fn data_rate(standard: LinkStandard, mode: LinkMode, payload_max_bytes: Option<u32>) -> f64 {
     let encoded = encoded_rate(standard, mode);
     match payload_max_bytes.map(f64::from) {

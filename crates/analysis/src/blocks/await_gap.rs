@@ -37,7 +37,6 @@ pub enum GapReason {
 }
 
 /// The operations of `device` whose sampled median and await, both over `elapsed_ns`, differ by a factor of two or more.
-#[must_use]
 pub fn await_gaps(device: &DeviceBlocks, disk: &DiskRates, elapsed_ns: u64) -> Vec<AwaitGap> {
     let samples = device.queue.count();
     let queue_ns = if samples == 0 { 0.0 } else { device.queue.mean_ns() };

@@ -33,7 +33,6 @@ impl Ipc {
 }
 
 /// Instructions per cycle of an I/O.
-#[must_use]
 pub fn ipc(cost: &Cost) -> Ipc {
     let kernel = cost.kernel_instructions.zip(cost.kernel_cycles);
     Ipc::of(
@@ -44,14 +43,12 @@ pub fn ipc(cost: &Cost) -> Ipc {
 
 /// The part of the time in which all was counted, where it is less than all of it: the figures are
 /// estimates then.
-#[must_use]
 pub fn estimated(cost: &Cost) -> Option<f64> {
     (cost.running_ns < cost.enabled_ns).then(|| cost.running_ns as f64 / cost.enabled_ns as f64)
 }
 
 /// The cost per I/O of a worker that completed `ios` I/Os in a window of `window_ns` nanoseconds, from the counters in
 /// `counted`; `None` without any I/O, or where the CPU's counters were never free.
-#[must_use]
 pub fn cost(counted: &Counted, ios: u64, window_ns: u64) -> Option<Cost> {
     let user = counted.user?;
     let each = |value: u64, scale: f64| value as f64 * scale / ios as f64;

@@ -39,7 +39,6 @@ pub struct IoGrowth {
 impl DiskGrowth {
     /// The growth from `then` to `now`; `None` where counters restarted, as a count that does not wrap in
     /// practice went back: the device was replaced under its name.
-    #[must_use]
     pub fn between(then: &DiskCounters, now: &DiskCounters) -> Option<Self> {
         Some(Self {
             read: IoGrowth::between(&then.read, &now.read)?,
@@ -87,7 +86,6 @@ fn wrapped(then: u32, now: u32) -> u64 {
 
 /// The growth of each device that is in both readings, `elapsed` apart, in the order of `later`; 0 for a device
 /// whose counters restarted.
-#[must_use]
 pub fn disk_records(
     earlier: &[DiskCounters],
     later: &[DiskCounters],
@@ -126,13 +124,11 @@ pub fn cpu_ticks<'a>(
 }
 
 /// The sum of two CPUs' ticks.
-#[must_use]
 pub fn add_ticks(a: &CpuSample, b: &CpuSample) -> CpuSample {
     combine(a, b, u64::saturating_add)
 }
 
 /// How all CPUs of two readings together spent the time between them; a tick lasts `tick_ns` nanoseconds.
-#[must_use]
 pub fn cpu_time(earlier: &[CpuSample], later: &[CpuSample], tick_ns: u64) -> CpuTime {
     let sum =
         cpu_ticks(earlier, later).fold(CpuSample::default(), |sum, ticks| add_ticks(&sum, &ticks));

@@ -13,7 +13,6 @@ use std::collections::BTreeMap;
 /// rates hold even if the jobs did not all run at the same time.
 ///
 /// A setting is in effect if it is for all jobs that ran. The first error is reported for all.
-#[must_use]
 pub fn merge_jobs(jobs: &[&JobRecord]) -> JobRecord {
     if let [only] = jobs {
         return (*only).clone();
@@ -55,7 +54,6 @@ pub fn merge_jobs(jobs: &[&JobRecord]) -> JobRecord {
 ///
 /// Each comes with the time by which its measured time began after that of the whole, in
 /// nanoseconds.
-#[must_use]
 pub fn merge_dirs(parts: &[(u64, &DirRecord)]) -> DirRecord {
     let mut all = DirRecord::default();
     let mut errnos = BTreeMap::new();
@@ -196,7 +194,6 @@ fn merge_cost(jobs: &[&JobRecord]) -> Option<Cost> {
 }
 
 /// Mean of the costs, weighted by number of I/Os; `None` without any.
-#[must_use]
 pub fn merge_costs(costs: &[Cost]) -> Option<Cost> {
     let total: u64 = costs.iter().map(|cost| cost.ios).sum();
     if total == 0 {

@@ -77,34 +77,29 @@ impl LayerTimes {
     }
 
     /// CPU time of all layers, in [`LayerTimes::unit`].
-    #[must_use]
     pub fn time(&self) -> u64 {
         self.layers.iter().map(|row| row.time).sum()
     }
 
     /// CPU time of the samples per I/O, in nanoseconds, if they cover `elapsed_ns` with `iops` I/Os per second; `None`
     /// if times are in cycles or there was no I/O.
-    #[must_use]
     pub fn per_io_ns(&self, elapsed_ns: u64, iops: f64) -> Option<f64> {
         let per_second = self.time() as f64 * 1e9 / elapsed_ns.max(1) as f64;
         (self.unit == Unit::Nanoseconds && iops > 0.0).then(|| per_second / iops)
     }
 
     /// The figures of a layer, where it has samples.
-    #[must_use]
     pub fn layer(&self, layer: Layer) -> Option<&LayerTime> {
         self.layers.iter().find(|row| row.layer == layer)
     }
 
     /// A layer's share of all busy time, 0 to 1.
-    #[must_use]
     pub fn share(&self, layer: Layer) -> f64 {
         let time = self.layer(layer).map_or(0, |row| row.time);
         if time == 0 { 0.0 } else { time as f64 / self.time() as f64 }
     }
 
     /// The share of CPU time in the kernel whose layer is known, 0 to 1; `None` without such time.
-    #[must_use]
     pub fn classified(&self) -> Option<f64> {
         let of = |layer| self.layer(layer).map_or(0, |row| row.time);
         let kernel = self.time() - of(Layer::Program);
