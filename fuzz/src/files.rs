@@ -154,8 +154,7 @@ fn print(stored: &StoredRecord, observed: &Observed) {
         _ => judged().map(|record| pages::run(&record, Some(observed), true)),
     };
     if let Ok(page) = page {
-        let _ =
-            (render::text(&page, Style::default()), render::markdown(&page), render::json(&page));
+        let _ = (render::text(&page, Style::default()), render::markdown(&page));
     }
 }
 

@@ -187,7 +187,7 @@ impl<'a> BlocksView<'a> {
             pages::blocks(&came, &disks, elapsed_ns, &self.missing, self.args.page.verbose);
         page.heading = self.heading.clone().map(|heading| Heading { devices, ..heading });
         let json = json(&came, elapsed, true)?;
-        let (text, kind) = self.args.page.format.render(&page, Some(json), self.to.is_some())?;
+        let (text, kind) = self.args.page.format.render(&page, || Ok(json), self.to.is_some())?;
         match self.lines {
             0 => self.emit(&text)?,
             _ => self.emit(&format!("\n{text}"))?,

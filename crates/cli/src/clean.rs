@@ -3,6 +3,7 @@
 use crate::page::PageArgs;
 use crate::stdio::note;
 use fathom_machine::leftover::{self, LeftoverKind};
+use fathom_report::json;
 use fathom_report::pages::{self, LeftoverRow};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -53,6 +54,6 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
         }
         rows.push(row);
     }
-    args.page.print(&pages::leftovers(&rows), None, to.as_ref())?;
+    args.page.print(&pages::leftovers(&rows), || json::text(&rows), to.as_ref())?;
     Ok(if is_done { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

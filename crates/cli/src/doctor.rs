@@ -11,7 +11,7 @@ use fathom_machine::{Roots, inspect};
 use fathom_model::Finding;
 use fathom_model::facts::DeviceFacts;
 use fathom_model::setting::SettingChange;
-use fathom_report::pages;
+use fathom_report::{json, pages};
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -46,10 +46,9 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     let host = fathom_machine::host(&roots);
     let mut diagnosis = diagnose(&host, &inspect::inspect(&roots, &disks));
     diagnosis.topology = attachment(&roots, (!args.targets.is_empty()).then_some(&disks));
-    let json = serde_json::to_string_pretty(&diagnosis).map_err(|e| e.to_string())? + "\n";
     let mut page = pages::doctor(&diagnosis, args.page.verbose);
     page.heading = page::heading("doctor", &disks);
-    args.page.print(&page, Some(json), to.as_ref())?;
+    args.page.print(&page, || json::text(&diagnosis), to.as_ref())?;
     let is_fixed = !args.fix || fix(&diagnosis, args.yes)?;
     let has_problems = args.strict && diagnosis.has_problems();
     Ok(if is_fixed && !has_problems { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -108,8 +108,8 @@ fn check_outputs(args: &Args) -> Result<Option<Destination>, String> {
 
 fn show(args: &Args, record: &LimitRecord, to: Option<&Destination>) -> Result<(), String> {
     let options = LimitPageOptions { paragraph: args.paragraph, verbose: args.page.verbose };
-    let json = fathom_report::limit::json(record).map_err(|e| e.to_string())?;
-    args.page.print(&fathom_report::pages::limit(record, options), Some(json), to)
+    let page = fathom_report::pages::limit(record, options);
+    args.page.print(&page, || fathom_report::json::text(record), to)
 }
 
 impl Args {

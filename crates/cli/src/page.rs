@@ -130,22 +130,19 @@ impl FormatArgs {
         self.get() == PageFormat::Json
     }
 
-    /// Renders `page`; as JSON, returns `json` instead if given, such as the record itself.
+    /// Renders `page`; as JSON, returns what `json` does: the data that the page shows.
     ///
     /// # Errors
     /// If it cannot be written as JSON.
     pub fn render(
         &self,
         page: &Document,
-        json: Option<String>,
+        json: impl FnOnce() -> Result<String, String>,
         to_file: bool,
     ) -> Result<(String, Kind), String> {
         let page = &page.clone().in_zone(zone());
         Ok(match self.get() {
-            PageFormat::Json => {
-                let page = || render::json(page).map_err(|e| e.to_string());
-                (json.map_or_else(page, Ok)?, Kind::Json)
-            }
+            PageFormat::Json => (json()?, Kind::Json),
             PageFormat::Markdown => (render::markdown(page), Kind::Lines),
             PageFormat::Html => (render::html(page), Kind::Lines),
             PageFormat::Text => {
@@ -207,14 +204,14 @@ impl PageArgs {
         self.output.as_deref().map(|file| Destination::open(file, used)).transpose()
     }
 
-    /// Prints `page`; as JSON, prints `json` instead if given.
+    /// Prints `page`; as JSON, prints `json` instead.
     ///
     /// # Errors
     /// If it cannot be written.
     pub fn print(
         &self,
         page: &Document,
-        json: Option<String>,
+        json: impl FnOnce() -> Result<String, String>,
         to: Option<&Destination>,
     ) -> Result<(), String> {
         let (text, kind) = self.format.render(page, json, self.output.is_some())?;
@@ -225,7 +222,11 @@ impl PageArgs {
     ///
     /// # Errors
     /// If it cannot be written.
-    pub fn print_to_stderr(&self, page: &Document, json: Option<String>) -> Result<(), String> {
+    pub fn print_to_stderr(
+        &self,
+        page: &Document,
+        json: impl FnOnce() -> Result<String, String>,
+    ) -> Result<(), String> {
         let (text, kind) = self.format.render(page, json, self.output.is_some())?;
         output::emit_to_stderr(&text, kind)
     }

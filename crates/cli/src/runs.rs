@@ -5,6 +5,7 @@ use crate::quantity;
 use crate::stdio::{self, note};
 use fathom_model::outcome::RecordKind;
 use fathom_model::units;
+use fathom_report::json;
 use fathom_report::pages::{self, RunRow, RunSummary};
 use fathom_store::{DEFAULT_BYTES_MAX, DEFAULT_KEEP, RunEntry, Runs, StoredRecord};
 use std::process::ExitCode;
@@ -51,8 +52,8 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
             let entries = runs.map_or(Ok(Vec::new()), |runs| runs.list())?;
             let rows: Vec<RunRow> = entries.into_iter().map(row).collect();
             let to = args.page.destination(None)?;
-            let json = pages::runs_json(&rows).map_err(|e| e.to_string())?;
-            args.page.print(&pages::runs(&rows, page::zone()), Some(json), to.as_ref())?;
+            let page = pages::runs(&rows, page::zone());
+            args.page.print(&page, || json::text(&rows), to.as_ref())?;
         }
         (Some(Action::Remove { names }), Some(runs)) => {
             let mut all_gone = true;

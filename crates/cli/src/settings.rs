@@ -3,6 +3,7 @@
 use crate::page::PageArgs;
 use crate::stdio;
 use fathom_machine::settings::{Left, Restored, RestoredHow, Settings};
+use fathom_report::json;
 use fathom_report::pages::{self, SettingRow};
 use std::process::ExitCode;
 
@@ -26,12 +27,12 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     if args.list {
         let rows: Vec<SettingRow> =
             settings.left().map_err(|e| e.to_string())?.into_iter().map(row).collect();
-        args.page.print(&pages::settings(&rows), None, to.as_ref())?;
+        args.page.print(&pages::settings(&rows), || json::text(&rows), to.as_ref())?;
         return Ok(ExitCode::SUCCESS);
     }
     let restored = settings.restore();
     let sentences: Vec<String> = restored.iter().map(ToString::to_string).collect();
-    args.page.print(&pages::restored(&sentences), None, to.as_ref())?;
+    args.page.print(&pages::restored(&sentences), || json::text(&sentences), to.as_ref())?;
     let is_done = !restored.iter().any(Restored::is_failure);
     Ok(if is_done { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -8,8 +8,9 @@ use fathom_analysis::rules::{judge, missing_verdict};
 use fathom_model::RunRecord;
 use fathom_model::outcome::{Outcome, RecordKind};
 use fathom_report::doc::Document;
+use fathom_report::fio_json;
+use fathom_report::json::{self, WatchResult};
 use fathom_report::pages::{self, LimitPageOptions, judged_anew};
-use fathom_report::{fio_json, json, limit};
 use fathom_runner::observe;
 use fathom_store::{Reader, Runs, StoredRecord, is_active};
 use std::path::{Path, PathBuf};
@@ -47,17 +48,13 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
             let before = record.header.findings.clone();
             let record = if args.judge { record.judged() } else { record };
             let options = LimitPageOptions { paragraph: args.paragraph, verbose };
-            let json = limit::json(&record).map_err(|e| e.to_string())?;
-            (
-                pages::limit(&record, options),
-                Some(json),
-                judged_anew(&before, &record.header.findings),
-            )
+            let json = json::text(&record)?;
+            (pages::limit(&record, options), json, judged_anew(&before, &record.header.findings))
         }
         RecordKind::Experiment => {
             let record: ExperimentRecord = stored.parse()?;
-            let json = fathom_report::experiment::json(&record).map_err(|e| e.to_string())?;
-            (pages::experiment(&record, verbose), Some(json), Document::default())
+            let json = json::text(&record)?;
+            (pages::experiment(&record, verbose), json, Document::default())
         }
         kind => {
             let mut record: RunRecord = stored.parse()?;
@@ -72,12 +69,12 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
             }
             let (page, json) = match kind {
                 RecordKind::Watch => {
-                    let json = json::watch(&record, &observed).map_err(|e| e.to_string())?;
-                    (pages::watch(&observed, &record, verbose), Some(json))
+                    let json = json::text(&WatchResult::of(&record, &observed))?;
+                    (pages::watch(&observed, &record, verbose), json)
                 }
                 _ => {
                     let page = pages::run(&record, Some(&observed), verbose);
-                    (page, Some(fio_json::render(&record, false)))
+                    (page, fio_json::render(&record, false))
                 }
             };
             (page, json, judged_anew(&before, &record.header.findings))
@@ -87,7 +84,7 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
         page.blocks.extend(anew.blocks);
     }
     let to = args.page.destination(None)?;
-    args.page.print(&page, json, to.as_ref())?;
+    args.page.print(&page, || Ok(json), to.as_ref())?;
     Ok(ExitCode::SUCCESS)
 }
 

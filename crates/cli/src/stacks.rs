@@ -8,6 +8,7 @@ use crate::stdio::{self, Kind, report_missing};
 use crate::watch::End;
 use fathom_model::advice::thread_not_created;
 use fathom_report::doc::Heading;
+use fathom_report::json::{self, StacksResult};
 use fathom_report::pages;
 use fathom_report::stacks::{self, Sampled};
 use fathom_watch::{Clock, StackSampler, StackSettings, TimedSample, Watcher};
@@ -150,7 +151,7 @@ fn show(
             let mut page = pages::stacks(sampled, args.rows);
             page.heading = heading;
             let options = PageArgs { format: args.page.format.or(format), ..args.page.clone() };
-            return options.print(&page, None, to);
+            return options.print(&page, || json::text(&StacksResult::from(sampled)), to);
         }
         Profile::Flame => (stacks::flame_graph(sampled, &title), Kind::Lines, "flame graph"),
         Profile::Firefox => (stacks::firefox(sampled), Kind::Json, "Firefox profile"),

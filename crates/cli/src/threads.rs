@@ -191,7 +191,7 @@ impl<'a> ThreadsView<'a> {
         let mut page = pages::threads(report);
         page.heading = self.heading.clone().filter(|_| report.total);
         let (text, kind) =
-            self.args.page.format.render(&page, Some(report.json()), self.to.is_some())?;
+            self.args.page.format.render(&page, || Ok(report.json()), self.to.is_some())?;
         Ok((if kind == Kind::Json { text } else { text + "\n" }, kind))
     }
 

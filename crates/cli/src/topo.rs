@@ -9,7 +9,7 @@ use fathom_machine::Roots;
 use fathom_machine::topology::{PCI_IDS, topology, volume_of};
 use fathom_report::doc::Heading;
 use fathom_report::pages::{self, Origin};
-use fathom_report::topo_svg;
+use fathom_report::{json, topo_svg};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -50,10 +50,9 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     if !all_found && report.topology.volumes.is_empty() {
         return Ok(ExitCode::FAILURE);
     }
-    let json = serde_json::to_string_pretty(&report).map_err(|error| error.to_string())? + "\n";
     let mut page = pages::topo(&report, args.page.verbose);
     page.heading = heading(args, &roots);
-    args.page.print(&page, Some(json), to.as_ref())?;
+    args.page.print(&page, || json::text(&report), to.as_ref())?;
     if let Some(picture) = picture {
         output::emit(&topo_svg::picture(&report), Kind::Lines, Some(&picture))?;
     }

@@ -9,8 +9,8 @@ use crate::page::PageArgs;
 use crate::show;
 use fathom_analysis::experiment::{ExperimentRecord, TrialWindow, compare_stored};
 use fathom_model::experiment::{Experiment, Metric};
-use fathom_report::doc::{DataColumn, Document};
-use fathom_report::pages;
+use fathom_report::json;
+use fathom_report::pages::{self, ShippedExperiment};
 use fathom_runner::System;
 use fathom_spec::{Sources, SpecError, experiment};
 use fathom_store::{RunDir, StoredRecord, read_windows};
@@ -74,7 +74,8 @@ fn metric(text: &str) -> Result<Metric, String> {
 pub fn command(args: &Args) -> Result<ExitCode, String> {
     if args.list {
         let to = args.page.destination(None)?;
-        args.page.print(&list()?, None, to.as_ref())?;
+        let all = shipped()?;
+        args.page.print(&pages::experiments(&all), || json::text(&all), to.as_ref())?;
         return Ok(ExitCode::SUCCESS);
     }
     if let Some(dirs) = &args.runs {
@@ -163,15 +164,12 @@ fn read(path: &str) -> Result<String, String> {
     Ok(text)
 }
 
-fn list() -> Result<Document, String> {
-    let mut page = Document::default();
-    let row = |(name, text): &(&str, &str)| {
+fn shipped() -> Result<Vec<ShippedExperiment>, String> {
+    let one = |(name, text): &(&'static str, &str)| {
         let found = experiment::experiment(text, name, 1, 0).map_err(joined)?;
-        Ok(vec![(*name).into(), found.question.as_str().into()])
+        Ok(ShippedExperiment { experiment: name, question: found.question })
     };
-    let rows = experiments::ALL.iter().map(row).collect::<Result<Vec<_>, String>>()?;
-    page.table(vec![DataColumn::text("experiment"), DataColumn::text("question")], rows);
-    Ok(page)
+    experiments::ALL.iter().map(one).collect()
 }
 
 fn stored(dir: &Path) -> Result<ExperimentRecord, String> {
@@ -201,9 +199,9 @@ fn compare(args: &Args, dirs: &[PathBuf]) -> Result<ExitCode, String> {
     };
     let compared =
         compare_stored((&names.0, &records.0, &windows.0), (&names.1, &records.1, &windows.1))?;
-    let json = fathom_report::experiment::json(&compared).map_err(|e| e.to_string())?;
     let to = args.page.destination(record_files(dirs).iter().map(String::as_str))?;
-    args.page.print(&pages::experiment(&compared, args.page.verbose), Some(json), to.as_ref())?;
+    let page = pages::experiment(&compared, args.page.verbose);
+    args.page.print(&page, || json::text(&compared), to.as_ref())?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -239,6 +237,6 @@ mod tests {
                 }
             }
         }
-        list().unwrap();
+        shipped().unwrap();
     }
 }

@@ -12,7 +12,8 @@ use crate::stdio::{self, note};
 use crate::{level, limits};
 use fathom_model::escape;
 use fathom_model::watch::Level;
-use fathom_report::{json, pages};
+use fathom_report::json::{self, WatchResult};
+use fathom_report::pages;
 use fathom_runner::SamplingOptions;
 use fathom_runner::observe::Observer;
 use fathom_watch::threads::HZ_MAX;
@@ -106,11 +107,11 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     let new = observed.written.err().filter(|error| failed.as_ref() != Some(error));
     failed = new.inspect(say).or(failed);
     let page = pages::watch(&observed.observed, &observed.record, args.page.verbose);
-    let json = json::watch(&observed.record, &observed.observed).map_err(|e| e.to_string())?;
+    let json = || json::text(&WatchResult::of(&observed.record, &observed.observed));
     let shown = match end.is_command() && to.is_none() {
         // Standard output belongs to the command.
-        true => args.page.print_to_stderr(&page, Some(json)),
-        false => args.page.print(&page, Some(json), to.as_ref()),
+        true => args.page.print_to_stderr(&page, json),
+        false => args.page.print(&page, json, to.as_ref()),
     };
     let code = end.code_if(shown);
     if let Some(path) = path {

@@ -11,7 +11,6 @@ pub use heading::Heading;
 use crate::calendar::TimeZone;
 use fathom_model::Finding;
 use fathom_model::finding::Severity;
-use serde::{Serialize, Serializer};
 
 /// A space at which no line is broken.
 const NO_BREAK: char = '\u{a0}';
@@ -19,17 +18,15 @@ const NO_BREAK: char = '\u{a0}';
 const NOUN_WHOLE: usize = 20;
 
 /// A page, or the body of a section.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Document {
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub heading: Option<Heading>,
     /// In the order in which they are read.
     pub blocks: Vec<Block>,
 }
 
 /// One part of a page.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Block {
     /// A part with a title.
     Section(Section),
@@ -45,7 +42,7 @@ pub enum Block {
 }
 
 /// A part with a title.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Section {
     pub title: String,
     /// What it is about, in one sentence; may be empty.
@@ -54,7 +51,7 @@ pub struct Section {
 }
 
 /// Rows and columns.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct DataTable {
     pub columns: Vec<DataColumn>,
     /// A row may have fewer cells than there are columns.
@@ -63,7 +60,7 @@ pub struct DataTable {
 }
 
 /// Rows that branch, with columns.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Tree {
     /// The columns; the first one has the branches.
     pub columns: Vec<DataColumn>,
@@ -72,20 +69,17 @@ pub struct Tree {
 }
 
 /// A row of a tree.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct TreeNode {
     /// It may have fewer cells than there are columns.
     pub cells: Vec<Text>,
     /// The severity of what is wrong with it, if anything.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub severity: Option<Severity>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub children: Vec<TreeNode>,
 }
 
 /// How much of a table is in one document.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Extent {
     #[default]
     Whole,
@@ -96,19 +90,16 @@ pub enum Extent {
 }
 
 /// A column of a table.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct DataColumn {
     pub name: String,
     /// Text rather than numbers.
     pub is_text: bool,
     /// Where space is short, columns with the highest rank are left out first; those of rank 0 never.
-    #[serde(skip)]
     pub rank: u8,
     /// On a terminal, text is cut to what fits instead of wrapped.
-    #[serde(skip)]
     pub is_cut: bool,
     /// On the screen of `top`, its least and its greatest width, so that columns keep their places.
-    #[serde(skip)]
     pub width: (u16, u16),
 }
 
@@ -138,32 +129,23 @@ impl DataColumn {
 }
 
 /// A number with its unit, and the interval that it lies in where that is known.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Quantity {
     pub value: f64,
     pub unit: QuantityUnit,
     /// Lower and upper end, in `unit`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub interval: Option<(f64, f64)>,
     /// Confidence of the interval, in percent.
-    #[serde(skip_serializing_if = "is_usual")]
     pub confidence: u8,
     /// In a line of the screen of `top`, its least width, so that what follows keeps its place.
-    #[serde(skip)]
     pub width: u8,
 }
 
 /// The confidence of most intervals, in percent.
 pub const CONFIDENCE: u8 = 95;
 
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn is_usual(confidence: &u8) -> bool {
-    *confidence == CONFIDENCE
-}
-
 /// What a number is of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QuantityUnit {
     /// Things or events, or events per second; large ones have a decimal suffix.
     Count,
@@ -331,33 +313,6 @@ impl From<Quantity> for Text {
 impl<T: Into<Text>> From<Option<T>> for Text {
     fn from(part: Option<T>) -> Self {
         part.map_or_else(Self::default, Into::into)
-    }
-}
-
-impl Serialize for Text {
-    /// `null`, a string, a number with its unit, or a list of strings and numbers.
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut spans: Vec<Span> = Vec::new();
-        for span in self.spans.iter().filter(|span| **span != Span::Words(String::new())) {
-            match (spans.last_mut(), span) {
-                (Some(Span::Words(last)), Span::Words(words)) => last.push_str(words),
-                _ => spans.push(span.clone()),
-            }
-        }
-        match spans.as_slice() {
-            [] => serializer.serialize_none(),
-            [span] => span.serialize(serializer),
-            spans => serializer.collect_seq(spans),
-        }
-    }
-}
-
-impl Serialize for Span {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Words(words) => serializer.serialize_str(&words.replace(NO_BREAK, " ")),
-            Self::Quantity(quantity) => quantity.serialize(serializer),
-        }
     }
 }
 

@@ -1,14 +1,7 @@
-//! The record of `fathom try` and `fathom sweep` as JSON, and their progress line.
-
-use fathom_analysis::experiment::ExperimentRecord;
+//! The progress line of `fathom try` and `fathom sweep`.
 
 /// Width of the bar.
 const BAR: usize = 24;
-
-/// The result as JSON: an [`ExperimentRecord`].
-pub fn json(record: &ExperimentRecord) -> serde_json::Result<String> {
-    serde_json::to_string_pretty(record).map(|text| text + "\n")
-}
 
 /// The line while the condition `label` is measured, after `rounds` rounds, with a share of `done` (0 to 1) of `seconds`
 /// used.

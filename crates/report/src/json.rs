@@ -1,5 +1,6 @@
 //! Results as JSON: a record with its findings, and the figures that follow from its samples.
 
+use crate::stacks::{Process, Sampled};
 use crate::threads::Activity;
 use fathom_analysis::layers::LayerTimes;
 use fathom_analysis::machine::DiskRates;
@@ -7,30 +8,39 @@ use fathom_analysis::metrics::{DISK, Interval};
 use fathom_analysis::watch::Observed;
 use fathom_model::RunRecord;
 use fathom_model::watch::ProcessUse;
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
+/// `data` as JSON, with a line end.
+///
+/// # Errors
+/// When a value cannot be written as JSON, which the types rule out.
+pub fn text<T: Serialize + ?Sized>(data: &T) -> Result<String, String> {
+    serde_json::to_string_pretty(data).map(|text| text + "\n").map_err(|error| error.to_string())
+}
+
 /// The result of `fathom watch`.
-#[derive(Serialize)]
-struct WatchResult<'a> {
+#[derive(Serialize, JsonSchema)]
+pub struct WatchResult<'a> {
     #[serde(flatten)]
     record: &'a RunRecord,
     figures: WatchFigures<'a>,
 }
 
 /// Figures by their ids in the table of metrics; what is not available is left out.
-#[derive(Serialize)]
-pub(crate) struct Figures<'a> {
+#[derive(Serialize, JsonSchema)]
+pub(crate) struct Figures {
     machine: BTreeMap<&'static str, f64>,
-    devices: BTreeMap<&'a str, BTreeMap<&'static str, f64>>,
+    devices: BTreeMap<String, BTreeMap<&'static str, f64>>,
 }
 
-impl<'a> Figures<'a> {
-    pub(crate) fn of(interval: &Interval<'a>) -> Self {
+impl Figures {
+    pub(crate) fn of(interval: &Interval<'_>) -> Self {
         let machine = interval.figures().filter_map(|(id, _, value)| Some((id, value?)));
-        let device = |disk: &'a DiskRates| {
+        let device = |disk: &DiskRates| {
             let figures = DISK.iter().filter_map(|of| Some((of.id, (of.value)(disk)?)));
-            (disk.name.as_str(), figures.collect())
+            (disk.name.clone(), figures.collect())
         };
         let devices = interval.rates.disks.iter().map(device).collect();
         Self { machine: machine.collect(), devices }
@@ -38,12 +48,12 @@ impl<'a> Figures<'a> {
 }
 
 /// Means over all samples.
-#[derive(Serialize)]
+#[derive(Serialize, JsonSchema)]
 struct WatchFigures<'a> {
     samples: u64,
     elapsed_ns: u64,
     #[serde(flatten)]
-    figures: Figures<'a>,
+    figures: Figures,
     /// Highest CPU usage in any interval.
     busy_max_pct: f64,
     /// Highest mean number of I/Os in flight in any interval, by device.
@@ -56,25 +66,96 @@ struct WatchFigures<'a> {
     layers: Option<LayerTimes>,
 }
 
-/// The record of an observation, and what was observed.
-///
-/// # Errors
-/// When a value cannot be written as JSON, which the types rule out.
-pub fn watch(record: &RunRecord, observed: &Observed) -> serde_json::Result<String> {
-    let layers = |stacks| LayerTimes::of([&stacks], &observed.known_stacks, |_| true);
-    let processes = &observed.processes;
-    let rates = observed.rates();
-    let interval = Interval { before: observed.first(), now: observed.last(), rates: &rates };
-    let figures = WatchFigures {
-        samples: observed.samples,
-        elapsed_ns: observed.elapsed_ns,
-        figures: Figures::of(&interval),
-        busy_max_pct: observed.busy_max,
-        in_flight_max: &observed.queue_max,
-        watched: Some(&processes.watched).filter(|watched| !watched.comm.is_empty()),
-        programs: processes.by_cpu(),
-        threads: Activity::of(&observed.threads),
-        layers: observed.stacks().map(layers),
-    };
-    serde_json::to_string_pretty(&WatchResult { record, figures }).map(|text| text + "\n")
+impl<'a> WatchResult<'a> {
+    /// The record of an observation, and what was observed.
+    #[must_use]
+    pub fn of(record: &'a RunRecord, observed: &'a Observed) -> Self {
+        let layers = |stacks| LayerTimes::of([&stacks], &observed.known_stacks, |_| true);
+        let processes = &observed.processes;
+        let rates = observed.rates();
+        let interval = Interval { before: observed.first(), now: observed.last(), rates: &rates };
+        let figures = WatchFigures {
+            samples: observed.samples,
+            elapsed_ns: observed.elapsed_ns,
+            figures: Figures::of(&interval),
+            busy_max_pct: observed.busy_max,
+            in_flight_max: &observed.queue_max,
+            watched: Some(&processes.watched).filter(|watched| !watched.comm.is_empty()),
+            programs: processes.by_cpu(),
+            threads: Activity::of(&observed.threads),
+            layers: observed.stacks().map(layers),
+        };
+        Self { record, figures }
+    }
+}
+
+/// The result of `fathom stacks`.
+#[derive(Serialize, JsonSchema)]
+pub struct StacksResult {
+    /// Start, in nanoseconds since 1970 (UTC).
+    started_unix_ns: u64,
+    /// Time covered, in nanoseconds.
+    elapsed_ns: u64,
+    /// The event by which CPUs were sampled, and its rate.
+    event: String,
+    hz: u32,
+    /// Samples on busy CPUs, on idle ones, and of fathom's own threads.
+    samples: u64,
+    idle_samples: u64,
+    own_samples: u64,
+    /// Records lost because buffers were full.
+    lost: u64,
+    /// Functions that ran, by samples.
+    functions: Vec<FunctionSamples>,
+    /// Processes, by samples.
+    processes: Vec<ProcessSamples>,
+    layers: LayerTimes,
+}
+
+/// Samples of one function.
+#[derive(Serialize, JsonSchema)]
+struct FunctionSamples {
+    /// Its name; in user mode after that of the thread.
+    function: String,
+    kernel: bool,
+    samples: u64,
+}
+
+/// Samples of one process.
+#[derive(Serialize, JsonSchema)]
+struct ProcessSamples {
+    comm: String,
+    pid: i32,
+    user_samples: u64,
+    kernel_samples: u64,
+}
+
+impl From<&Sampled> for StacksResult {
+    fn from(sampled: &Sampled) -> Self {
+        let last = sampled.intervals.last();
+        let function = |((name, kernel), samples): ((String, bool), u64)| FunctionSamples {
+            function: name,
+            kernel,
+            samples,
+        };
+        let process = |(pid, process): (i32, Process<'_>)| ProcessSamples {
+            comm: process.comm.to_string(),
+            pid,
+            user_samples: process.user,
+            kernel_samples: process.kernel,
+        };
+        Self {
+            started_unix_ns: sampled.started_unix_ns,
+            elapsed_ns: last.map_or(0, |(end, _)| *end),
+            event: last.map_or_else(String::new, |(_, sample)| sample.event.clone()),
+            hz: last.map_or(0, |(_, sample)| sample.hz),
+            samples: sampled.counts().map(|count| u64::from(count.count)).sum(),
+            idle_samples: sampled.sum(|sample| sample.idle),
+            own_samples: sampled.sum(|sample| sample.own),
+            lost: sampled.sum(|sample| sample.lost),
+            functions: sampled.functions().into_iter().map(function).collect(),
+            processes: sampled.processes().into_iter().map(process).collect(),
+            layers: sampled.layers(),
+        }
+    }
 }

@@ -27,7 +27,7 @@ use blocks::{gaps, is_biased, range, sentence};
 use calls::calls;
 pub use doctor::doctor;
 use doctor::doctor_line;
-pub use experiment::experiment;
+pub use experiment::{ShippedExperiment, experiment, experiments};
 pub use header::{Origin, device_list};
 pub use layers::{IoCost, layers};
 pub use leftovers::{LeftoverRow, leftovers};
@@ -36,9 +36,7 @@ pub use limited_by::judged_anew;
 use limited_by::limited_by;
 pub use rings::{placement, rings};
 pub use run::run;
-pub use runs::{
-    RunRow, RunSummary, experiment_summary, limit_summary, run_summary, runs, runs_json,
-};
+pub use runs::{RunRow, RunSummary, experiment_summary, limit_summary, run_summary, runs};
 pub use settings::{SettingRow, restored, settings};
 pub use stacks::stacks;
 use threads::thread_states;

@@ -1,4 +1,4 @@
-//! Renders documents as text, Markdown, HTML and JSON.
+//! Renders documents as text, Markdown and HTML.
 
 mod chart;
 mod figure;
@@ -14,7 +14,7 @@ pub use html::html;
 pub use markdown::markdown;
 pub use text::text;
 
-use crate::doc::{Document, Text};
+use crate::doc::Text;
 
 /// Text style.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,10 +37,8 @@ pub fn line(text: &Text) -> String {
     figure::plain(text, figure::Place::Sentence)
 }
 
-/// The document as JSON, with a line end: its blocks, with every number as `value`, `unit` and `interval`.
-pub fn json(document: &Document) -> serde_json::Result<String> {
-    serde_json::to_string_pretty(document).map(|text| text + "\n")
-}
+#[cfg(test)]
+use crate::doc::Document;
 
 /// The document as text whose lines are not wrapped.
 #[cfg(test)]

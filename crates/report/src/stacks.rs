@@ -6,6 +6,7 @@ mod flame;
 pub use firefox::firefox;
 pub use flame::flame_graph;
 
+use fathom_analysis::layers::LayerTimes;
 use fathom_model::escape;
 use fathom_model::watch::{Stack, StackCount, StacksSample};
 use std::collections::BTreeMap;
@@ -31,6 +32,14 @@ pub(crate) struct Frame<'a> {
     pub kernel: bool,
 }
 
+/// Samples of one process.
+#[derive(Default)]
+pub(crate) struct Process<'a> {
+    pub comm: &'a str,
+    pub user: u64,
+    pub kernel: u64,
+}
+
 impl Sampled {
     pub(crate) fn counts(&self) -> impl Iterator<Item = &StackCount> {
         self.intervals.iter().flat_map(|(_, sample)| &sample.counts)
@@ -44,6 +53,52 @@ impl Sampled {
         let user = user.iter().map(String::as_str).chain(nothing);
         let user = user.map(|name| Frame { name, kernel: false });
         user.chain(kernel.iter().map(|name| Frame { name, kernel: true }))
+    }
+
+    /// The sum of a count over all intervals.
+    pub(crate) fn sum(&self, get: fn(&StacksSample) -> u64) -> u64 {
+        self.intervals.iter().map(|(_, sample)| get(sample)).sum()
+    }
+
+    /// Functions that were running, and whether in the kernel, most samples first; those in user mode by thread name.
+    pub(crate) fn functions(&self) -> Vec<((String, bool), u64)> {
+        let mut sums: BTreeMap<(String, bool), u64> = BTreeMap::new();
+        for count in self.counts() {
+            let Some(leaf) = self.frames(count.stack).last() else { continue };
+            let name = match leaf.kernel {
+                true => leaf.name.to_string(),
+                false => format!("{} {}", comm(count), leaf.name),
+            };
+            *sums.entry((name, leaf.kernel)).or_default() += u64::from(count.count);
+        }
+        let mut sums: Vec<_> = sums.into_iter().collect();
+        sums.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        sums
+    }
+
+    /// Processes, most samples first.
+    pub(crate) fn processes(&self) -> Vec<(i32, Process<'_>)> {
+        let mut sums: BTreeMap<i32, Process<'_>> = BTreeMap::new();
+        for count in self.counts() {
+            let process = sums.entry(count.pid).or_default();
+            // Older records have only threads' names: the main thread's is the process's.
+            let is_known = count.pid == count.tid || !count.process.is_empty();
+            if process.comm.is_empty() || is_known {
+                process.comm = process_name(count);
+            }
+            let in_kernel = self.frames(count.stack).last().is_some_and(|leaf| leaf.kernel);
+            let part = if in_kernel { &mut process.kernel } else { &mut process.user };
+            *part += u64::from(count.count);
+        }
+        let mut sums: Vec<_> = sums.into_iter().collect();
+        sums.sort_by_key(|(_, process)| std::cmp::Reverse(process.user + process.kernel));
+        sums
+    }
+
+    /// CPU time by layer.
+    pub(crate) fn layers(&self) -> LayerTimes {
+        let samples = self.intervals.iter().map(|(_, sample)| sample);
+        LayerTimes::of(samples, &self.stacks, |_| true)
     }
 
     /// Samples by thread's name and stack.

@@ -2,6 +2,7 @@
 
 use fathom_analysis::threads::{ThreadGroup, ThreadGroups};
 use fathom_model::watch::{Missing, SamplerCost};
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -78,7 +79,7 @@ impl Report<'_> {
 }
 
 /// Activity that a number of threads have in common.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub(crate) struct Activity {
     /// Mean number of active threads.
     active: f64,

@@ -14,7 +14,8 @@ use fathom_machine::guard::Permissions;
 use fathom_model::escape;
 use fathom_model::experiment::{Experiment, Protocol};
 use fathom_model::watch::Level;
-use fathom_report::experiment::{json, line};
+use fathom_report::experiment::line;
+use fathom_report::json;
 use fathom_report::pages;
 use fathom_runner::experiment::{TrialProgress, TryOptions, TryRunner};
 use fathom_runner::{Hooks, RecordTo, System};
@@ -164,8 +165,8 @@ fn perform(args: &MeasureArgs, page: &PageArgs, options: TryOptions) -> Result<E
     let record = runner.run(&mut view)?;
     view.clear();
     let closed = runner.close_targets();
-    let text = json(&record).map_err(|e| e.to_string())?;
-    let shown = page.print(&pages::experiment(&record, page.verbose), Some(text), to.as_ref());
+    let shown =
+        page.print(&pages::experiment(&record, page.verbose), || json::text(&record), to.as_ref());
     let dir = runner.record_dir().map(Path::to_path_buf);
     // After the result is printed: the record's disk may be full, or stall.
     let finished = runner.finish(&record, &mut view);

@@ -89,6 +89,11 @@ fn runs_are_listed_with_headline_and_verdict() {
         assert!(row["verdict"].as_str().is_some_and(|verdict| !verdict.is_empty()), "{row}");
         assert!(row["limited_by"][0].is_string(), "{row}");
     }
+    // No command prints the layout of its page as JSON.
+    for command in [&["restore", "--list"][..], &["clean"], &["try", "--list"]] {
+        let json = place.ask(&[command, &["--json"]].concat()).done().json();
+        assert!(json.is_array(), "{command:?}: {json}");
+    }
     let listed = place.ask(&["runs"]).done().stdout;
     says(&listed, &["limited by", run["limited_by"][0].as_str().unwrap()]);
 }

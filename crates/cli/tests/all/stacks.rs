@@ -36,6 +36,9 @@ fn a_command_is_sampled_and_its_status_kept() {
     for part in [" Hz for ", "function (self)", "process", "layer"] {
         assert!(page.contains(part), "{part}: {page}");
     }
+    let json = place.ask(&["stacks", "--json", "-t", "300ms"]).done().json();
+    assert!(json["samples"].is_u64() && json["functions"].is_array(), "{json}");
+    assert!(json["layers"]["layers"].is_array() && json.get("blocks").is_none(), "{json}");
 }
 
 #[test]

@@ -1,10 +1,9 @@
 //! Charts.
 
 use super::QuantityUnit;
-use serde::Serialize;
 
 /// Values as a picture. Whatever it shows is also in a table of the same page.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Chart {
     /// What it shows.
     pub title: String,
@@ -19,8 +18,7 @@ pub struct Chart {
 }
 
 /// How values are shown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChartKind {
     /// Points, joined in their order.
     Lines,
@@ -31,7 +29,7 @@ pub enum ChartKind {
 }
 
 /// An axis.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Axis {
     /// What it measures.
     pub name: String,
@@ -42,7 +40,7 @@ pub struct Axis {
 }
 
 /// Points that belong together.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct ChartSeries {
     /// Its name in the legend; may be empty where it is the only one.
     pub name: String,
@@ -51,7 +49,7 @@ pub struct ChartSeries {
 }
 
 /// A point, or a bar.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct ChartPoint {
     /// Names it.
     pub label: String,
@@ -60,10 +58,8 @@ pub struct ChartPoint {
     /// Position on the vertical axis, or length.
     pub y: f64,
     /// The interval of `y`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub interval: Option<(f64, f64)>,
     /// What is special about it, such as `knee`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub mark: Option<String>,
 }
 

@@ -2,10 +2,9 @@
 
 use super::Text;
 use crate::calendar::{self, TimeZone};
-use serde::Serialize;
 
 /// The command, the host and the date, then the machine, its devices and the command line. What is empty is left out.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Heading {
     /// The command, such as `fathom run`.
     pub title: String,
@@ -20,7 +19,6 @@ pub struct Heading {
     /// The command line, quoted for a shell.
     pub command: String,
     /// The time zone in which the date is printed.
-    #[serde(skip)]
     pub zone: TimeZone,
 }
 

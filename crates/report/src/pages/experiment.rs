@@ -14,9 +14,26 @@ use fathom_analysis::experiment::{
 };
 use fathom_analysis::stats::{Estimate, Ratio};
 use fathom_model::experiment::{Condition, Direction, Metric};
+use serde::Serialize;
 
 /// More effects than this are in the table only.
 const SENTENCES_MAX: usize = 8;
+
+/// An experiment that fathom comes with.
+#[derive(Debug, Serialize)]
+pub struct ShippedExperiment {
+    pub experiment: &'static str,
+    pub question: String,
+}
+
+/// The list of these.
+pub fn experiments(all: &[ShippedExperiment]) -> Document {
+    let mut page = Document::default();
+    let row = |one: &ShippedExperiment| vec![one.experiment.into(), one.question.as_str().into()];
+    let columns = vec![DataColumn::text("experiment"), DataColumn::text("question")];
+    page.table(columns, all.iter().map(row).collect());
+    page
+}
 
 /// The whole result.
 #[must_use]

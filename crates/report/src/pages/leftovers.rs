@@ -1,9 +1,10 @@
 //! The list of files left by killed runs.
 
 use crate::doc::{DataColumn, Document, Text, bytes};
+use serde::Serialize;
 
 /// One file of the list.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize)]
 pub struct LeftoverRow {
     /// Its path.
     pub path: String,

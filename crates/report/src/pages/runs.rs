@@ -9,10 +9,11 @@ use fathom_analysis::limit::LimitRecord;
 use fathom_model::Finding;
 use fathom_model::outcome::{Outcome, RecordKind};
 use fathom_model::record::RunRecord;
+use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
 /// One run of the list.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, Default, Serialize, JsonSchema)]
 pub struct RunRow {
     /// Its name, by which `fathom show` finds it.
     pub name: String,
@@ -28,7 +29,7 @@ pub struct RunRow {
 }
 
 /// A record in a line.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, Default, Serialize, JsonSchema)]
 pub struct RunSummary {
     /// Kind of record.
     pub kind: Option<RecordKind>,
@@ -38,6 +39,7 @@ pub struct RunSummary {
     pub command: Vec<String>,
     /// The main figure.
     #[serde(serialize_with = "as_line")]
+    #[schemars(with = "String")]
     pub headline: Text,
     /// What limited it, or what was found, in sentences; null where nothing is known.
     pub verdict: Option<String>,
@@ -81,14 +83,6 @@ pub fn runs(rows: &[RunRow], zone: &TimeZone) -> Document {
     let total = rows.iter().map(|row| row.size_bytes).sum();
     page.paragraph(text!(plural(rows.len() as u64, "run"), ", ", bytes(total)));
     page
-}
-
-/// The runs as JSON: a list of [`RunRow`].
-///
-/// # Errors
-/// When a value cannot be written as JSON, which the types rule out.
-pub fn runs_json(rows: &[RunRow]) -> serde_json::Result<String> {
-    serde_json::to_string_pretty(rows).map(|text| text + "\n")
 }
 
 /// A run, or an observation.

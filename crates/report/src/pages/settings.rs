@@ -1,9 +1,10 @@
 //! Settings that are changed, and what became of those that were restored.
 
 use crate::doc::{DataColumn, Document, Text};
+use serde::Serialize;
 
 /// A setting that is changed.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize)]
 pub struct SettingRow {
     /// The setting, its target and its value.
     pub what: String,

@@ -2,20 +2,10 @@
 
 use super::layers;
 use crate::doc::{DataColumn, Document, Text, of, plural, share, text, time, whole};
-use crate::stacks::{Sampled, comm, process_name};
-use fathom_analysis::layers::LayerTimes;
-use std::collections::BTreeMap;
+use crate::stacks::{Process, Sampled};
 
 /// Maximum number of processes listed.
 const PROCESSES: usize = 10;
-
-/// Samples of one process.
-#[derive(Default)]
-struct Process<'a> {
-    comm: &'a str,
-    user: u64,
-    kernel: u64,
-}
 
 /// The number of samples, then the `rows` functions, the processes and the layers with the most samples.
 pub fn stacks(sampled: &Sampled, rows: usize) -> Document {
@@ -25,18 +15,13 @@ pub fn stacks(sampled: &Sampled, rows: usize) -> Document {
     if busy > 0 {
         functions(&mut page, sampled, busy, rows);
         processes(&mut page, sampled, busy);
-        let samples = sampled.intervals.iter().map(|(_, sample)| sample);
-        let times = LayerTimes::of(samples, &sampled.stacks, |_| true);
-        page.blocks.extend(layers(&times, None).blocks);
+        page.blocks.extend(layers(&sampled.layers(), None).blocks);
     }
     page
 }
 
 fn header(page: &mut Document, sampled: &Sampled, busy: u64) {
-    let sum = |get: fn(&fathom_model::watch::StacksSample) -> u64| -> u64 {
-        sampled.intervals.iter().map(|(_, sample)| get(sample)).sum()
-    };
-    let (idle, own) = (sum(|s| s.idle), sum(|s| s.own));
+    let (idle, own) = (sampled.sum(|s| s.idle), sampled.sum(|s| s.own));
     let ns = sampled.intervals.last().map_or(0.0, |(end, _)| *end as f64);
     let sample = sampled.intervals.last().map(|(_, sample)| sample);
     let (event, hz) = sample.map_or(("", 0), |sample| (sample.event.as_str(), sample.hz));
@@ -52,10 +37,10 @@ fn header(page: &mut Document, sampled: &Sampled, busy: u64) {
     let about = text!(event, " at ", of(whole(hz), "Hz"), " for ", time(ns));
     page.paragraph(text!(samples, parts, " · ", about));
     let notes = [
-        (sum(|s| s.lost), "records lost: buffers were full"),
-        (sum(|s| s.throttled), "times the kernel throttled sampling"),
+        (sampled.sum(|s| s.lost), "records lost: buffers were full"),
+        (sampled.sum(|s| s.throttled), "times the kernel throttled sampling"),
         (
-            sum(|s| s.cut),
+            sampled.sum(|s| s.cut),
             "samples reduced to the function that was running: too many distinct stacks",
         ),
     ];
@@ -66,19 +51,9 @@ fn header(page: &mut Document, sampled: &Sampled, busy: u64) {
 
 /// Functions that were running, most samples first; those in user mode by thread name.
 fn functions(page: &mut Document, sampled: &Sampled, busy: u64, rows: usize) {
-    let mut sums: BTreeMap<(String, &str), u64> = BTreeMap::new();
-    for count in sampled.counts() {
-        let Some(leaf) = sampled.frames(count.stack).last() else { continue };
-        let key = match leaf.kernel {
-            true => (leaf.name.to_string(), "kernel"),
-            false => (format!("{} {}", comm(count), leaf.name), "user"),
-        };
-        *sums.entry(key).or_default() += u64::from(count.count);
-    }
-    let mut sums: Vec<_> = sums.into_iter().collect();
-    sums.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    let cells = |((name, mode), count): &((String, &str), u64)| -> Vec<Text> {
-        vec![name.as_str().into(), share(*count, busy).into(), whole(*count).into(), (*mode).into()]
+    let cells = |((name, is_kernel), count): ((String, bool), u64)| -> Vec<Text> {
+        let mode = if is_kernel { "kernel" } else { "user" };
+        vec![name.into(), share(count, busy).into(), whole(count).into(), mode.into()]
     };
     let columns = vec![
         DataColumn::text("function (self)"),
@@ -86,30 +61,16 @@ fn functions(page: &mut Document, sampled: &Sampled, busy: u64, rows: usize) {
         DataColumn::number("samples"),
         DataColumn::text("mode"),
     ];
-    page.table(columns, sums.iter().take(rows).map(cells).collect());
+    page.table(columns, sampled.functions().into_iter().take(rows).map(cells).collect());
 }
 
 fn processes(page: &mut Document, sampled: &Sampled, busy: u64) {
-    let mut sums: BTreeMap<i32, Process<'_>> = BTreeMap::new();
-    for count in sampled.counts() {
-        let process = sums.entry(count.pid).or_default();
-        // Older records have only threads' names: the main thread's is the process's.
-        let is_known = count.pid == count.tid || !count.process.is_empty();
-        if process.comm.is_empty() || is_known {
-            process.comm = process_name(count);
-        }
-        let in_kernel = sampled.frames(count.stack).last().is_some_and(|leaf| leaf.kernel);
-        let part = if in_kernel { &mut process.kernel } else { &mut process.user };
-        *part += u64::from(count.count);
-    }
-    let mut sums: Vec<_> = sums.into_iter().collect();
-    sums.sort_by_key(|(_, process)| std::cmp::Reverse(process.user + process.kernel));
-    let cells = |(pid, process): &(i32, Process<'_>)| -> Vec<Text> {
+    let cells = |(pid, process): (i32, Process<'_>)| -> Vec<Text> {
         let parts = [process.user + process.kernel, process.user, process.kernel];
         let shares = parts.map(|part| Text::from(share(part, busy)));
         [process.comm.into(), pid.to_string().into()].into_iter().chain(shares).collect()
     };
     let numbers = ["PID", "share", "user", "kernel"].map(DataColumn::number);
     let columns = [DataColumn::text("process")].into_iter().chain(numbers).collect();
-    page.table(columns, sums.iter().take(PROCESSES).map(cells).collect());
+    page.table(columns, sampled.processes().into_iter().take(PROCESSES).map(cells).collect());
 }

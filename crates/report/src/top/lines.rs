@@ -164,7 +164,7 @@ fn iso(unix_ns: u64) -> String {
 struct IntervalLine<'a> {
     time: String,
     unix_ns: u64,
-    figures: Figures<'a>,
+    figures: Figures,
     #[serde(flatten)]
     rates: &'a MachineRates,
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -7,6 +7,8 @@ use fathom_analysis::experiment::{ExperimentRecord, TrialWindow};
 use fathom_analysis::limit::{LimitRecord, Window};
 use fathom_model::progress::Sample;
 use fathom_model::record::RunRecord;
+use fathom_report::json::{StacksResult, WatchResult};
+use fathom_report::pages::RunRow;
 use schemars::Schema;
 use std::path::PathBuf;
 
@@ -24,6 +26,9 @@ fn published_schemas_are_current() {
     check("limit.schema.json", &schemars::schema_for!(LimitRecord));
     check("limit-windows.schema.json", &schemars::schema_for!(Window));
     check("experiment.schema.json", &schemars::schema_for!(ExperimentRecord));
+    check("watch.schema.json", &schemars::schema_for!(WatchResult<'_>));
+    check("stacks.schema.json", &schemars::schema_for!(StacksResult));
+    check("runs.schema.json", &schemars::schema_for!(Vec<RunRow>));
     check("experiment-windows.schema.json", &schemars::schema_for!(TrialWindow));
 }
 
