@@ -53,7 +53,7 @@ pub struct Args {
     /// The default is `full`, or `default` with --format text or csv.
     #[arg(long, value_parser = level::parser(), conflicts_with = "replay")]
     sampling: Option<Level>,
-    /// Trace every I/O, not only during a sixteenth of the time
+    /// Trace every I/O (default: 1/16 of the time)
     ///
     /// Latencies and io_uring task work are then exact, but a fast device slows down by up to a quarter.
     #[arg(long, conflicts_with = "replay")]
