@@ -26,9 +26,6 @@ pub struct Counted {
 
 /// Runs `program` with `arguments`, and counts in the thread that calls io_uring_enter(2) most often, the first thread
 /// excepted.
-///
-/// # Errors
-/// When the program cannot be started or traced, or ends with a failure.
 pub fn count(program: &str, arguments: &[&str]) -> io::Result<Counted> {
     stay_on_one_cpu()?;
     // The shell stops itself, so that nothing runs before it is traced.

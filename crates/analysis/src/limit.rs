@@ -57,7 +57,6 @@ pub use verdict::{percent, times};
 
 impl LimitRecord {
     /// The record with its findings derived again from everything else in it.
-    #[must_use]
     pub fn judged(mut self) -> Self {
         self.header.findings = crate::rules::limit_findings(&self);
         self

@@ -233,7 +233,6 @@ pub static RULES: &[&Rule] = &[
 
 /// The findings of a run or an observation during which `observed` was sampled, worst first, and then the verdict:
 /// what limited the workload. It is made once, when the record ends, and stored there.
-#[must_use]
 pub fn judge(record: &RunRecord, observed: &Observed) -> Vec<Finding> {
     let mut findings = match record.header.kind {
         RecordKind::Run => worst_first(evaluate(&Input::Run(record))),
@@ -244,7 +243,6 @@ pub fn judge(record: &RunRecord, observed: &Observed) -> Vec<Finding> {
 }
 
 /// The verdict on a record that holds none: of an earlier version, or of a run that was killed.
-#[must_use]
 pub fn missing_verdict(record: &RunRecord, observed: &Observed) -> Vec<Finding> {
     match record.header.findings.iter().any(Finding::is_verdict) {
         true => Vec::new(),
@@ -253,7 +251,6 @@ pub fn missing_verdict(record: &RunRecord, observed: &Observed) -> Vec<Finding> 
 }
 
 /// The findings of a limit search, worst first.
-#[must_use]
 pub fn limit_findings(record: &LimitRecord) -> Vec<Finding> {
     let targets =
         record.header.facts.targets.iter().zip(&record.conditions).zip(&record.report.targets);
@@ -263,7 +260,6 @@ pub fn limit_findings(record: &LimitRecord) -> Vec<Finding> {
 }
 
 /// The findings about a topology, worst first.
-#[must_use]
 pub fn topology_findings(report: &TopologyReport) -> Vec<Finding> {
     worst_first(evaluate(&Input::Topology(report)))
 }

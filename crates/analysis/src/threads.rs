@@ -86,9 +86,6 @@ impl Column {
     }
 
     /// Parses names separated by commas; pSnapper's `task` is `tid`, its `uid` is `user`.
-    ///
-    /// # Errors
-    /// Names the unknown column and the valid ones.
     pub fn parse_list(text: &str) -> Result<Vec<Self>, String> {
         let column = |name: &str| {
             let wanted = match name {

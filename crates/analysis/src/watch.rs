@@ -124,7 +124,6 @@ impl Observed {
     }
 
     /// Means over the whole record.
-    #[must_use]
     pub fn rates(&self) -> MachineRates {
         let none = MachineSample::default();
         let first = self.first.as_ref().map_or(&none, |first| &first.machine);
@@ -140,25 +139,21 @@ impl Observed {
     }
 
     /// The first sample.
-    #[must_use]
     pub fn first(&self) -> &MachineSample {
         self.first.as_ref().map_or(&self.last.machine, |first| &first.machine)
     }
 
     /// The last sample; counters that start when a sampler opens cover the whole record.
-    #[must_use]
     pub fn last(&self) -> &MachineSample {
         &self.last.machine
     }
 
     /// All CPU samples as one, over all processes and threads.
-    #[must_use]
     pub fn stacks(&self) -> Option<StacksSample> {
         self.stacks_by(&self.stack_counts)
     }
 
     /// The same, only for the process that did the run.
-    #[must_use]
     pub fn own_stacks(&self) -> Option<StacksSample> {
         self.stacks_by(&self.own_stack_counts)
     }

@@ -61,9 +61,6 @@ pub struct Args {
 }
 
 /// Traces the devices, and prints a line per device and interval and a summary.
-///
-/// # Errors
-/// Why nothing can be traced, or the result cannot be written.
 pub fn command(args: &Args) -> Result<ExitCode, String> {
     let to = args.page.destination(None)?;
     let time = args.time.or(args.count.and_then(|count| args.interval.checked_mul(count)));

@@ -36,9 +36,6 @@ pub struct Args {
 }
 
 /// Prints the diagnosis, and makes changes where that is requested.
-///
-/// # Errors
-/// What cannot be inspected, or why the result cannot be written.
 pub fn command(args: &Args) -> Result<ExitCode, String> {
     let to = args.page.destination(args.targets.iter().map(String::as_str))?;
     let roots = Roots::default();

@@ -19,7 +19,6 @@ pub const ALL: [(&str, &str); 14] = [
 ];
 
 /// The file of the experiment `name`.
-#[must_use]
 pub fn find(name: &str) -> Option<&'static str> {
     ALL.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
 }

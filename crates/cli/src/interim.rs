@@ -18,7 +18,6 @@ pub struct Interim<'a> {
 
 impl<'a> Interim<'a> {
     /// For `output` to `to`, if it has interim results.
-    #[must_use]
     pub fn new(output: &'a Output, to: Option<&'a Destination>) -> Option<Self> {
         let interval = Duration::from_nanos(output.status_interval_ns?);
         let next = Instant::now() + interval;
@@ -27,9 +26,6 @@ impl<'a> Interim<'a> {
     }
 
     /// Prints the record that `make` makes, if it is time.
-    ///
-    /// # Errors
-    /// Where it cannot be written, and why.
     pub fn show(&mut self, make: &dyn Fn() -> RunRecord) -> Result<(), String> {
         let now = Instant::now();
         if now < self.next {
@@ -46,7 +42,6 @@ impl<'a> Interim<'a> {
     }
 
     /// What the output's file holds, which the final results must not replace.
-    #[must_use]
     pub fn kept(&self) -> &str {
         &self.kept
     }

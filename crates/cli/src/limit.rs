@@ -76,9 +76,6 @@ pub struct Args {
 }
 
 /// Measures and prints the result. The exit status is 0 only if everything was measured.
-///
-/// # Errors
-/// Why nothing was measured.
 pub fn command(args: &Args) -> Result<ExitCode, String> {
     let signals = Signals::take().map_err(|e| format!("cannot install signal handlers: {e}"))?;
     let to = check_outputs(args)?;

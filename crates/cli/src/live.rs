@@ -21,7 +21,6 @@ pub struct Live {
 
 impl Live {
     /// A progress line; with `interval`, successive lines at that interval.
-    #[must_use]
     pub fn new(interval: Option<Duration>) -> Self {
         let terminal = std::io::stderr().is_terminal() && interval.is_none();
         let interval = interval.unwrap_or(if terminal { REDRAW } else { PLAIN });
@@ -56,7 +55,6 @@ impl Live {
 }
 
 /// Columns of the terminal at standard error.
-#[must_use]
 pub fn width() -> u16 {
     match rustix::termios::tcgetwinsize(std::io::stderr()) {
         // 0 if no size is set, as on a serial line.

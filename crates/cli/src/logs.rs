@@ -83,9 +83,6 @@ impl Logs {
     }
 
     /// Starts the writer of the entries of job `number` of `plan`; returns what takes them.
-    ///
-    /// # Errors
-    /// If it cannot be started.
     pub fn start_writer(&mut self, plan: &Plan, number: usize) -> Result<EntrySender, String> {
         let of_job = self
             .index

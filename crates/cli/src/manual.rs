@@ -43,7 +43,6 @@ pub struct ManArgs {
 }
 
 /// The command line with its commands in groups, the values of options in place of their names, and common options last.
-#[must_use]
 pub fn prepared(cli: Command) -> Command {
     let list = command_list(&cli);
     let template = "{about}\n\nUsage: {usage}{after-help}\n\nOptions:\n{options}\n";
@@ -108,7 +107,6 @@ fn with_choices(command: Command) -> Command {
 }
 
 /// The manual page of the command that `args` name, where they ask for it.
-#[must_use]
 pub fn requested(cli: &Command, args: &[OsString]) -> Option<String> {
     let args: Vec<&str> = args.iter().skip(1).map_while(|arg| arg.to_str()).collect();
     let args = args.split(|arg| *arg == "--").next().unwrap_or_default();
@@ -127,16 +125,12 @@ pub fn requested(cli: &Command, args: &[OsString]) -> Option<String> {
 }
 
 /// The manual page of `fathom run`, whose options and keys are not clap's.
-#[must_use]
 pub fn of_run(cli: Command) -> String {
     let manual = Manual::find(&prepared(cli), &["run".to_string()]);
     manual.map(|manual| manual.text(style(false))).unwrap_or_default()
 }
 
 /// Prints the completions of a shell.
-///
-/// # Errors
-/// If they cannot be written.
 pub fn completions(args: &CompletionArgs, mut cli: Command) -> Result<ExitCode, String> {
     let mut text = Vec::new();
     clap_complete::generate(args.shell, &mut cli, "fathom", &mut text);

@@ -19,9 +19,6 @@ use std::path::{Path, PathBuf};
 
 /// Renders `record` in every requested format, with the samples of the machine in those for users, and writes it to
 /// `to`, or to standard output, after the interim results `before` of a file.
-///
-/// # Errors
-/// Where it cannot be written, and why.
 pub fn write(
     record: &RunRecord,
     observed: &Observed,
@@ -47,14 +44,12 @@ pub fn write(
 }
 
 /// The results of a run so far, in those formats that programs read.
-#[must_use]
 pub fn interim(record: &RunRecord, output: &Output) -> String {
     let formats = formats(output).iter().filter(|format| is_for_programs(output, **format));
     formats.map(|format| for_programs(record, output, *format)).collect()
 }
 
 /// Whether interim results are part of the output.
-#[must_use]
 pub fn has_interim(output: &Output) -> bool {
     output.status_interval_ns.is_some()
         && formats(output).iter().any(|format| is_for_programs(output, *format))
@@ -106,9 +101,6 @@ pub enum Destination {
 
 impl Destination {
     /// Opens `path`, which must not be one of the files or devices `used` by the run. A file is not changed yet.
-    ///
-    /// # Errors
-    /// Why no result can be written there.
     pub fn open<'a>(path: &str, used: impl IntoIterator<Item = &'a str>) -> Result<Self, String> {
         let file = Path::new(path);
         let opened = match used.into_iter().find(|other| is_same(file, Path::new(other))) {
@@ -174,7 +166,6 @@ impl Destination {
     }
 
     /// Whether what is written replaces what was written before.
-    #[must_use]
     pub fn is_replaced(&self) -> bool {
         matches!(self, Self::File(..))
     }
@@ -248,17 +239,11 @@ fn place(path: &Path) -> Option<PathBuf> {
 }
 
 /// Writes the result `text` to `to`, or to standard output.
-///
-/// # Errors
-/// Where it cannot be written, and why.
 pub fn emit(text: &str, kind: Kind, to: Option<&Destination>) -> Result<(), String> {
     to.unwrap_or(&Destination::Stdout).write(text, kind)
 }
 
 /// Writes a result to standard error, where standard output is a command's.
-///
-/// # Errors
-/// If it cannot be written.
 pub fn emit_to_stderr(text: &str, kind: Kind) -> Result<(), String> {
     stdio::print_to_stderr(text, kind)
         .map_err(|error| format!("cannot write to standard error: {error}"))
@@ -266,9 +251,6 @@ pub fn emit_to_stderr(text: &str, kind: Kind) -> Result<(), String> {
 
 /// Prints text that a reader such as `head` may stop reading early: help, and endless lines. Whether the reader still
 /// reads.
-///
-/// # Errors
-/// When standard output cannot be written to.
 pub fn stream(text: &str, kind: Kind) -> Result<bool, String> {
     match stdio::print(text, kind) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),

@@ -34,7 +34,6 @@ pub fn set_color(color: Color) {
 }
 
 /// The time zone of times on screen: local, or UTC with `--utc`.
-#[must_use]
 pub fn zone() -> &'static TimeZone {
     ZONE.get().unwrap_or_else(|| calendar::local_zone())
 }
@@ -65,7 +64,6 @@ pub fn heading<'a>(
 }
 
 /// The style of text on standard output, or in a file.
-#[must_use]
 pub fn style(to_file: bool) -> Style {
     let terminal = !to_file && std::io::stdout().is_terminal();
     let color = match *COLOR.read().unwrap_or_else(PoisonError::into_inner) {
@@ -107,33 +105,26 @@ pub struct FormatArgs {
 
 impl FormatArgs {
     /// The format.
-    #[must_use]
     pub fn get(&self) -> PageFormat {
         if self.json { PageFormat::Json } else { self.format.unwrap_or_default() }
     }
 
     /// The same, with this format where the command line names none.
-    #[must_use]
     pub fn or(&self, format: PageFormat) -> Self {
         if self.is_given() { self.clone() } else { Self { format: Some(format), json: false } }
     }
 
     /// Whether the command line names a format.
-    #[must_use]
     pub fn is_given(&self) -> bool {
         self.json || self.format.is_some()
     }
 
     /// Whether the result is JSON.
-    #[must_use]
     pub fn is_json(&self) -> bool {
         self.get() == PageFormat::Json
     }
 
     /// Renders `page`; as JSON, returns what `json` does: the data that the page shows.
-    ///
-    /// # Errors
-    /// If it cannot be written as JSON.
     pub fn render(
         &self,
         page: &Document,
@@ -169,7 +160,6 @@ pub struct RecordArgs {
 
 impl RecordArgs {
     /// Where the record goes; with `is_required`, a record that cannot be written is an error.
-    #[must_use]
     pub fn to(&self, is_required: bool) -> RecordTo {
         match self.no_record {
             true => RecordTo::Nowhere,
@@ -194,9 +184,6 @@ pub struct PageArgs {
 
 impl PageArgs {
     /// The destination of the result, which must not be one of the files `used` by the command.
-    ///
-    /// # Errors
-    /// Why no result can be written there.
     pub fn destination<'a>(
         &self,
         used: impl IntoIterator<Item = &'a str>,
@@ -205,9 +192,6 @@ impl PageArgs {
     }
 
     /// Prints `page`; as JSON, prints `json` instead.
-    ///
-    /// # Errors
-    /// If it cannot be written.
     pub fn print(
         &self,
         page: &Document,
@@ -219,9 +203,6 @@ impl PageArgs {
     }
 
     /// Like [`PageArgs::print`], but to standard error, because standard output is a command's.
-    ///
-    /// # Errors
-    /// If it cannot be written.
     pub fn print_to_stderr(
         &self,
         page: &Document,

@@ -4,9 +4,6 @@ use fathom_model::units;
 use std::time::Duration;
 
 /// A size in bytes: a whole number with k, m, g or t for powers of 1024, as in `4g` or `512MiB`.
-///
-/// # Errors
-/// Says what was expected.
 pub fn bytes(text: &str) -> Result<u64, String> {
     let expected = || "expected a size such as 512m or 4g".to_string();
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
@@ -24,9 +21,6 @@ pub fn bytes(text: &str) -> Result<u64, String> {
 }
 
 /// A time: a number with ms, s, m, h or d, as in `500ms` or `1.5h`; a bare number is in seconds.
-///
-/// # Errors
-/// Says what was expected.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let expected = || "expected a time such as 500ms, 60s, 90m, 24h or 7d".to_string();
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
@@ -48,9 +42,6 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 }
 
 /// A duration above 0.
-///
-/// # Errors
-/// Says what was expected.
 pub fn time(text: &str) -> Result<Duration, String> {
     match duration(text)? {
         Duration::ZERO => Err("expected a time above 0, such as 500ms, 60s or 5m".into()),
@@ -59,9 +50,6 @@ pub fn time(text: &str) -> Result<Duration, String> {
 }
 
 /// The time between two samples.
-///
-/// # Errors
-/// Says what was expected.
 pub fn interval(text: &str) -> Result<Duration, String> {
     let bounds = Duration::from_millis(50)..=Duration::from_secs(3600);
     duration(text)
@@ -83,7 +71,6 @@ pub fn whole(
 }
 
 /// A time with its unit, as messages have it.
-#[must_use]
 pub fn shown(time: Duration) -> String {
     units::time(time.as_nanos() as f64)
 }

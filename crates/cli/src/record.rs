@@ -47,9 +47,6 @@ fn size(text: &str) -> Result<u64, String> {
 }
 
 /// Records until a signal comes, which is its regular end.
-///
-/// # Errors
-/// If the ring cannot be written, at the beginning or at the end, or is being written by another.
 pub fn command(args: &Args) -> Result<ExitCode, String> {
     let signals = Signals::take().map_err(|e| format!("cannot install signal handlers: {e}"))?;
     limits::raise();

@@ -29,9 +29,6 @@ use std::time::{Duration, Instant};
 const LAYOUT_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Runs the jobs that `args` describe. The exit status is 0 only if all of them were carried out.
-///
-/// # Errors
-/// Why nothing was run.
 pub fn command(args: &[String]) -> Result<ExitCode, String> {
     let system = System::default();
     let parsed = fathom_spec::parse(args, &system);
@@ -39,9 +36,6 @@ pub fn command(args: &[String]) -> Result<ExitCode, String> {
 }
 
 /// The same for the program started as `fio`.
-///
-/// # Errors
-/// Why nothing was run.
 pub fn as_fio(args: &[String]) -> Result<ExitCode, String> {
     if args.iter().any(|arg| matches!(arg.as_str(), "--version" | "-version" | "-v")) {
         let version = format!("{}\n", fathom_report::fio_text::FIO_VERSION);
@@ -324,7 +318,6 @@ pub struct LayoutProgress {
 
 impl LayoutProgress {
     /// Shows nothing if `quiet`.
-    #[must_use]
     pub fn new(quiet: bool) -> Self {
         let terminal = std::io::stderr().is_terminal();
         Self { quiet, terminal, next: Instant::now() + LAYOUT_INTERVAL }

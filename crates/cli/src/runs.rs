@@ -42,9 +42,6 @@ enum Action {
 }
 
 /// Lists the runs, or removes some.
-///
-/// # Errors
-/// What cannot be read or removed.
 pub fn command(args: &Args) -> Result<ExitCode, String> {
     let runs = Runs::open()?;
     match (&args.action, &runs) {

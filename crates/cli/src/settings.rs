@@ -18,9 +18,6 @@ pub struct Args {
 }
 
 /// Restores settings, or lists them. The exit status is 0 only if everything was restored.
-///
-/// # Errors
-/// Why the result cannot be written.
 pub fn command(args: &Args) -> Result<ExitCode, String> {
     let to = args.page.destination(None)?;
     let settings = Settings::system();

@@ -35,9 +35,6 @@ pub struct Args {
 }
 
 /// Prints the run.
-///
-/// # Errors
-/// Why it cannot be read or printed.
 pub fn command(args: &Args) -> Result<ExitCode, String> {
     let dir = find(args.run.as_deref())?;
     let stored = StoredRecord::open(&dir)?;

@@ -31,9 +31,6 @@ pub struct Signals {
 
 impl Signals {
     /// Installs the handlers. SIGHUP stays ignored under `nohup`.
-    ///
-    /// # Errors
-    /// If the kernel refuses the handlers.
     pub fn take() -> io::Result<Self> {
         let taken = TAKEN.into_iter().filter(|signal| *signal != SIGHUP || !is_ignored(SIGHUP));
         let taken: Vec<i32> = taken.collect();
@@ -74,13 +71,11 @@ impl Signals {
     }
 
     /// The name of the signal received, if any.
-    #[must_use]
     pub fn caught(&self) -> Option<&'static str> {
         self.cancel.reason()
     }
 
     /// Cancelled by the first signal.
-    #[must_use]
     pub fn cancel_token(&self) -> &CancelToken {
         &self.cancel
     }

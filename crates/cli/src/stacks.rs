@@ -53,9 +53,6 @@ pub struct Args {
 }
 
 /// Samples the stacks of busy CPUs and prints them.
-///
-/// # Errors
-/// Why nothing can be sampled, or the result cannot be written.
 pub fn command(args: &Args) -> Result<ExitCode, String> {
     let profile = Profile::of(&args.page)?;
     let to = match args.page.output.as_deref() {

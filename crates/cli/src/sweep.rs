@@ -43,9 +43,6 @@ const DEPTHS: &str = "1..128";
 const DEPTH_RATED: &str = "128";
 
 /// Measures the grid and prints it.
-///
-/// # Errors
-/// Why nothing was measured.
 pub fn command(args: &Args) -> Result<ExitCode, String> {
     let Grid { axes, job } = args.grid()?;
     if axes.is_empty() {

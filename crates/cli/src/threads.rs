@@ -88,9 +88,6 @@ fn wanted(text: &str) -> Result<Wanted, String> {
 }
 
 /// Samples threads and prints what they did.
-///
-/// # Errors
-/// Why threads cannot be sampled, or the result cannot be printed.
 pub fn command(args: &Args) -> Result<ExitCode, String> {
     let columns = columns(args);
     let scope = scope(args);

@@ -91,9 +91,6 @@ impl Args {
 }
 
 /// Shows the machine until the user, the duration or a signal ends it.
-///
-/// # Errors
-/// Why nothing can be shown or recorded.
 pub fn command(args: &Args) -> Result<ExitCode, String> {
     let processes = Process::named(&Roots::default().proc, &args.pid)?;
     let pids: Vec<i32> = processes.iter().map(|process| process.pid).collect();

@@ -30,9 +30,6 @@ pub struct Args {
 }
 
 /// Reads the topology and prints it.
-///
-/// # Errors
-/// What cannot be read or written.
 pub fn command(args: &Args) -> Result<ExitCode, String> {
     let to = args.page.destination(None)?;
     let picture = args.svg.as_deref().map(|file| Destination::open(file, None)).transpose()?;

@@ -48,7 +48,6 @@ pub struct Args {
 }
 
 /// `args` with the leading dashes of jobs removed, which would be taken for options: `--rw=read --bs=4k` in one word.
-#[must_use]
 pub fn without_dashes(args: Vec<OsString>) -> Vec<OsString> {
     let is_try = args.get(1).is_some_and(|command| command == "try");
     let bare = |arg: OsString| match arg.to_str() {
@@ -68,9 +67,6 @@ fn metric(text: &str) -> Result<Metric, String> {
 }
 
 /// Measures an experiment and prints what it shows.
-///
-/// # Errors
-/// Why nothing was measured.
 pub fn command(args: &Args) -> Result<ExitCode, String> {
     if args.list {
         let to = args.page.destination(None)?;

@@ -66,9 +66,6 @@ pub struct Args {
 }
 
 /// Watches. The exit status is that of the command; without one, 0 if everything was recorded.
-///
-/// # Errors
-/// Why nothing was watched, or not all of it recorded.
 pub fn command(args: &Args) -> Result<ExitCode, String> {
     let time = args.time.or(args.count.and_then(|count| args.interval.checked_mul(count)));
     let mut end = End::new(&args.command, &args.pid, time)?;

@@ -2,7 +2,6 @@
 
 /// Nanoseconds since an arbitrary instant (boot); never goes back.
 #[inline]
-#[must_use]
 pub fn now_ns() -> u64 {
     let mut ts = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `ts` is a valid place for a timespec. The call cannot fail for this clock.
@@ -11,7 +10,6 @@ pub fn now_ns() -> u64 {
 }
 
 /// Wall-clock time in nanoseconds since 1970 (UTC).
-#[must_use]
 pub fn unix_ns() -> u64 {
     std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)

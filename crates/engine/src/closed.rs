@@ -23,7 +23,6 @@ extern "C" fn note() {
 }
 
 /// Whether standard input (0), output (1) or error (2) was closed when the program began.
-#[must_use]
 pub fn at_start(descriptor: u8) -> bool {
     CLOSED.load(Relaxed) & 1u8.checked_shl(descriptor.into()).unwrap_or(0) != 0
 }

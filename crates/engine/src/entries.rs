@@ -31,7 +31,6 @@ pub struct EntryReceiver {
 
 /// The way from one worker to the writer of its logs. It holds a bounded number of entries; a worker waits for a writer
 /// that does not keep up.
-#[must_use]
 pub fn entries() -> (EntrySender, EntryReceiver) {
     let (full, from_worker) = sync_channel(CHUNKS_MAX);
     let (empty, from_writer) = sync_channel(CHUNKS_MAX);

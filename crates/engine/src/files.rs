@@ -59,10 +59,6 @@ const FLUSH: u64 = 64 << 20;
 
 /// Writes bytes `from..to` of a file with contents according to `buffers`, and flushes them. Calls
 /// `done` with the number of bytes written so far; it returns whether to continue.
-///
-/// # Errors
-///
-/// The error of write(2) or fdatasync(2); `Interrupted` if `done` returned false.
 pub fn fill(
     fd: OwnedFd,
     from: u64,

@@ -98,10 +98,6 @@ pub(crate) fn unmap_pages(mapping: Mapping) {
 }
 
 /// Frees the blocks of `regions` in the files that this run created, which keep their size (`unlink_each_loop`).
-///
-/// # Errors
-///
-/// The file whose blocks cannot be freed.
 pub(crate) fn free_blocks(files: &[OpenFile], regions: &[Region]) -> Result<(), EngineError> {
     for (file, region) in files.iter().zip(regions).filter(|(file, _)| file.created) {
         let (start, len) = (region.start.cast_signed(), region.len.cast_signed());

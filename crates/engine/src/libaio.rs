@@ -70,10 +70,6 @@ pub(crate) struct Libaio<const RW_FLAGS: bool> {
 
 impl<const RW_FLAGS: bool> Libaio<RW_FLAGS> {
     /// Creates a context for `depth` requests.
-    ///
-    /// # Errors
-    ///
-    /// Why the context cannot be created.
     pub fn new(job: &JobPlan, files: &[OpenFile], slab: &Slab) -> Result<Self, EngineError> {
         let depth = slab.slots();
         let mut context: libc::c_ulong = 0;

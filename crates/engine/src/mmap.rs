@@ -37,10 +37,6 @@ struct Mapped {
 
 impl Mmap {
     /// Maps the regions of `job`, which are in `files`.
-    ///
-    /// # Errors
-    ///
-    /// What cannot be mapped.
     pub fn new(job: &JobPlan, files: &[OpenFile]) -> Result<Self, EngineError> {
         install_handler()
             .map_err(|error| EngineError::by_kernel(Operation::HandleBusErrors, &error))?;

@@ -123,7 +123,6 @@ pub fn start_with(plan: &Plan, inputs: Vec<JobInput>) -> Result<Running, EngineE
 
 impl Running {
     /// Progress of all workers.
-    #[must_use]
     pub fn progress(&self) -> Progress {
         let jobs = self.state.jobs.iter().zip(&self.state.members);
         Progress {
@@ -133,7 +132,6 @@ impl Running {
     }
 
     /// Totals of worker `index`, with all latencies.
-    #[must_use]
     pub fn totals(&self, index: usize) -> JobTotals {
         self.state.members[index].shared.job_totals()
     }
@@ -144,7 +142,6 @@ impl Running {
     }
 
     /// Waits for all workers, at most `timeout`; returns whether they have ended.
-    #[must_use]
     pub fn wait(&self, timeout: Duration) -> bool {
         let over = self.state.over.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self.state.over_changed.wait_timeout_while(over, timeout, |over| !*over);
@@ -153,20 +150,17 @@ impl Running {
     }
 
     /// Whether all workers have ended.
-    #[must_use]
     pub fn is_over(&self) -> bool {
         self.wait(Duration::ZERO)
     }
 
     /// Thread IDs of the running workers, by job index.
-    #[must_use]
     pub fn thread_ids(&self) -> Vec<Option<i32>> {
         let live = |m: &Member| matches!(m.shared.phase(), Phase::Ramp | Phase::Running);
         self.state.members.iter().map(|m| live(m).then(|| m.shared.tid.load(Relaxed))).collect()
     }
 
     /// Waits for all workers and returns their results in the order of the plan's jobs.
-    #[must_use]
     pub fn join(self) -> Vec<JobResult> {
         let count = self.state.jobs.len();
         self.supervisor

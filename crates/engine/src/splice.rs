@@ -22,10 +22,6 @@ pub(crate) struct Splice {
 
 impl Splice {
     /// Creates the pipe.
-    ///
-    /// # Errors
-    ///
-    /// Why it cannot be created.
     pub fn new(files: &[OpenFile]) -> Result<Self, EngineError> {
         let mut ends = [0; 2];
         // SAFETY: `ends` has room for both descriptors.

@@ -47,10 +47,6 @@ pub(crate) struct Locked {
 
 impl Locked {
     /// Locks `bytes` of new memory.
-    ///
-    /// # Errors
-    ///
-    /// What the kernel refused, and which limit to raise.
     pub fn new(bytes: u64) -> Result<Self, EngineError> {
         let mut this = Self { address: std::ptr::null_mut(), bytes: 0 };
         let len = usize::try_from(bytes).unwrap_or(usize::MAX);

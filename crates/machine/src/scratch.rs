@@ -22,9 +22,6 @@ const PART: u64 = 10;
 /// Creates a scratch file in `dir` of `wanted_bytes` or a tenth of the free space, whichever is
 /// less, in whole MiB. The caller must fill all of it ([`OpenTarget::fill_range`]). Removed on drop,
 /// and also after SIGKILL if the file system supports O_TMPFILE.
-///
-/// # Errors
-/// The file cannot be created, or a tenth of the free space is less than 1 MiB.
 pub fn create(
     roots: &Roots,
     dir: &Path,

@@ -1,7 +1,6 @@
 //! Messages that more than one crate needs.
 
 /// Explains why a thread could not be created, and what to change.
-#[must_use]
 pub fn thread_not_created(error: &std::io::Error) -> String {
     format!(
         "cannot create a thread: {error}; raise the limit of processes and threads (RLIMIT_NPROC, `ulimit -u`, or \
@@ -10,7 +9,6 @@ pub fn thread_not_created(error: &std::io::Error) -> String {
 }
 
 /// Says that intervals have no sample of their own.
-#[must_use]
 pub fn intervals_joined(number: u64) -> String {
     format!("{number} intervals merged with the next: sampling or writing the record was too slow")
 }

@@ -6,9 +6,6 @@ use std::collections::BTreeSet;
 const CPU_MAX: u32 = 8191;
 
 /// The numbers in a list such as `0,5,8-15`, ascending.
-///
-/// # Errors
-/// What is wrong with it, and what is expected instead.
 pub fn parse(text: &str) -> Result<Vec<u32>, String> {
     let number = |text: &str| match text.trim().parse::<u32>() {
         Ok(cpu) if cpu <= CPU_MAX => Ok(cpu),
@@ -32,7 +29,6 @@ pub fn parse(text: &str) -> Result<Vec<u32>, String> {
 }
 
 /// Numbers in any order as a list.
-#[must_use]
 pub fn list(cpus: &[u32]) -> String {
     let mut cpus = cpus.to_vec();
     cpus.sort_unstable();

@@ -10,7 +10,6 @@ use std::path::Path;
 
 /// Whether a character must not reach a terminal: control characters (C0, DEL, C1), line and
 /// paragraph separators, bidirectional controls and invisible characters.
-#[must_use]
 pub fn is_unsafe(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}')
@@ -18,19 +17,16 @@ pub fn is_unsafe(c: char) -> bool {
 }
 
 /// Escapes a name or sentence for a single line, including line breaks.
-#[must_use]
 pub fn text(text: &str) -> Cow<'_, str> {
     replace(text, is_unsafe)
 }
 
 /// Escapes several lines, except line breaks.
-#[must_use]
 pub fn lines(text: &str) -> Cow<'_, str> {
     replace(text, |c| c != '\n' && is_unsafe(c))
 }
 
 /// Escapes several lines, except line breaks and color sequences.
-#[must_use]
 pub fn colored_lines(text: &str) -> String {
     let mut parts = text.split("\x1b[");
     let mut out = lines(parts.next().unwrap_or_default()).into_owned();
@@ -44,7 +40,6 @@ pub fn colored_lines(text: &str) -> String {
 }
 
 /// Escapes a JSON document, whose strings may contain such characters beyond ASCII.
-#[must_use]
 pub fn json(text: &str) -> Cow<'_, str> {
     let is_raw = |c: char| !c.is_ascii_whitespace() && is_unsafe(c);
     if !text.contains(is_raw) {
@@ -66,7 +61,6 @@ pub fn json(text: &str) -> Cow<'_, str> {
 }
 
 /// Escapes a name that may not be UTF-8; invalid bytes become `\xff`.
-#[must_use]
 pub fn bytes(name: &[u8]) -> String {
     let mut out = String::new();
     for chunk in name.utf8_chunks() {
@@ -79,7 +73,6 @@ pub fn bytes(name: &[u8]) -> String {
 }
 
 /// Escapes a path or other text from the system.
-#[must_use]
 pub fn path(path: impl AsRef<Path>) -> String {
     bytes(path.as_ref().as_os_str().as_bytes())
 }

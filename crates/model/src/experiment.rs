@@ -54,7 +54,6 @@ impl Metric {
     ];
 
     /// Its name in reports.
-    #[must_use]
     pub const fn title(self) -> &'static str {
         match self {
             Self::Iops => "IOPS",
@@ -100,7 +99,6 @@ pub struct Condition {
 
 impl Condition {
     /// Its name with its place in the grid.
-    #[must_use]
     pub fn label(&self, axes: &[String]) -> String {
         let cell = axes.iter().zip(&self.cell).map(|(axis, value)| format!("{axis}={value}"));
         let name = Some(self.name.clone()).filter(|name| !name.is_empty());

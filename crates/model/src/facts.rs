@@ -81,7 +81,6 @@ fn numbered<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<u32, Vec<u32>
 
 impl Host {
     /// Major and minor version of the kernel; (0, 0) if unknown.
-    #[must_use]
     pub fn kernel_version(&self) -> (u32, u32) {
         let mut parts = self.kernel.split(['.', '-']).map(|part| part.parse().unwrap_or(0));
         (parts.next().unwrap_or(0), parts.next().unwrap_or(0))
@@ -135,19 +134,16 @@ impl TargetFacts {
     }
 
     /// Whether the device with this kernel name may hold some of its data.
-    #[must_use]
     pub fn may_be_on(&self, device: &str) -> bool {
         self.held_by == HeldBy::AnyDisk || self.device_names().any(|name| name == device)
     }
 
     /// Whether some of its data may be on disks of this machine: not if it is in memory, or on another machine.
-    #[must_use]
     pub fn may_be_on_disks(&self) -> bool {
         self.held_by == HeldBy::AnyDisk || self.device_names().next().is_some()
     }
 
     /// Why the devices that hold its data are not known, for "not measured".
-    #[must_use]
     pub fn hidden_disk(&self) -> Option<Missing> {
         let file_system = self.file_system.as_deref().unwrap_or("unknown file system");
         let (why, allow) = match self.held_by {
@@ -216,7 +212,6 @@ pub enum TargetKind {
 
 impl TargetKind {
     /// Whether it is a character device that takes commands for a disk.
-    #[must_use]
     pub fn is_generic(self) -> bool {
         matches!(self, Self::NvmeGeneric | Self::ScsiGeneric | Self::ScsiBsg)
     }

@@ -46,7 +46,6 @@ pub struct Finding {
 
 impl Finding {
     /// Whether it is part of the verdict: what limited the workload, or that nothing is known to have.
-    #[must_use]
     pub fn is_verdict(&self) -> bool {
         self.rank.is_some()
     }
@@ -97,7 +96,6 @@ pub enum Subject {
 
 impl Subject {
     /// The block device `name`.
-    #[must_use]
     pub fn device(name: &str) -> Self {
         Self::Device { name: name.to_string() }
     }
@@ -203,7 +201,6 @@ pub enum Unit {
 
 impl Evidence {
     /// A number; one that is not finite becomes the text `not available`, as JSON cannot hold it.
-    #[must_use]
     pub fn number(name: impl Into<String>, number: f64, unit: Unit) -> Self {
         if !number.is_finite() {
             return Self::text(name, "not available");
@@ -212,7 +209,6 @@ impl Evidence {
     }
 
     /// A fact in words.
-    #[must_use]
     pub fn text(name: impl Into<String>, text: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -223,14 +219,12 @@ impl Evidence {
     }
 
     /// The same with an interval, which is left out where it is not finite.
-    #[must_use]
     pub fn with_interval(mut self, low: f64, high: f64) -> Self {
         self.interval = (low.is_finite() && high.is_finite()).then_some((low, high));
         self
     }
 
     /// The same with its source.
-    #[must_use]
     pub fn with_source(mut self, source: &str) -> Self {
         self.source = source.to_string();
         self

@@ -21,7 +21,6 @@ pub const BUCKETS: usize = ((VALUE_BITS - SUB_BITS + 1) as usize) << SUB_BITS;
 
 /// The bucket of `value_ns`.
 #[inline]
-#[must_use]
 pub const fn bucket_of(value_ns: u64) -> usize {
     let value = if value_ns > VALUE_MAX_NS { VALUE_MAX_NS } else { value_ns };
     if value < SUB_BUCKETS as u64 {
@@ -32,7 +31,6 @@ pub const fn bucket_of(value_ns: u64) -> usize {
 }
 
 /// Lower bound of bucket `index`, in nanoseconds.
-#[must_use]
 pub const fn bucket_low(index: usize) -> u64 {
     if index < SUB_BUCKETS {
         return index as u64;
@@ -42,7 +40,6 @@ pub const fn bucket_low(index: usize) -> u64 {
 }
 
 /// Midpoint of bucket `index`, in nanoseconds, which represents all its values.
-#[must_use]
 pub const fn bucket_mid(index: usize) -> u64 {
     let low = bucket_low(index);
     if index < SUB_BUCKETS { low } else { low + (1 << ((index >> SUB_BITS) - 1)) / 2 }
@@ -102,7 +99,6 @@ impl Histogram {
 
     /// Creates a histogram from bucket counts and the exact sum, minimum and maximum, which are
     /// ignored if `counts` is empty.
-    #[must_use]
     pub fn from_parts(
         counts: impl IntoIterator<Item = (usize, u64)>,
         sum_ns: u64,
@@ -141,7 +137,6 @@ impl Histogram {
 
     /// The values added since `earlier`, a previous state of the same histogram. Minimum and
     /// maximum are approximated by the buckets.
-    #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let mut h = Self::default();
         for (index, n) in self.indexed() {
@@ -157,43 +152,36 @@ impl Histogram {
     }
 
     /// The number of values.
-    #[must_use]
     pub fn count(&self) -> u64 {
         self.total
     }
 
     /// Whether it is empty.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.total == 0
     }
 
     /// The exact minimum, in nanoseconds; 0 if empty.
-    #[must_use]
     pub fn min_ns(&self) -> u64 {
         if self.total == 0 { 0 } else { self.min_ns }
     }
 
     /// The exact maximum, in nanoseconds; 0 if empty.
-    #[must_use]
     pub fn max_ns(&self) -> u64 {
         self.max_ns
     }
 
     /// The sum of all values in nanoseconds, exact unless it exceeds 2^64.
-    #[must_use]
     pub fn sum_ns(&self) -> u64 {
         self.sum_ns
     }
 
     /// The exact mean, in nanoseconds; 0 if empty.
-    #[must_use]
     pub fn mean_ns(&self) -> f64 {
         if self.total == 0 { 0.0 } else { self.sum_ns as f64 / self.total as f64 }
     }
 
     /// The population standard deviation, from bucket midpoints, in nanoseconds; 0 if empty.
-    #[must_use]
     pub fn stddev_ns(&self) -> f64 {
         if self.total == 0 {
             return 0.0;
@@ -205,7 +193,6 @@ impl Histogram {
     }
 
     /// The percentile `percent` (0 to 100), in nanoseconds; `None` if empty.
-    #[must_use]
     pub fn percentile(&self, percent: f64) -> Option<u64> {
         if self.total == 0 {
             return None;

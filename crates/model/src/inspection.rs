@@ -30,9 +30,6 @@ pub struct Readings {
 
 impl Readings {
     /// The text of a file.
-    ///
-    /// # Errors
-    /// Why it is not known.
     pub fn text(&self, path: &str) -> Result<&str, String> {
         let reason = || match self.missing.get(path) {
             Some(reason) => format!("{path}: {reason}"),
@@ -42,9 +39,6 @@ impl Readings {
     }
 
     /// The number in a file.
-    ///
-    /// # Errors
-    /// Why it is not known.
     pub fn number(&self, path: &str) -> Result<u64, String> {
         let text = self.text(path)?;
         text.parse().map_err(|_| format!("{path}: `{text}` is not a number"))

@@ -3,7 +3,6 @@
 use std::cmp::Ordering;
 
 /// `a, b, c and 2 more`, of which up to `shown` are printed.
-#[must_use]
 pub fn few(items: &[impl AsRef<str>], shown: usize) -> String {
     let names: Vec<&str> = items.iter().take(shown).map(AsRef::as_ref).collect();
     match items.len() - names.len() {
@@ -13,7 +12,6 @@ pub fn few(items: &[impl AsRef<str>], shown: usize) -> String {
 }
 
 /// The order in which people count: `loop2` is before `loop10`.
-#[must_use]
 pub fn natural(a: &str, b: &str) -> Ordering {
     let (mut a, mut b) = (a, b);
     while let Some((left, right)) = a.chars().next().zip(b.chars().next()) {

@@ -45,20 +45,17 @@ pub enum Outcome {
 
 impl Outcome {
     /// Ended early by `by`.
-    #[must_use]
     pub fn interrupted(by: &str) -> Self {
         Self::Interrupted { by: by.to_string() }
     }
 
     /// The outcome recorded until a run ends, which stays true after a SIGKILL.
-    #[must_use]
     pub fn unfinished() -> Self {
         let because = "it was still running when fathom was killed or the machine stopped";
         Self::Failed { because: because.to_string() }
     }
 
     /// Whether it ran to its end.
-    #[must_use]
     pub fn is_finished(&self) -> bool {
         *self == Self::Finished
     }
@@ -76,9 +73,6 @@ impl fmt::Display for Outcome {
 }
 
 /// Reads an outcome, or the field `interrupted` of version 1, which held a signal, an error or nothing.
-///
-/// # Errors
-/// If it is neither.
 pub fn of_any_version<'de, D: Deserializer<'de>>(from: D) -> Result<Outcome, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]

@@ -22,7 +22,6 @@ impl Dir {
     pub const ALL: [Dir; 3] = [Dir::Read, Dir::Write, Dir::Trim];
 
     /// Its name in fio's output.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Dir::Read => "read",
@@ -32,7 +31,6 @@ impl Dir {
     }
 
     /// Whether this direction modifies the target.
-    #[must_use]
     pub const fn modifies(self) -> bool {
         !matches!(self, Dir::Read)
     }
@@ -74,7 +72,6 @@ impl<T> PerDir<T> {
 
 impl<T> PerDir<Vec<T>> {
     /// Whether all values are empty.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.iter().all(|(_, list)| list.is_empty())
     }

@@ -205,7 +205,6 @@ fn one() -> u32 {
 
 impl JobPlan {
     /// A job with fio's defaults: 4 KiB, queue depth 1, buffered, no rate limit.
-    #[must_use]
     pub fn new(name: impl Into<String>, engine: Engine, mix: Mix, order: Order) -> Self {
         let block = BlockSizes::Fixed(4096);
         Self {
@@ -264,20 +263,17 @@ impl JobPlan {
     }
 
     /// The regions that offsets are taken from; empty for an engine without a target if the job has no size.
-    #[must_use]
     pub fn offset_regions(&self) -> &[Region] {
         if self.regions.is_empty() { &self.virtual_regions } else { &self.regions }
     }
 
     /// The largest block size of the directions in use, in bytes.
-    #[must_use]
     pub fn block_max(&self) -> u64 {
         self.used_dirs().map(|dir| self.access.block_sizes[dir].max()).max().unwrap_or(0)
     }
 
     /// The unit in bytes of all I/O sizes, including shortened I/Os: the greatest common divisor of
     /// the block sizes of all directions in use. At least 1.
-    #[must_use]
     pub fn block_unit(&self) -> u64 {
         let units = self.used_dirs().map(|dir| self.access.block_sizes[dir].unit());
         units.fold(0, access::common).max(1)
@@ -290,7 +286,6 @@ impl JobPlan {
 
     /// Whether I/Os of different sizes share blocks that are each accessed once: as in fio, an I/O is then shortened to
     /// the blocks that are still free, which takes a map of them.
-    #[must_use]
     pub fn maps_blocks(&self) -> bool {
         let access = &self.access;
         let each_once =
@@ -303,13 +298,11 @@ impl JobPlan {
     }
 
     /// Whether a schedule or the progress of other jobs holds I/Os back.
-    #[must_use]
     pub fn is_held_back(&self) -> bool {
         self.flow.is_some() || self.is_paced()
     }
 
     /// Whether any direction has a rate limit.
-    #[must_use]
     pub fn is_paced(&self) -> bool {
         self.used_dirs().any(|dir| self.rate[dir].is_some())
     }

@@ -53,7 +53,6 @@ pub struct Header {
 
 impl Header {
     /// The header that is stored until the record is complete.
-    #[must_use]
     pub fn unfinished(&self) -> Self {
         Self { outcome: Outcome::unfinished(), ..self.clone() }
     }
@@ -75,7 +74,6 @@ pub struct RunRecord {
 
 impl RunRecord {
     /// Whether the whole request was carried out.
-    #[must_use]
     pub fn is_complete(&self) -> bool {
         let undone = |finding: &Finding| finding.severity == Severity::Error;
         let failed = |job: &JobRecord| job.error.is_some();
@@ -136,7 +134,6 @@ pub struct LostWakeups {
 
 impl LostWakeups {
     /// Whether there were none.
-    #[must_use]
     pub fn is_none(&self) -> bool {
         self.count == 0
     }
@@ -328,20 +325,17 @@ pub struct DiskRecord {
 
 impl DiskRecord {
     /// Mean number of I/Os in flight at the device (iostat's aqu-sz).
-    #[must_use]
     pub fn queue_mean(&self) -> f64 {
         if self.elapsed_ms == 0 { 0.0 } else { self.weighted_ms as f64 / self.elapsed_ms as f64 }
     }
 
     /// Share of the time with at least one I/O in flight (iostat's %util), in percent.
-    #[must_use]
     pub fn util(&self) -> f64 {
         // Busy time and elapsed time are not read at the same instant, so their ratio can exceed 100%.
         (self.busy_ms as f64 * 100.0 / self.elapsed_ms.max(1) as f64).min(100.0)
     }
 
     /// This disk and another, at the same time, as one.
-    #[must_use]
     pub fn with(mut self, other: Self) -> Self {
         for dir in Dir::ALL {
             self.ios[dir] += other.ios[dir];

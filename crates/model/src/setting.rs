@@ -102,19 +102,16 @@ impl Setting {
     }
 
     /// The setting with this name.
-    #[must_use]
     pub fn by_name(name: &str) -> Option<Self> {
         TABLE.iter().find(|row| row.1 == name).map(|row| row.0)
     }
 
     /// Its name, which for a disk's settings is that of its file in `queue/`.
-    #[must_use]
     pub fn name(self) -> &'static str {
         self.row().1
     }
 
     /// What it belongs to.
-    #[must_use]
     pub fn scope(self) -> Scope {
         self.row().2
     }
@@ -125,9 +122,6 @@ impl Setting {
     }
 
     /// Checks a value as far as that is possible without the machine.
-    ///
-    /// # Errors
-    /// What is expected instead.
     pub fn check(self, value: &str) -> Result<(), String> {
         let refuse = |expected: &str| Err(format!("{self}={value}: expected {expected}"));
         match self.row().3 {
@@ -173,9 +167,6 @@ pub struct SettingChange {
 impl SettingChange {
     /// Parses `scheduler=none`, for `target` where the setting belongs to a disk. Interrupts and CPUs are named
     /// as in `irq_affinity:24=0-3` and `governor:cpu3=performance`; a disk can be, too.
-    ///
-    /// # Errors
-    /// What is wrong with it, and what is expected instead.
     pub fn parse(text: &str, target: &str) -> Result<Self, String> {
         let (name, value) =
             text.split_once('=').ok_or_else(|| format!("`{text}`: expected SETTING=VALUE"))?;
@@ -201,7 +192,6 @@ impl SettingChange {
 }
 
 /// As in messages: `scheduler of nvme0n1`, `transparent_hugepage`.
-#[must_use]
 pub fn setting_of(setting: Setting, target: &str) -> String {
     if target.is_empty() { setting.to_string() } else { format!("{setting} of {target}") }
 }
@@ -223,9 +213,6 @@ pub struct CgroupLimits {
 
 impl CgroupLimits {
     /// Parses a list of limits.
-    ///
-    /// # Errors
-    /// What is expected instead.
     pub fn parse(text: &str) -> Result<Self, String> {
         const EXPECTED: &str =
             "expected none, or memory.max=SIZE, cpu.max=CPUS, or both with a comma";

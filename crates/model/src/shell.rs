@@ -6,7 +6,6 @@ use std::fmt::Write;
 
 /// Quotes `text` as a single shell word: in single quotes if necessary, and as `$'…'` if it
 /// contains characters that must not reach a terminal.
-#[must_use]
 pub fn quoted(text: &str) -> Cow<'_, str> {
     let is_plain = |c: char| c.is_alphanumeric() || "/._-@:+,%=".contains(c);
     if !text.is_empty() && text.chars().all(is_plain) {

@@ -100,7 +100,6 @@ pub enum HopKind {
 
 impl HopKind {
     /// Whether its [`Hop::link`] is the one below it.
-    #[must_use]
     pub fn faces_down(self) -> bool {
         matches!(self, Self::RootPort | Self::SwitchDownstream)
     }
@@ -194,7 +193,6 @@ impl Topology {
     }
 
     /// The block device of this name.
-    #[must_use]
     pub fn volume(&self, name: &str) -> Option<&Volume> {
         self.volumes.iter().find(|volume| volume.name == name)
     }
@@ -213,7 +211,6 @@ impl Hop {
     }
 
     /// Names of the disks at and below it.
-    #[must_use]
     pub fn disks_below(&self) -> Vec<&str> {
         let mut names = Vec::new();
         self.each(&mut |hop| names.extend(hop.disks.iter().map(String::as_str)));

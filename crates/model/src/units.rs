@@ -1,13 +1,11 @@
 //! Formatting of quantities.
 
 /// A count with a decimal suffix and at most four significant digits: `999`, `12.3k`, `1.94M`.
-#[must_use]
 pub fn count(value: f64) -> String {
     scaled(value, 1000.0, &["", "k", "M", "G", "T", "P"], "")
 }
 
 /// A whole number in groups of three digits: `1,998`.
-#[must_use]
 pub fn grouped(value: f64) -> String {
     let digits = format!("{value:.0}");
     let mut text = String::new();
@@ -21,19 +19,16 @@ pub fn grouped(value: f64) -> String {
 }
 
 /// Bytes with a binary suffix: `512 B`, `4 KiB`, `1.5 GiB`.
-#[must_use]
 pub fn bytes(value: u64) -> String {
     scaled(value as f64, 1024.0, &["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"], " ")
 }
 
 /// Bytes per second with a binary suffix: `1.5 GiB/s`.
-#[must_use]
 pub fn bandwidth(bytes_per_second: f64) -> String {
     scaled(bytes_per_second, 1024.0, &["B/s", "KiB/s", "MiB/s", "GiB/s", "TiB/s"], " ")
 }
 
 /// A duration in a suitable unit: `812 ns`, `83.1 µs`, `1.2 ms`, `3.5 s`.
-#[must_use]
 pub fn time(ns: f64) -> String {
     scaled(ns, 1000.0, &["ns", "µs", "ms", "s"], " ")
 }

@@ -86,7 +86,6 @@ pub(crate) fn is_zero(number: &u64) -> bool {
 
 impl MachineSample {
     /// Approximate memory usage in bytes, including the parts whose size depends on the machine.
-    #[must_use]
     pub fn memory_bytes(&self) -> usize {
         let system = self.system.as_ref().map_or(0, SystemSample::memory_bytes);
         let threads = self.threads.as_ref().map_or(0, ThreadsSample::memory_bytes);

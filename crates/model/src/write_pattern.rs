@@ -49,7 +49,6 @@ pub fn stamp(page: &mut [u8], offset: u64, count: u64) {
 
 /// Whether the sector read at byte `at` is zero, or one that fathom wrote there: random bytes, possibly followed by zeroes
 /// (`buffer_compress_percentage`).
-#[must_use]
 pub fn is_blank(sector: &[u8], at: u64) -> bool {
     let is_zero = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
     if is_zero(sector) {

@@ -13,9 +13,6 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// `data` as JSON, with a line end.
-///
-/// # Errors
-/// When a value cannot be written as JSON, which the types rule out.
 pub fn text<T: Serialize + ?Sized>(data: &T) -> Result<String, String> {
     serde_json::to_string_pretty(data).map(|text| text + "\n").map_err(|error| error.to_string())
 }
@@ -68,7 +65,6 @@ struct WatchFigures<'a> {
 
 impl<'a> WatchResult<'a> {
     /// The record of an observation, and what was observed.
-    #[must_use]
     pub fn of(record: &'a RunRecord, observed: &'a Observed) -> Self {
         let layers = |stacks| LayerTimes::of([&stacks], &observed.known_stacks, |_| true);
         let processes = &observed.processes;

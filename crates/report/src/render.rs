@@ -32,7 +32,6 @@ impl Default for Style {
 }
 
 /// `text` on one line.
-#[must_use]
 pub fn line(text: &Text) -> String {
     figure::plain(text, figure::Place::Sentence)
 }

@@ -46,7 +46,6 @@ pub(crate) fn during_run(level: Level, devices: Vec<String>) -> SamplingOptions 
 impl BackgroundSampling {
     /// By default starts after a delay and covers only this process and `devices`; with `full`, starts immediately and
     /// covers the whole machine.
-    #[must_use]
     pub fn new(level: Level, devices: Vec<String>) -> Self {
         let start_at = match level {
             Level::Off => None,
@@ -93,13 +92,11 @@ impl BackgroundSampling {
     }
 
     /// Whether samples arrive.
-    #[must_use]
     pub fn is_on(&self) -> bool {
         self.sampling.is_some()
     }
 
     /// The origin of the samples' times.
-    #[must_use]
     pub fn began(&self) -> Option<Instant> {
         self.sampling.as_ref().map(Sampling::began)
     }
@@ -112,7 +109,6 @@ impl BackgroundSampling {
     }
 
     /// Stops sampling; returns the remaining samples, and how the machine was sampled.
-    #[must_use]
     pub fn stop(mut self) -> (Vec<Sample>, Option<SamplingRecord>) {
         self.sampling.take().map_or((Vec::new(), None), |sampling| {
             let (samples, record) = sampling.stop();

@@ -18,13 +18,11 @@ impl CancelToken {
     }
 
     /// Where a signal handler stores the number of the signal that cancels, as it may do nothing else.
-    #[must_use]
     pub fn signal(&self) -> Arc<AtomicUsize> {
         Arc::clone(&self.0)
     }
 
     /// What cancelled the run, such as `SIGINT`, if anything did.
-    #[must_use]
     pub fn reason(&self) -> Option<&'static str> {
         let number = self.0.load(Relaxed);
         let named = SIGNALS.iter().find(|(signal, _)| *signal == number);

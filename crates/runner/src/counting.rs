@@ -36,9 +36,6 @@ pub struct WorkerCounts {
 }
 
 /// Briefly runs the jobs of `plan` again, wave by wave, with counters. `jobs` are the results of the run.
-///
-/// # Errors
-/// Why nothing can be counted.
 pub fn count(
     targets: &OpenTargets,
     plan: &Plan,

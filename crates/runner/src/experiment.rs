@@ -80,9 +80,6 @@ pub struct TryRunner {
 impl TryRunner {
     /// Creates the run directory, or opens that of the experiment to resume, resolves all conditions, then opens the
     /// targets, or makes and fills a scratch file.
-    ///
-    /// # Errors
-    /// Why a condition or a target is refused; nothing has changed then.
     pub fn open(options: TryOptions, hooks: &mut dyn Hooks) -> Result<Self, String> {
         let notice = &mut |text: &str| hooks.notice(text);
         let (new, earlier) = match &options.resume {
@@ -112,7 +109,6 @@ impl TryRunner {
     }
 
     /// The machine and the open targets.
-    #[must_use]
     pub fn facts(&self) -> &Facts {
         &self.targets.facts
     }
@@ -177,17 +173,11 @@ impl TryRunner {
     }
 
     /// Closes the targets, which is done before a result is printed: its reader may be slow.
-    ///
-    /// # Errors
-    /// What could not be removed.
     pub fn close_targets(&mut self) -> Result<(), String> {
         self.targets.close()
     }
 
     /// Writes the final `record`, and closes the targets.
-    ///
-    /// # Errors
-    /// What could not be written or removed.
     pub fn finish(
         mut self,
         record: &ExperimentRecord,
@@ -202,7 +192,6 @@ impl TryRunner {
     }
 
     /// The run directory, once the experiment has begun.
-    #[must_use]
     pub fn record_dir(&self) -> Option<&std::path::Path> {
         self.recording.as_ref().and_then(Recording::path)
     }

@@ -92,9 +92,6 @@ pub struct Limit {
 
 impl Limit {
     /// Creates the run directory, then opens the targets, or creates and fills a scratch file.
-    ///
-    /// # Errors
-    /// Why a target or an option is refused. Nothing has been changed.
     pub fn open(options: LimitOptions, hooks: &mut dyn Hooks) -> Result<Self, OpenError> {
         let new = NewRecording::create(&options.record, &mut |text: &str| hooks.notice(text))?;
         let (targets, conditions) = targets::open(&options, hooks)?;
@@ -102,9 +99,6 @@ impl Limit {
     }
 
     /// Measures until everything is known, time is up or the search is cancelled, and returns the record with findings.
-    ///
-    /// # Errors
-    /// If a required record cannot be created.
     pub fn run(&mut self, hooks: &mut dyn Hooks) -> Result<LimitRecord, String> {
         let mut record = self.new_record();
         let unfinished = LimitRecord { header: record.header.unfinished(), ..record.clone() };
@@ -130,17 +124,11 @@ impl Limit {
     }
 
     /// Closes the targets, which is done before a result is printed: its reader may be slow.
-    ///
-    /// # Errors
-    /// What could not be removed.
     pub fn close_targets(&mut self) -> Result<(), String> {
         self.targets.close()
     }
 
     /// Writes the rest of the samples and the final `record`, and closes the targets.
-    ///
-    /// # Errors
-    /// What could not be written or removed.
     pub fn finish(mut self, record: &LimitRecord, hooks: &mut dyn Hooks) -> Result<(), String> {
         let closed = self.targets.close();
         let finish =

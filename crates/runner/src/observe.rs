@@ -16,7 +16,6 @@ use std::thread;
 use std::time::Duration;
 
 /// The header of a record that begins now.
-#[must_use]
 pub fn new_header(kind: RecordKind, facts: Facts) -> Header {
     // Empty if /proc is not mounted.
     let uuid = std::fs::read_to_string("/proc/sys/kernel/random/uuid").unwrap_or_default();
@@ -33,22 +32,17 @@ pub fn new_header(kind: RecordKind, facts: Facts) -> Header {
 }
 
 /// A record of this machine, without results.
-#[must_use]
 pub fn new_record() -> RunRecord {
     let facts = Facts { host: fathom_machine::host(&Roots::default()), ..Facts::default() };
     RunRecord { header: new_header(RecordKind::Watch, facts), ..RunRecord::default() }
 }
 
 /// `record` as it is stored until the observation ends.
-#[must_use]
 pub fn unfinished(record: &RunRecord) -> RunRecord {
     RunRecord { header: record.header.unfinished(), ..record.clone() }
 }
 
 /// All samples of the machine in the run directory `dir`.
-///
-/// # Errors
-/// Names the file that cannot be read.
 pub fn stored(dir: &Path) -> Result<Observed, String> {
     let mut reader = Reader::open(dir)?;
     let mut observed = Observed::default();
@@ -83,9 +77,6 @@ pub struct Observation {
 
 impl Observer {
     /// Creates the run directory and starts the samplers.
-    ///
-    /// # Errors
-    /// If a required directory or the thread cannot be created.
     pub fn start(options: &SamplingOptions, to: &RecordTo) -> Result<Self, String> {
         // Nothing is optional here, so there is nothing to report.
         let ignore = &mut |_: &str| ();
@@ -98,31 +89,26 @@ impl Observer {
     }
 
     /// Takes samples for a view of each, without a verdict on all of them.
-    #[must_use]
     pub fn without_verdict(self) -> Self {
         Self { observed: None, ..self }
     }
 
     /// The run directory.
-    #[must_use]
     pub fn record_dir(&self) -> Option<&Path> {
         self.recording.path()
     }
 
     /// How the machine is sampled.
-    #[must_use]
     pub fn watch(&self) -> &SamplingRecord {
         self.sampling.record()
     }
 
     /// Whether a sampler panicked, so that no more samples arrive.
-    #[must_use]
     pub fn has_panicked(&self) -> bool {
         self.sampling.has_panicked()
     }
 
     /// Whether samples are being recorded.
-    #[must_use]
     pub fn is_recording(&self) -> bool {
         self.recording.is_kept() && !self.recording.has_failed()
     }

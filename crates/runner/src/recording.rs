@@ -21,7 +21,6 @@ pub enum RecordTo {
 
 impl RecordTo {
     /// What the options `--record` and `--no-record` mean.
-    #[must_use]
     pub fn from_options(record: Option<&str>, no_record: bool) -> Self {
         match record {
             _ if no_record => Self::Nowhere,
@@ -32,9 +31,6 @@ impl RecordTo {
 
     /// Checks that the directory named by the user can become a run directory, and returns its future files, which must
     /// not be overwritten by results.
-    ///
-    /// # Errors
-    /// Names the file in the way.
     pub fn check(&self) -> Result<Vec<String>, String> {
         let Self::Required(Some(dir)) = self else { return Ok(Vec::new()) };
         RunDir::check(dir)?;
@@ -50,9 +46,6 @@ pub struct NewRecording {
 
 impl NewRecording {
     /// Creates the run directory.
-    ///
-    /// # Errors
-    /// If it is required and cannot be created; otherwise `notice` gets the reason.
     pub fn create(to: &RecordTo, notice: &mut dyn FnMut(&str)) -> Result<Self, String> {
         let named = match to {
             RecordTo::Nowhere => return Ok(Self { dir: None, required: false }),
@@ -69,18 +62,12 @@ impl NewRecording {
     }
 
     /// The run directory of an interrupted experiment, and the windows that it holds.
-    ///
-    /// # Errors
-    /// Names what cannot be read or written.
     pub fn resume<W: DeserializeOwned>(dir: &Path) -> Result<(Self, Vec<W>), String> {
         let (dir, windows) = RunDir::reopen(dir)?;
         Ok((Self { dir: Some(dir), required: true }, windows))
     }
 
     /// Writes the first version of the record, with the outcome of a killed run.
-    ///
-    /// # Errors
-    /// If it is required and cannot be written; otherwise `notice` gets the reason.
     pub fn begin(
         self,
         unfinished: &impl Serialize,
@@ -131,25 +118,21 @@ pub struct Recording {
 
 impl Recording {
     /// Its directory.
-    #[must_use]
     pub fn path(&self) -> Option<&Path> {
         self.writer.as_ref().map(Writer::path)
     }
 
     /// Whether there is a record.
-    #[must_use]
     pub fn is_kept(&self) -> bool {
         self.writer.is_some()
     }
 
     /// Whether samples are no longer written.
-    #[must_use]
     pub fn has_failed(&self) -> bool {
         self.writer.as_ref().is_some_and(|writer| writer.failed().is_some())
     }
 
     /// Whether its disk keeps up. If not, samples should be merged instead of queued.
-    #[must_use]
     pub fn has_room(&self) -> bool {
         self.writer.as_ref().is_none_or(Writer::has_room)
     }
@@ -174,16 +157,12 @@ impl Recording {
     }
 
     /// Waits until all samples are written; `notice` is called if the disk is slow.
-    #[must_use]
     pub fn flush(&mut self, notice: &mut dyn FnMut(&str)) -> Written {
         let slow = |dir: &Path| notice(&format!("waiting for the disk of {}", dir.display()));
         self.writer.as_mut().map(|writer| writer.finish(slow)).unwrap_or_default()
     }
 
     /// Writes what is buffered, and the complete record.
-    ///
-    /// # Errors
-    /// If they are required and cannot be written; otherwise `notice` gets the reason.
     pub fn finish(
         mut self,
         record: &impl Serialize,
@@ -196,9 +175,6 @@ impl Recording {
     }
 
     /// Writes the complete record, after [`Recording::flush`].
-    ///
-    /// # Errors
-    /// If it is required and cannot be written; otherwise `notice` gets the reason.
     pub fn end(self, record: &impl Serialize, notice: &mut dyn FnMut(&str)) -> Result<(), String> {
         let Some(writer) = self.writer else { return Ok(()) };
         // Some disks report a failed write only at the sync.

@@ -88,9 +88,6 @@ impl<'a> RingRecorder<'a> {
     }
 
     /// Records until cancelled, the regular end.
-    ///
-    /// # Errors
-    /// If the last samples could not be recorded, or the samplers cannot be started.
     pub fn run(mut self, cancel: &CancelToken) -> Result<(), String> {
         while cancel.reason().is_none() {
             self.segment(cancel)?;

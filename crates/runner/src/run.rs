@@ -84,9 +84,6 @@ pub struct Runner {
 
 impl Runner {
     /// Creates the run directory, then opens the targets of `plan` and creates those that are missing.
-    ///
-    /// # Errors
-    /// Why the plan is refused. Nothing has been changed.
     pub fn open(
         plan: &Plan,
         facts: Facts,
@@ -101,27 +98,21 @@ impl Runner {
     }
 
     /// The open targets.
-    #[must_use]
     pub fn targets(&self) -> &OpenTargets {
         &self.targets
     }
 
     /// The run directory, once the run has begun.
-    #[must_use]
     pub fn record_dir(&self) -> Option<&Path> {
         self.recording.as_ref().and_then(Recording::path)
     }
 
     /// The samples of the machine during the run.
-    #[must_use]
     pub fn observed(&self) -> &Observed {
         &self.observed
     }
 
     /// Lays out new files, runs `plan` until it ends or is cancelled, and returns its record, without findings.
-    ///
-    /// # Errors
-    /// Why it could not be started.
     pub fn run(&mut self, plan: &Plan, hooks: &mut dyn Hooks) -> Result<RunRecord, String> {
         let cancel = self.options.cancel.clone();
         let laid_out =
@@ -222,17 +213,11 @@ impl Runner {
     }
 
     /// Closes the targets, which is done before a result is printed: its reader may be slow.
-    ///
-    /// # Errors
-    /// What could not be removed.
     pub fn close_targets(&mut self) -> Result<(), String> {
         self.targets.close()
     }
 
     /// Closes the targets that are still open, and writes the remaining samples and the final `record`, with the reason for lost samples.
-    ///
-    /// # Errors
-    /// What could not be removed or written.
     pub fn finish(mut self, record: &mut RunRecord, hooks: &mut dyn Hooks) -> Result<(), String> {
         let closed = self.targets.close();
         let Some(mut recording) = self.recording else { return closed };

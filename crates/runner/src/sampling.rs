@@ -78,9 +78,6 @@ pub struct Sampling {
 
 impl Sampling {
     /// Opens the samplers and starts their thread.
-    ///
-    /// # Errors
-    /// If the thread cannot be created. Sources that are not available are listed in the record.
     pub fn start(options: &SamplingOptions) -> Result<Self, String> {
         let Opened { samplers, missing } = open(options);
         let record = SamplingRecord {
@@ -99,19 +96,16 @@ impl Sampling {
     }
 
     /// The origin of the samples' times.
-    #[must_use]
     pub fn began(&self) -> Instant {
         self.began
     }
 
     /// How the machine is sampled.
-    #[must_use]
     pub fn record(&self) -> &SamplingRecord {
         &self.record
     }
 
     /// Whether a sampler panicked, so that no more samples arrive.
-    #[must_use]
     pub fn has_panicked(&self) -> bool {
         self.watcher.has_panicked()
     }
@@ -129,7 +123,6 @@ impl Sampling {
     }
 
     /// Ends sampling; returns the remaining samples, and how the machine was sampled.
-    #[must_use]
     pub fn stop(mut self) -> (Vec<Sample>, SamplingRecord) {
         if self.watcher.has_panicked() {
             self.record.missing.push(Missing {

@@ -13,7 +13,6 @@ pub struct System {
 
 impl System {
     /// Paths of the job files that were read, included ones among them.
-    #[must_use]
     pub fn into_files(self) -> Vec<String> {
         self.files.into_inner()
     }

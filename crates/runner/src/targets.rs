@@ -34,9 +34,6 @@ pub struct OpenTargets {
 
 impl OpenTargets {
     /// Opens the targets of `plan`, and creates those that are missing.
-    ///
-    /// # Errors
-    /// Why a target may not or cannot be used, or that the run was cancelled. Nothing has been changed.
     pub fn open(
         plan: &Plan,
         mut facts: Facts,
@@ -99,9 +96,6 @@ impl OpenTargets {
     }
 
     /// Starts the jobs of `plan`, whose regions refer to these targets.
-    ///
-    /// # Errors
-    /// If a target cannot be opened for a worker, or threads cannot be created.
     pub fn start(&self, plan: &Plan) -> Result<Running, String> {
         self.start_logged(plan, |_| None)
     }
@@ -125,7 +119,6 @@ impl OpenTargets {
     }
 
     /// Waits for all workers of `running`, and returns the records of their jobs.
-    #[must_use]
     pub fn join(&self, running: Running) -> Vec<JobRecord> {
         running.join().into_iter().map(|result| self.vocabulary.record(result)).collect()
     }
@@ -165,7 +158,6 @@ impl OpenTargets {
     }
 
     /// A record of `plan` on these targets, without results.
-    #[must_use]
     pub fn new_record(&self, plan: &Plan) -> RunRecord {
         RunRecord {
             header: new_header(RecordKind::Run, self.facts.clone()),
@@ -176,7 +168,6 @@ impl OpenTargets {
     }
 
     /// Kernel names of the block devices of all targets, each once.
-    #[must_use]
     pub fn devices(&self) -> Vec<String> {
         let names = self.facts.targets.iter().flat_map(TargetFacts::device_names);
         let mut names: Vec<String> = names.map(ToString::to_string).collect();
@@ -186,7 +177,6 @@ impl OpenTargets {
     }
 
     /// A sampler of the block devices of all targets; where one may be on any disk, of all disks.
-    #[must_use]
     pub fn disk_sampler(&self) -> NamedDisks {
         let mut names = self.devices();
         if self.facts.targets.iter().any(|target| target.held_by == HeldBy::AnyDisk) {
@@ -211,9 +201,6 @@ impl OpenTargets {
     }
 
     /// Drops the cached pages of all targets that are to be read from their disks.
-    ///
-    /// # Errors
-    /// If a target cannot be opened for reading.
     pub(crate) fn drop_caches(&self) -> Result<(), String> {
         self.targets.iter().try_for_each(|target| {
             let path = &target.facts.path;
@@ -246,9 +233,6 @@ impl OpenTargets {
     }
 
     /// Closes all targets and removes those that were created to be removed afterwards. There are none from then on.
-    ///
-    /// # Errors
-    /// What could not be removed.
     pub fn close(&mut self) -> Result<(), String> {
         let names = std::mem::take(&mut self.names).into_iter().flatten();
         let names = names.map(NamedTargets::finish);

@@ -30,9 +30,6 @@ pub struct Window<T> {
 
 /// Runs `plan`, whose jobs all run for `window` after `ramp`; takes a snapshot when all of them have started to measure,
 /// and one after `window`. In between calls `observe` every few milliseconds, if given.
-///
-/// # Errors
-/// If it cannot be started.
 pub fn measure<T>(
     targets: &OpenTargets,
     plan: &Plan,
@@ -106,9 +103,6 @@ pub(crate) fn all_run(progress: &Progress) -> bool {
 }
 
 /// Sleeps until the next check.
-///
-/// # Errors
-/// If the run was cancelled.
 pub(crate) fn pause(cancel: &CancelToken) -> Result<(), String> {
     thread::sleep(2 * TICK);
     cancel.reason().map_or(Ok(()), |reason| Err(format!("not counted: interrupted by {reason}")))

@@ -43,7 +43,6 @@ pub enum EngineName {
 
 impl EngineName {
     /// The name used by `ioengine`.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::IoUring => "io_uring",
@@ -67,19 +66,16 @@ impl EngineName {
     }
 
     /// Whether the engine transfers data.
-    #[must_use]
     pub const fn moves_data(self) -> bool {
         !matches!(self, Self::Names(_))
     }
 
     /// Whether the engine sends commands to the device, past the block layer and the page cache.
-    #[must_use]
     pub const fn is_passthrough(self) -> bool {
         matches!(self, Self::IoUringCmd | Self::Sg)
     }
 
     /// Whether the engine uses io_uring.
-    #[must_use]
     pub const fn is_ring(self) -> bool {
         matches!(self, Self::IoUring | Self::IoUringCmd | Self::Nop)
     }

@@ -31,7 +31,6 @@ impl SpecError {
     }
 
     /// Sets the position to `place` unless already set.
-    #[must_use]
     pub(crate) fn at(mut self, place: Option<&Place>) -> Self {
         if self.place.is_none() {
             self.place = place.cloned();

@@ -26,7 +26,6 @@ type Pair = (String, String);
 
 /// The keys of a job that is given as words, such as `--rw=randread bs=4k`, of which one at least is known; `None` where
 /// it is something else, such as a path.
-#[must_use]
 pub fn job_words(text: &str) -> Option<Vec<String>> {
     let words: Vec<&str> =
         text.split_whitespace().map(|word| word.trim_start_matches('-')).collect();
@@ -85,7 +84,6 @@ pub fn sweep(axes: &[(String, String)], job: &[String]) -> Result<Experiment, Ve
 }
 
 /// The command line of `fathom run` for the workers of `condition` on `targets`; none for a command.
-#[must_use]
 pub fn condition_args(condition: &Condition, targets: &[String]) -> Vec<String> {
     let Load::Job(keys) = &condition.load else { return Vec::new() };
     let keys = || keys.iter().map(|key| format!("--{key}"));

@@ -22,7 +22,6 @@ Examples:
 ";
 
 /// The text of `fathom run -h`.
-#[must_use]
 pub fn run_help_short() -> String {
     let mut text = format!("{RUN_USAGE}{ABOUT}Options\n");
     for (form, doc) in options(|option| !option.doc.starts_with("No effect")) {
@@ -34,7 +33,6 @@ pub fn run_help_short() -> String {
 }
 
 /// The options of `fathom run`, then its keys by topic, each with its form and description.
-#[must_use]
 pub fn run_manual() -> Vec<(&'static str, Vec<(String, &'static str)>)> {
     let form = |key: &Key| {
         let names: Vec<&str> = key.names().collect();
@@ -108,7 +106,6 @@ pub fn engine_help(name: Option<&str>) -> Result<String, crate::SpecError> {
 }
 
 /// The tables of `docs/fio-compat.md`, in Markdown.
-#[must_use]
 pub fn compat_table() -> String {
     let mut text = String::new();
     for group in Group::ALL.into_iter().filter(|group| *group != Group::Refused) {

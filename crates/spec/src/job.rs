@@ -258,7 +258,6 @@ pub struct Schedule {
 
 impl JobSpec {
     /// A job with all keys at their defaults.
-    #[must_use]
     pub fn new() -> Self {
         Self {
             name: String::new(),
@@ -288,7 +287,6 @@ impl JobSpec {
     }
 
     /// The mix of directions.
-    #[must_use]
     pub fn mix(&self) -> Mix {
         match self.work.rw.kind {
             RwKind::Read => Mix::Only(Dir::Read),
@@ -306,13 +304,11 @@ impl JobSpec {
     }
 
     /// Whether the job's own section has `key` (a canonical name).
-    #[must_use]
     pub fn has_own(&self, key: &str) -> bool {
         self.given.iter().any(|given| given.key == key && !given.global)
     }
 
     /// Whether the job or `[global]` has `key` (a canonical name).
-    #[must_use]
     pub fn has(&self, key: &str) -> bool {
         self.given.iter().any(|given| given.key == key)
     }
@@ -324,32 +320,27 @@ impl JobSpec {
     }
 
     /// Whether I/O is direct; as in fio, `atomic` implies it, whatever the order of the keys.
-    #[must_use]
     pub fn is_direct(&self) -> bool {
         self.engine.direct || self.engine.flags.atomic
     }
 
     /// Whether the page cache is dropped before the job; as in fio, not if it is to be filled.
-    #[must_use]
     pub fn invalidates(&self) -> bool {
         self.files.invalidate && !self.files.pre_read
     }
 
     /// The number of passes that are to find their files without blocks; as in fio, `time_based` makes one.
-    #[must_use]
     pub fn fresh_passes(&self) -> u32 {
         let fresh = self.files.unlink_each_loop && !self.schedule.time_based;
         if fresh { self.schedule.loops } else { 1 }
     }
 
     /// Whether the job writes or trims.
-    #[must_use]
     pub fn modifies(&self) -> bool {
         self.work.rw.kind != RwKind::Read
     }
 
     /// Whether the engine opens files or devices.
-    #[must_use]
     pub fn uses_files(&self) -> bool {
         !matches!(self.engine.name, EngineName::Nop | EngineName::Null | EngineName::Names(_))
     }

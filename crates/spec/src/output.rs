@@ -122,7 +122,6 @@ pub(crate) enum RunAction {
 
 impl RunOption {
     /// The reason if the option is refused.
-    #[must_use]
     pub fn refusal(&self) -> Option<&'static str> {
         match self.action {
             RunAction::Refuse(why) => Some(why),
@@ -141,7 +140,6 @@ impl RunOption {
 }
 
 /// All options of `fathom run`.
-#[must_use]
 pub fn run_options() -> &'static [RunOption] {
     OPTIONS
 }

@@ -8,7 +8,6 @@ impl Spec {
     ///
     /// Keys of a `[global]` section follow `--name=global`, before the first job that they apply
     /// to.
-    #[must_use]
     pub fn show_command(&self) -> Vec<String> {
         let mut args = Vec::new();
         let mut global_done = 0;

@@ -13,9 +13,6 @@ pub const INCLUDE_DEPTH_MAX: usize = 16;
 pub trait Sources {
     /// The contents of a job file; `-` is standard input. Reads at most `limit_bytes` + 1 bytes,
     /// since the path may name an endless device.
-    ///
-    /// # Errors
-    /// Why the file cannot be read, without the path.
     fn read(&self, path: &str, limit_bytes: usize) -> Result<Vec<u8>, String>;
 
     /// Whether `path` is a regular file: opening anything else may wait for another program.

@@ -63,9 +63,6 @@ pub enum Readers {
 
 impl Dir {
     /// Opens the directory `path`, following links; an empty path is the working directory.
-    ///
-    /// # Errors
-    /// If a system call fails.
     pub fn open(path: &Path) -> io::Result<Self> {
         let at = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         let fd = openat(CWD, at, DIRECTORY, Mode::empty()).map_err(|e| with_path(path, e))?;
@@ -73,26 +70,17 @@ impl Dir {
     }
 
     /// This directory, to create files in it.
-    ///
-    /// # Errors
-    /// If it is /dev or below it, or a system call fails.
     pub fn to_write(self) -> io::Result<Self> {
         refuse_dev(&self.fd).map_err(|e| with_path(&self.path, e))?;
         Ok(self)
     }
 
     /// Checks that [`Dir::make_all`] may create `path`.
-    ///
-    /// # Errors
-    /// If it is below /dev, or a system call fails.
     pub fn check_new(path: &Path) -> io::Result<()> {
         Self::open(existing(path))?.to_write().map(drop)
     }
 
     /// Opens the directory `path`, creating it and its missing parents with mode 0700.
-    ///
-    /// # Errors
-    /// If it is below /dev, or a system call fails; directories created until then are removed.
     pub fn make_all(path: &Path) -> io::Result<(Self, NewDirs)> {
         let mut made = NewDirs::default();
         let there = existing(path);
@@ -120,33 +108,23 @@ impl Dir {
     }
 
     /// Creates the directory `name` in this one, with mode 0700.
-    ///
-    /// # Errors
-    /// If it exists, or a system call fails.
     pub fn make_dir(&self, name: &str) -> io::Result<Self> {
         mkdirat(&self.fd, name, PRIVATE_DIR).map_err(|e| self.error(name, e))?;
         self.dir(name)
     }
 
     /// Opens the directory `name` in this one; a link is refused.
-    ///
-    /// # Errors
-    /// If a system call fails.
     pub fn dir(&self, name: &str) -> io::Result<Self> {
         let fd = openat(&self.fd, name, DIRECTORY | OFlags::NOFOLLOW, Mode::empty());
         Ok(Self { fd: fd.map_err(|e| self.error(name, e))?, path: self.path.join(name) })
     }
 
     /// Its path as given by the user.
-    #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// The names of its entries.
-    ///
-    /// # Errors
-    /// If a system call fails.
     pub fn names(&self) -> io::Result<impl Iterator<Item = io::Result<OsString>>> {
         let fail = |error: Errno| with_path(&self.path, error);
         let entries = rustix::fs::Dir::read_from(&self.fd).map_err(fail)?;
@@ -159,9 +137,6 @@ impl Dir {
     }
 
     /// The status of the regular file `name`; `None` if it does not exist.
-    ///
-    /// # Errors
-    /// If it is not a regular file, or a system call fails.
     pub fn regular(&self, name: impl AsRef<Path>) -> io::Result<Option<Stat>> {
         let name = name.as_ref();
         match statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
@@ -193,9 +168,6 @@ impl Dir {
     }
 
     /// Opens the regular file `name` for reading.
-    ///
-    /// # Errors
-    /// If it is not a regular file, or a system call fails.
     pub fn open_file(&self, name: &str) -> io::Result<File> {
         // Opening some devices has side effects, so the kind is checked before, and again after in case it changed.
         self.regular(name)?.ok_or_else(|| self.error(name, Errno::NOENT))?;
@@ -203,9 +175,6 @@ impl Dir {
     }
 
     /// Opens the regular file `name` for locking, or creates it.
-    ///
-    /// # Errors
-    /// If it is not a regular file, or a system call fails.
     pub fn open_lock(&self, name: &str) -> io::Result<File> {
         self.regular(name)?;
         self.open_regular(name, FILE | OFlags::RDWR | OFlags::CREATE)
@@ -219,9 +188,6 @@ impl Dir {
     }
 
     /// The contents of the regular file `name`, at most `bytes_max`.
-    ///
-    /// # Errors
-    /// If it is not a regular file, is too large, or a system call fails.
     pub fn read(&self, name: &str, bytes_max: u64) -> io::Result<Vec<u8>> {
         let file = self.open_file(name)?;
         let len = file.metadata().map_err(|e| self.error(name, e))?.len();
@@ -239,9 +205,6 @@ impl Dir {
     }
 
     /// Creates the file `name` with mode 0600, for appending.
-    ///
-    /// # Errors
-    /// If the name exists, or a system call fails.
     pub fn create(&self, name: &str) -> io::Result<File> {
         let flags = FILE | OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::EXCL;
         let fd = openat(&self.fd, name, flags, PRIVATE_FILE).map_err(|e| self.error(name, e))?;
@@ -311,17 +274,11 @@ impl Dir {
     }
 
     /// Removes the file or link `name` itself.
-    ///
-    /// # Errors
-    /// If a system call fails.
     pub fn remove_file(&self, name: &str) -> io::Result<()> {
         unlinkat(&self.fd, name, AtFlags::empty()).map_err(|e| self.error(name, e))
     }
 
     /// Removes the empty directory `name`.
-    ///
-    /// # Errors
-    /// If a system call fails.
     pub fn remove_dir(&self, name: &str) -> io::Result<()> {
         unlinkat(&self.fd, name, AtFlags::REMOVEDIR).map_err(|e| self.error(name, e))
     }
@@ -365,14 +322,12 @@ fn refuse_dev(dir: &OwnedFd) -> io::Result<()> {
 }
 
 /// Whether a file of this name was left by a killed [`Dir::replace`].
-#[must_use]
 pub fn is_temporary(name: &str) -> bool {
     let middle = name.strip_prefix(TEMPORARY.0).and_then(|rest| rest.strip_suffix(TEMPORARY.1));
     middle.is_some_and(|digits| digits.len() == 16 && digits.bytes().all(|b| b.is_ascii_hexdigit()))
 }
 
 /// Prefixes an error with the path that it concerns.
-#[must_use]
 pub fn with_path(path: &Path, error: impl Into<io::Error>) -> io::Error {
     let error = error.into();
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))

@@ -10,7 +10,6 @@ const FILE: &str = "probes.json";
 const BYTES_MAX: u64 = 1 << 16;
 
 /// What was measured in the boot `boot_id`, as far as it is stored; otherwise nothing is known.
-#[must_use]
 pub fn load_probes(boot_id: &str) -> MachineProbes {
     let stored = state_dir("").ok().and_then(|dir| load(&dir));
     let of_boot = |probes: &MachineProbes| !boot_id.is_empty() && probes.boot_id == boot_id;
@@ -19,9 +18,6 @@ pub fn load_probes(boot_id: &str) -> MachineProbes {
 }
 
 /// Stores what was measured; replaces what is stored of an earlier boot.
-///
-/// # Errors
-/// If the file cannot be written, or its place is unknown.
 pub fn save_probes(probes: &MachineProbes) -> Result<(), String> {
     save(&state_dir("")?, probes)
 }

@@ -106,9 +106,6 @@ struct Head {
 
 impl Reader {
     /// Opens the run directory, or the ring of them, at `path`, positioned before its first sample.
-    ///
-    /// # Errors
-    /// Names the file that cannot be read.
     pub fn open(path: &Path) -> Result<Self, String> {
         let root = Dir::open(path).map_err(unread)?;
         let segments = find::segments(&root, &[]).map_err(unread)?;
@@ -118,7 +115,6 @@ impl Reader {
     }
 
     /// The sampling configuration of the segment with the last sample read.
-    #[must_use]
     pub fn watch(&self) -> Option<&SamplingRecord> {
         self.open.record.sampling.as_ref()
     }
@@ -132,9 +128,6 @@ impl Reader {
     }
 
     /// Times of the first and the last sample, in nanoseconds since 1970; `None` if there is no sample yet.
-    ///
-    /// # Errors
-    /// Names the file that cannot be read.
     pub fn span(&mut self) -> Result<Option<(u64, u64)>, String> {
         self.refresh()?;
         let mut ends = (None, None);
@@ -156,9 +149,6 @@ impl Reader {
     }
 
     /// The next sample; `None` if none has been written yet.
-    ///
-    /// # Errors
-    /// Names the file that cannot be read.
     pub fn forward(&mut self) -> Result<Option<StoredSample>, String> {
         loop {
             if let Some(moment) = self.open.forward()? {
@@ -177,18 +167,12 @@ impl Reader {
 
     /// The time since the start of a run and the state of its jobs in the next sample; `None` if none has been written
     /// yet. Samples with more than 1024 jobs are skipped.
-    ///
-    /// # Errors
-    /// Names the file that cannot be read.
     pub fn forward_jobs(&mut self) -> Result<Option<(u64, Vec<JobSample>)>, String> {
         let line = self.open.next_line::<JobLine>()?;
         Ok(line.map(|(line, _)| (line.elapsed_ns, line.jobs.0)))
     }
 
     /// The previous sample; `None` if this is the first one.
-    ///
-    /// # Errors
-    /// Names the file that cannot be read.
     pub fn back(&mut self) -> Result<Option<StoredSample>, String> {
         loop {
             if let Some(moment) = self.open.back()? {
@@ -204,9 +188,6 @@ impl Reader {
 
     /// Positions the cursor before the first sample at or after `unix_ns`, or after the last one. [`Reader::forward`] then
     /// returns the sample of the interval that contains this time, [`Reader::back`] its predecessor.
-    ///
-    /// # Errors
-    /// Names the file that cannot be read.
     pub fn seek(&mut self, unix_ns: u64) -> Result<(), String> {
         self.refresh()?;
         let begun = self.segments.iter().rfind(|s| s.started_unix_ns <= unix_ns);
@@ -388,9 +369,6 @@ fn read_record(dir: &Dir) -> Result<Record, String> {
 }
 
 /// The version of the record `text`; 0 if it has none.
-///
-/// # Errors
-/// If it is newer than this program.
 pub(crate) fn check_version(path: &Path, text: &[u8]) -> Result<u32, String> {
     let version = serde_json::from_slice(text).map_or(0, |version: Version| version.record_version);
     if version <= RECORD_VERSION {

@@ -66,9 +66,6 @@ struct OpenSegment {
 
 impl Ring {
     /// Opens the ring at `path`, or creates it; segments beyond the limits are deleted immediately.
-    ///
-    /// # Errors
-    /// If it cannot be written, is locked by another process, or the directory contains runs.
     pub fn open(path: &Path, bounds: Retention) -> Result<Self, String> {
         let fail = |error: io::Error| format!("cannot create a ring in {error}");
         let (dir, mut made) = Dir::make_all(path).map_err(fail)?;
@@ -100,19 +97,16 @@ impl Ring {
     }
 
     /// Takes the directories that could not be removed because they contain other files.
-    #[must_use]
     pub fn take_not_removed(&mut self) -> Vec<PathBuf> {
         std::mem::take(&mut self.not_removed)
     }
 
     /// Maximum time covered by a segment.
-    #[must_use]
     pub fn segment_time(&self) -> Duration {
         (self.bounds.keep / PARTS).max(SEGMENT_MIN)
     }
 
     /// Whether the open segment has reached its share of the size.
-    #[must_use]
     pub fn is_segment_full(&self) -> bool {
         self.open_bytes() >= self.bounds.bytes_max / u64::from(PARTS)
     }
@@ -128,9 +122,6 @@ impl Ring {
     }
 
     /// Starts a segment with `record`.
-    ///
-    /// # Errors
-    /// If it cannot be created, even after all older segments were deleted.
     pub fn begin(&mut self, record: &RunRecord) -> Result<(), String> {
         self.forget(record.header.started_unix_ns)?;
         let bytes_fixed = BYTES_FIXED + 2 * blocks(json_len(record));
@@ -160,9 +151,6 @@ impl Ring {
 
     /// Appends a sample taken at `unix_ns` to the open segment. If that exceeds a limit or the disk is full, the oldest
     /// segments are deleted.
-    ///
-    /// # Errors
-    /// If it cannot be written, even after all older segments were deleted; complete lines stay intact.
     pub fn keep(&mut self, sample: &EncodedSample, unix_ns: u64) -> Result<(), String> {
         self.forget(unix_ns)?;
         // Each of the two files may take one more block.
@@ -178,18 +166,12 @@ impl Ring {
     }
 
     /// Flushes the ring to the disk.
-    ///
-    /// # Errors
-    /// If a system call fails.
     pub fn sync(&self) -> Result<(), String> {
         let Some(open) = &self.open else { return Ok(()) };
         open.run_dir.sync().map_err(|e| format!("cannot sync {e}"))
     }
 
     /// Ends the open segment with its `record`.
-    ///
-    /// # Errors
-    /// If it cannot be written; the segment then keeps its initial record.
     pub fn end(&mut self, record: &RunRecord) -> Result<(), String> {
         let Some(open) = self.open.take() else { return Ok(()) };
         let write = || open.run_dir.sync().and_then(|()| open.run_dir.try_record(record));

@@ -43,9 +43,6 @@ impl RunDir {
         ["record.json", "samples.ndjson", "stacks.ndjson", "windows.ndjson"];
 
     /// Checks that `path` can become a run directory: it does not exist, or contains none of its files.
-    ///
-    /// # Errors
-    /// Names the file in the way.
     pub fn check(path: &str) -> Result<(), String> {
         let dir = Path::new(path);
         let what = if path.is_empty() {
@@ -63,9 +60,6 @@ impl RunDir {
     }
 
     /// Creates the directory `named`, which must not contain a run, or a new one below [`state_dir`].
-    ///
-    /// # Errors
-    /// Names the directory and the reason.
     pub fn create(named: Option<&str>, started_unix_ns: u64) -> Result<Self, String> {
         let path = match named {
             Some(path) => {
@@ -86,9 +80,6 @@ impl RunDir {
 
     /// Opens the run directory `path`, whose run was interrupted, to append to it, and returns the windows that it holds.
     /// A last line that is not complete is removed.
-    ///
-    /// # Errors
-    /// Names what cannot be read or written; if the run is still being recorded.
     pub fn reopen<W: DeserializeOwned>(path: &Path) -> Result<(Self, Vec<W>), String> {
         let fail = |error: io::Error| format!("cannot resume {error}");
         let dir = Dir::open(path).map_err(fail)?;
@@ -112,9 +103,6 @@ impl RunDir {
     }
 
     /// Uses `dir`, which must not contain a run, and takes over the directories `made` for it.
-    ///
-    /// # Errors
-    /// If a system call fails; names the file.
     pub fn within(dir: Dir, made: NewDirs) -> io::Result<Self> {
         let samples = LineFile::create(&dir, "samples.ndjson")?;
         // The lock shows others that it is being written; some network file systems have none.
@@ -123,9 +111,6 @@ impl RunDir {
     }
 
     /// Writes the first version of the record. On failure nothing of the run directory remains.
-    ///
-    /// # Errors
-    /// If the write fails; names the file.
     pub fn begin(mut self, record: &impl Serialize) -> io::Result<Self> {
         if let Err(error) = self.try_record(record) {
             if self.begun {
@@ -141,21 +126,16 @@ impl RunDir {
     }
 
     /// The directory itself.
-    #[must_use]
     pub fn dir(&self) -> &Dir {
         &self.dir
     }
 
     /// Its path.
-    #[must_use]
     pub fn path(&self) -> &Path {
         self.dir.path()
     }
 
     /// Appends a sample, after the stacks that it is the first to refer to. Can be retried after an error.
-    ///
-    /// # Errors
-    /// If the write fails.
     pub fn write(&mut self, sample: &EncodedSample) -> io::Result<()> {
         if !sample.window.is_empty() {
             let windows = match &mut self.windows {
@@ -180,32 +160,22 @@ impl RunDir {
     }
 
     /// Sizes of the samples and of the stacks, in bytes.
-    #[must_use]
     pub fn len(&self) -> (u64, u64) {
         (self.samples.len, self.stacks.as_ref().map_or(0, |stacks| stacks.len))
     }
 
     /// Flushes samples, stacks and windows to the disk.
-    ///
-    /// # Errors
-    /// If a system call fails; names the file.
     pub fn sync(&self) -> io::Result<()> {
         self.stacks.iter().chain(&self.windows).try_for_each(LineFile::sync)?;
         self.samples.sync()
     }
 
     /// Replaces the record atomically.
-    ///
-    /// # Errors
-    /// If the write fails; names the file.
     pub fn record(&self, record: &impl Serialize) -> Result<(), String> {
         self.try_record(record).map_err(|e| format!("cannot write {e}"))
     }
 
     /// Like [`RunDir::record`], with the kind of the error.
-    ///
-    /// # Errors
-    /// If the write fails; names the file.
     pub fn try_record(&self, record: &impl Serialize) -> io::Result<()> {
         let mut text = serde_json::to_vec_pretty(record)?;
         text.push(b'\n');
@@ -232,9 +202,6 @@ pub struct EncodedSample {
 
 impl EncodedSample {
     /// The lines of `sample`.
-    ///
-    /// # Errors
-    /// If it holds a number that JSON cannot represent.
     pub fn of(sample: &Sample) -> io::Result<Self> {
         let (mut stacks, mut line) = (Vec::new(), Vec::new());
         let new = sample.machine.stacks.iter().flat_map(|stacks| &stacks.new);
@@ -244,9 +211,6 @@ impl EncodedSample {
     }
 
     /// The line of a window of a search.
-    ///
-    /// # Errors
-    /// If it holds a number that JSON cannot represent.
     pub fn window(window: &impl Serialize) -> io::Result<Self> {
         let mut line = Vec::new();
         push_line(&mut line, window)?;
@@ -254,7 +218,6 @@ impl EncodedSample {
     }
 
     /// Size of all lines, in bytes.
-    #[must_use]
     pub fn size_bytes(&self) -> u64 {
         (self.stacks.len() + self.line.len() + self.window.len()) as u64
     }
@@ -267,9 +230,6 @@ fn push_line(text: &mut Vec<u8>, value: &impl Serialize) -> io::Result<()> {
 }
 
 /// The windows of the run directory `path`.
-///
-/// # Errors
-/// Names what cannot be read.
 pub fn read_windows<W: DeserializeOwned>(path: &Path) -> Result<Vec<W>, String> {
     let dir = Dir::open(path).map_err(|e| format!("cannot read {e}"))?;
     let text = dir.read("windows.ndjson", WINDOWS_MAX).map_err(|e| format!("cannot read {e}"))?;

@@ -44,9 +44,6 @@ pub struct RunEntry {
 
 impl Runs {
     /// Opens the directory of the user's runs; `None` if there is none yet.
-    ///
-    /// # Errors
-    /// If it cannot be opened, or its path is unknown.
     pub fn open() -> Result<Option<Self>, String> {
         let path = state_dir("runs")?;
         match Dir::open(&path) {
@@ -57,9 +54,6 @@ impl Runs {
     }
 
     /// All runs, oldest first. Other entries of the directory are ignored.
-    ///
-    /// # Errors
-    /// If the directory cannot be read.
     pub fn list(&self) -> Result<Vec<RunEntry>, String> {
         let names = self.dir.names().map_err(|e| format!("cannot read {e}"))?;
         let names = names.filter_map(|name| name.ok()?.into_string().ok());
@@ -104,9 +98,6 @@ impl Runs {
 
     /// Removes the runs that started more than `keep` before `now_unix_ns`, and then the oldest until all take at most
     /// `bytes_max`; returns what was removed. A run that is still being recorded stays.
-    ///
-    /// # Errors
-    /// What could not be removed, after all others were.
     pub fn prune(
         &self,
         keep: Duration,
@@ -170,7 +161,6 @@ fn remove_empty(parent: &Dir, name: &str) -> io::Result<bool> {
 }
 
 /// Whether the run in this directory is still being recorded.
-#[must_use]
 pub fn is_active(run: &Path) -> bool {
     Dir::open(run).is_ok_and(|dir| is_locked(&dir))
 }

@@ -32,9 +32,6 @@ struct Header {
 
 impl StoredRecord {
     /// Reads the record in the run directory `dir`.
-    ///
-    /// # Errors
-    /// Names the file that cannot be read.
     pub fn open(dir: &Path) -> Result<Self, String> {
         let dir = Dir::open(dir).map_err(unread)?;
         let text = dir.read("record.json", RECORD_MAX).map_err(unread)?;
@@ -51,9 +48,6 @@ impl StoredRecord {
     }
 
     /// The record itself.
-    ///
-    /// # Errors
-    /// Names the file and what is wrong with it.
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, String> {
         serde_json::from_slice(&self.text).map_err(|e| not_a_record(&self.path, &e))
     }

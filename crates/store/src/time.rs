@@ -7,14 +7,12 @@ use jiff::tz::TimeZone;
 const FORMAT: &str = "%Y%m%d-%H%M%S";
 
 /// The second of `unix_ns`, which is in nanoseconds since 1970.
-#[must_use]
 pub fn stamp(unix_ns: u64) -> String {
     let instant = Timestamp::from_nanosecond(i128::from(unix_ns)).unwrap_or(Timestamp::MAX);
     instant.strftime(FORMAT).to_string()
 }
 
 /// Parses a timestamp into nanoseconds since 1970; `None` for any other text.
-#[must_use]
 pub fn instant(stamp: &str) -> Option<u64> {
     let is_right =
         |(at, byte): (usize, u8)| if at == 8 { byte == b'-' } else { byte.is_ascii_digit() };

@@ -90,7 +90,6 @@ pub struct Written {
 
 impl Writer {
     /// Starts the thread. If it cannot be created, no sample is written and [`Writer::failed`] returns the reason.
-    #[must_use]
     pub fn start(run_dir: RunDir) -> Self {
         let path = run_dir.path().to_path_buf();
         let run_dir = Mutex::new(run_dir);
@@ -103,13 +102,11 @@ impl Writer {
     }
 
     /// Path of the run directory.
-    #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// Whether the disk keeps up. If not, callers should take no further samples.
-    #[must_use]
     pub fn has_room(&self) -> bool {
         self.shared.lock().bytes < WAITING_MAX
     }
@@ -136,7 +133,6 @@ impl Writer {
     }
 
     /// Why writing has failed.
-    #[must_use]
     pub fn failed(&self) -> Option<String> {
         let mut queue = self.shared.lock();
         if !queue.ended && self.thread.as_ref().is_none_or(JoinHandle::is_finished) {
@@ -146,7 +142,6 @@ impl Writer {
     }
 
     /// Waits until all samples are written, and calls `slow` if that takes longer than a second.
-    #[must_use]
     pub fn finish(&mut self, slow: impl FnOnce(&Path)) -> Written {
         let queue = self.shared.lock();
         let waits = |q: &mut Queue| q.bytes > 0;

@@ -36,9 +36,6 @@ pub struct CallSampler {
 impl CallSampler {
     /// Opens the tracepoints; the first [`Sampler::take`] starts recording. `proc_root` and `sys_root` are the mount points of procfs and sysfs:
     /// `/proc` and `/sys`.
-    ///
-    /// # Errors
-    /// Why calls cannot be recorded, and what would allow it.
     pub fn open(proc_root: &Path, sys_root: &Path, scope: &Scope) -> Result<Self, Missing> {
         Ok(Self { trace: CallTrace::open(proc_root, sys_root, scope)? })
     }

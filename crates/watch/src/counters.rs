@@ -25,9 +25,6 @@ pub struct Counters {
 impl Counters {
     /// Counters of thread `tid` of any process, or of the calling thread for 0; initially disabled.
     /// Counts user mode only if counting the kernel is not permitted.
-    ///
-    /// # Errors
-    /// Why nothing can be counted, and what would allow it.
     pub fn open(tid: i32) -> Result<Self, Missing> {
         Self::open_with(EventScope { of: EventTarget::Thread(tid), inherit: false })
     }
@@ -49,9 +46,6 @@ impl Counters {
     }
 
     /// Starts or resumes counting.
-    ///
-    /// # Errors
-    /// If the kernel refuses, for example because the counters are pinned by another user.
     pub fn enable(&self) -> Result<(), Missing> {
         self.hardware.enable().map_err(failed("enabled"))
     }

@@ -41,9 +41,6 @@ impl CpuSampler {
     }
 
     /// Reads the counters. A CPU that is offline is left out.
-    ///
-    /// # Errors
-    /// The file cannot be read, or a line has an unknown format; both errors name the file.
     pub fn snapshot(&self) -> io::Result<CpuSnapshot> {
         let text = read_text(&self.path)?;
         let at = Instant::now();

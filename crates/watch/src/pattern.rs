@@ -7,9 +7,6 @@ pub struct Pattern(Vec<Vec<String>>);
 
 impl Pattern {
     /// Parses a pattern.
-    ///
-    /// # Errors
-    /// If an alternative is empty, as it would match every process.
     pub fn parse(text: &str) -> Result<Self, String> {
         let part = |part: &str| {
             let pieces: Vec<String> =

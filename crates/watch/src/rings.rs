@@ -72,9 +72,6 @@ struct MonitoredRing {
 
 impl RingSampler {
     /// A sampler of the rings of `scope`. `proc_root` is the mount point of procfs: `/proc`.
-    ///
-    /// # Errors
-    /// If `proc_root` cannot be listed; the error names it.
     pub fn open(proc_root: &Path, scope: Scope) -> io::Result<Self> {
         let mut sampler = Self {
             proc_root: proc_root.to_path_buf(),
@@ -96,14 +93,12 @@ impl RingSampler {
 
     /// Also counts io_uring events of all processes: rare ones always, and task work runs, at some 0.2 µs each,
     /// according to `each_io`. `sys_root` is the mount point of sysfs: `/sys`.
-    #[must_use]
     pub fn with_events(mut self, sys_root: &Path, each_io: TraceCoverage) -> Self {
         self.events = EventCounters::open(&self.proc_root, sys_root, each_io, &mut self.missing);
         self
     }
 
     /// Data that was not available at the start, and why.
-    #[must_use]
     pub fn missing(&self) -> &[Missing] {
         &self.missing
     }

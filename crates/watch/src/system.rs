@@ -104,7 +104,6 @@ impl SystemSampler {
     }
 
     /// Data that is not available, and what would allow it.
-    #[must_use]
     pub fn missing(&self) -> &[Missing] {
         &self.missing
     }

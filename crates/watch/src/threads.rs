@@ -179,13 +179,11 @@ impl ThreadSampler {
     }
 
     /// Data that is not available, and why.
-    #[must_use]
     pub fn missing(&self) -> &[Missing] {
         &self.missing
     }
 
     /// Whether all threads are sampled at once through BPF, instead of through their /proc files.
-    #[must_use]
     pub fn is_at_once(&self) -> bool {
         matches!(self.all, All::Possible(_)) && self.wants_all()
     }
@@ -197,13 +195,11 @@ impl ThreadSampler {
     }
 
     /// Number of processes currently sampled.
-    #[must_use]
     pub fn processes(&self) -> usize {
         self.members.processes.len()
     }
 
     /// Number of threads currently sampled.
-    #[must_use]
     pub fn threads(&self) -> usize {
         self.members.processes.iter().map(|process| process.tasks.len()).sum()
     }

@@ -54,19 +54,16 @@ pub struct Point {
 
 impl Point {
     /// Workers and queue depth.
-    #[must_use]
     pub fn setting(&self) -> Setting {
         Setting { workers: self.workers, depth: self.depth }
     }
 
     /// CPU time of the workers per I/O, in nanoseconds.
-    #[must_use]
     pub fn cpu_ns_per_io(&self) -> f64 {
         self.user_ns_per_io + self.system_ns_per_io
     }
 
     /// Max IOPS per core: the rate at which one CPU is fully used at this CPU time per I/O.
-    #[must_use]
     pub fn one_core_iops(&self) -> Option<f64> {
         let cost = self.cpu_ns_per_io();
         (cost > 0.0).then(|| 1e9 / cost)
@@ -95,14 +92,12 @@ pub struct Cell {
 
 impl LoadMeasure {
     /// I/Os per second in a window of this length; 0 in one without length.
-    #[must_use]
     pub fn iops(&self, elapsed_ns: u64) -> f64 {
         let (ios, seconds) = self.rate(elapsed_ns);
         if seconds > 0.0 { ios / seconds } else { 0.0 }
     }
 
     /// I/Os and seconds of a window of this length.
-    #[must_use]
     pub fn rate(&self, elapsed_ns: u64) -> (f64, f64) {
         (self.ios as f64, elapsed_ns as f64 / 1e9)
     }
@@ -110,7 +105,6 @@ impl LoadMeasure {
 
 impl Cell {
     /// No windows yet, of this kind of access.
-    #[must_use]
     pub fn new(rw: Rw) -> Self {
         Self {
             rw,
@@ -162,45 +156,38 @@ impl Cell {
     }
 
     /// I/Os per second of each window.
-    #[must_use]
     pub fn iops(&self) -> Vec<f64> {
         let rate = |(ios, seconds): &(f64, f64)| if *seconds > 0.0 { ios / seconds } else { 0.0 };
         self.rates.iter().map(rate).collect()
     }
 
     /// I/Os per second over all windows, with the interval.
-    #[must_use]
     pub fn estimate(&self) -> Estimate {
         Estimate::of_rates(&self.rates)
     }
 
     /// Number of windows.
-    #[must_use]
     pub fn windows(&self) -> usize {
         self.rates.len()
     }
 
     /// I/Os per second over all windows; 0 without windows.
-    #[must_use]
     pub fn mean(&self) -> f64 {
         let (ios, seconds) = self.rates.iter().fold((0.0, 0.0), |(a, b), (c, d)| (a + c, b + d));
         if seconds > 0.0 { ios / seconds } else { 0.0 }
     }
 
     /// Mean completion latency in nanoseconds; 0 without I/Os.
-    #[must_use]
     pub fn clat_mean_ns(&self) -> f64 {
         self.clat.mean_ns()
     }
 
     /// CPU usage of the allowed CPUs.
-    #[must_use]
     pub fn cpu(&self) -> Option<CpuShares> {
         self.cpu.shares()
     }
 
     /// The results at `setting`, on a machine with `cores` CPUs.
-    #[must_use]
     pub fn point(&self, setting: Setting, cores: u32) -> Point {
         let per_io = |ns: f64| if self.ios == 0 { 0.0 } else { ns / self.ios as f64 };
         let seconds = self.elapsed_ns as f64 / 1e9;

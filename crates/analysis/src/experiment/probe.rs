@@ -22,7 +22,6 @@ impl Setting {
     pub const ONE: Self = Self { workers: 1, depth: 1 };
 
     /// Such as `1 worker, QD128`.
-    #[must_use]
     pub fn describe(self) -> String {
         match self.workers {
             1 => format!("1 worker, QD{}", self.depth),
@@ -31,14 +30,12 @@ impl Setting {
     }
 
     /// The same in a sentence: `1 worker at QD128`, `2 workers at QD32`.
-    #[must_use]
     pub fn in_words(self) -> String {
         let noun = if self.workers == 1 { "worker" } else { "workers" };
         format!("{} {noun} at QD{}", self.workers, self.depth)
     }
 
     /// I/Os in flight over all workers.
-    #[must_use]
     pub fn in_flight(self) -> u64 {
         u64::from(self.workers) * u64::from(self.depth)
     }
@@ -86,13 +83,11 @@ pub struct Load {
 
 impl Load {
     /// As many I/Os as complete at `setting`.
-    #[must_use]
     pub const fn at(target: usize, setting: Setting) -> Self {
         Self { target: Some(target), setting, iops: None }
     }
 
     /// The NOP ring.
-    #[must_use]
     pub const fn nop(setting: Setting) -> Self {
         Self { target: None, setting, iops: None }
     }
@@ -191,7 +186,6 @@ pub struct CpuShares {
 
 impl CpuTime {
     /// The shares; `None` where no time passed.
-    #[must_use]
     pub fn shares(self) -> Option<CpuShares> {
         let (busy, steal) = (self.busy_ns as f64, self.steal_ns as f64);
         let all = busy + steal + self.idle_ns as f64;
@@ -206,7 +200,6 @@ impl CpuTime {
 
 impl CpuShares {
     /// Busy plus stolen.
-    #[must_use]
     pub fn taken(self) -> f64 {
         self.busy + self.steal
     }

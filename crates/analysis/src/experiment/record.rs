@@ -28,7 +28,6 @@ pub struct ExperimentRecord {
 
 impl ExperimentRecord {
     /// Whether the whole request was carried out.
-    #[must_use]
     pub fn is_complete(&self) -> bool {
         let has_failed = |c: &MeasuredCondition| c.errors > 0 || c.windows == 0;
         self.header.outcome.is_finished() && !self.report.conditions.iter().any(has_failed)
@@ -73,7 +72,6 @@ pub struct TrialWindow {
 
 impl TrialWindow {
     /// Whose turn it was.
-    #[must_use]
     pub fn turn(&self) -> Turn {
         Turn { condition: self.condition, round: self.round }
     }
@@ -177,7 +175,6 @@ pub struct LayerShare {
 
 impl Detail {
     /// Mean requests per unplug, by the lower bounds of the classes.
-    #[must_use]
     pub fn unplug_mean(&self) -> Option<f64> {
         let unplugs: u64 = self.unplugs.iter().map(|(_, n)| n).sum();
         let requests: f64 = self.unplugs.iter().map(|(size, n)| f64::from(*size) * *n as f64).sum();
@@ -187,7 +184,6 @@ impl Detail {
 
 impl TrialReport {
     /// What `trial` shows so far; `details` by condition.
-    #[must_use]
     pub fn of(trial: &Trial, request: &Request, details: &[Option<Detail>]) -> Self {
         let count = request.experiment.conditions.len();
         let mut conditions: Vec<MeasuredCondition> = (0..count)
@@ -250,7 +246,6 @@ fn measured(trial: &Trial, index: usize) -> MeasuredCondition {
 }
 
 /// Indices of the conditions that differ in the last axis only, in their order.
-#[must_use]
 pub fn curves(experiment: &Experiment) -> Vec<Vec<usize>> {
     let mut curves: Vec<(Vec<String>, Vec<usize>)> = Vec::new();
     for (index, condition) in experiment.conditions.iter().enumerate() {

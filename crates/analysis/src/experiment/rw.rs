@@ -33,7 +33,6 @@ impl Rw {
     pub const READ_PERCENT: u32 = 70;
 
     /// Its name in fio.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -46,7 +45,6 @@ impl Rw {
     }
 
     /// In words, of many I/Os.
-    #[must_use]
     pub const fn in_words(self) -> &'static str {
         match self {
             Self::Read => "sequential reads",
@@ -59,7 +57,6 @@ impl Rw {
     }
 
     /// Directions and their percentage of the I/Os.
-    #[must_use]
     pub const fn dirs(self) -> &'static [(Dir, u32)] {
         match self {
             Self::Read | Self::Randread => &[(Dir::Read, 100)],
@@ -71,7 +68,6 @@ impl Rw {
     }
 
     /// The mix of directions.
-    #[must_use]
     pub const fn mix(self) -> Mix {
         match self.dirs() {
             [(dir, _)] => Mix::Only(*dir),
@@ -80,13 +76,11 @@ impl Rw {
     }
 
     /// Whether offsets are random.
-    #[must_use]
     pub const fn is_random(self) -> bool {
         matches!(self, Self::Randread | Self::Randwrite | Self::Randrw)
     }
 
     /// Whether it changes the target.
-    #[must_use]
     pub fn modifies(self) -> bool {
         self.dirs().iter().any(|(dir, _)| dir.modifies())
     }

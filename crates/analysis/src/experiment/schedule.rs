@@ -17,37 +17,31 @@ pub struct Budget {
 impl Budget {
     /// `planned_ns` for everything. A window is expected to exceed its requested time by at most `overhead_max_ns`, so
     /// that one that hung does not prevent all later ones.
-    #[must_use]
     pub fn new(planned_ns: f64, overhead_max_ns: f64) -> Self {
         Self { planned_ns, used_ns: 0.0, overhead_ns: 0.0, overhead_max_ns, windows: 0 }
     }
 
     /// Planned time.
-    #[must_use]
     pub fn planned_ns(&self) -> f64 {
         self.planned_ns
     }
 
     /// Used time.
-    #[must_use]
     pub fn used_ns(&self) -> f64 {
         self.used_ns
     }
 
     /// Windows measured.
-    #[must_use]
     pub fn windows(&self) -> u32 {
         self.windows
     }
 
     /// The used share, from 0 to 1.
-    #[must_use]
     pub fn done(&self) -> f64 {
         if self.planned_ns > 0.0 { (self.used_ns / self.planned_ns).min(1.0) } else { 1.0 }
     }
 
     /// Whether a window of `requested_ns` ends before `until_ns` and within the budget.
-    #[must_use]
     pub fn fits(&self, requested_ns: f64, until_ns: f64) -> bool {
         self.used_ns + requested_ns + self.overhead_ns <= until_ns.min(self.planned_ns)
     }
@@ -101,7 +95,6 @@ pub struct Schedule<S> {
 
 impl<S> Schedule<S> {
     /// Stages of the first round, and those that start after it.
-    #[must_use]
     pub fn new(first: Vec<Planned<S>>, deferred: Vec<Planned<S>>) -> Self {
         Self {
             current: first.into(),

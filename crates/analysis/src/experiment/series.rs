@@ -23,7 +23,6 @@ pub struct Repetitions {
 pub type Rate = (f64, f64);
 
 /// I/Os per second.
-#[must_use]
 pub fn per_second((ios, seconds): Rate) -> f64 {
     if seconds > 0.0 { ios / seconds } else { 0.0 }
 }
@@ -64,19 +63,16 @@ impl<C> Series<C> {
     }
 
     /// The baseline; `None` only if there are no conditions.
-    #[must_use]
     pub fn baseline(&self) -> Option<&Condition<C>> {
         self.conditions.first()
     }
 
     /// The conditions, the baseline first.
-    #[must_use]
     pub fn conditions(&self) -> &[Condition<C>] {
         &self.conditions
     }
 
     /// Whether the next window starts a round.
-    #[must_use]
     pub fn is_between_rounds(&self) -> bool {
         self.turn == 0
     }
@@ -140,14 +136,12 @@ impl<C> Series<C> {
     }
 
     /// I/Os per second of condition `index` and of the baseline, for each round that has both.
-    #[must_use]
     pub fn pairs(&self, index: usize) -> Vec<(f64, f64)> {
         let sum = |rates: &[Rate]| rates.iter().map(|rate| per_second(*rate)).sum::<f64>();
         self.rounds_of(index).map(|(changed, base)| (sum(changed), sum(base))).collect()
     }
 
     /// I/Os per second of the baseline, in each round that has it and condition `index`.
-    #[must_use]
     pub fn base_estimate(&self, index: usize) -> Estimate {
         let rates: Vec<Rate> =
             self.rounds_of(index).filter_map(|(_, base)| base.first().copied()).collect();
@@ -165,7 +159,6 @@ impl<C> Series<C> {
 
     /// Condition `index` over the baseline; absent with fewer than two pairs. With enough of them, one that is far off,
     /// as by a stall, moves it little.
-    #[must_use]
     pub fn ratio(&self, index: usize) -> Option<Ratio> {
         let pairs = self.pairs(index);
         match pairs.len() {

@@ -19,9 +19,6 @@ const SPREAD_MIN: f64 = 0.01;
 
 /// `second` compared with `first`, condition by condition, from their windows. What differs between both runs besides
 /// what they are named by is not ruled out: they were not interleaved.
-///
-/// # Errors
-/// If they are not runs of the same experiment.
 pub fn compare_stored(
     first: (&str, &ExperimentRecord, &[TrialWindow]),
     second: (&str, &ExperimentRecord, &[TrialWindow]),

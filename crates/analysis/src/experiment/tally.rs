@@ -73,13 +73,11 @@ fn is_zero(n: &u64) -> bool {
 
 impl Sample {
     /// The figure of this window; `None` where nothing was done.
-    #[must_use]
     pub fn metric(&self, metric: Metric) -> Option<f64> {
         quotient(self.rate(metric))
     }
 
     /// The figure of this window as an amount and what it is per: I/Os and seconds, latencies and their number.
-    #[must_use]
     pub fn rate(&self, metric: Metric) -> (f64, f64) {
         let seconds = self.elapsed_ns as f64 / 1e9;
         match metric {
@@ -95,7 +93,6 @@ impl Sample {
     }
 
     /// The same, corrected for waiting for a CPU; `None` where that is not valid.
-    #[must_use]
     pub fn corrected(&self, metric: Metric) -> Option<(f64, f64)> {
         let undelayed = self.undelayed_ns? as f64 / 1e9;
         match metric {
@@ -153,57 +150,48 @@ impl Tally {
     }
 
     /// I/Os per second.
-    #[must_use]
     pub fn iops(&self) -> f64 {
         self.per_second(self.sum.ios as f64)
     }
 
     /// Bytes per second.
-    #[must_use]
     pub fn bytes_per_second(&self) -> f64 {
         self.per_second(self.sum.bytes as f64)
     }
 
     /// CPUs that the workers, their kernel threads, or the command kept busy.
-    #[must_use]
     pub fn cores(&self) -> f64 {
         self.sum.cpu_ns() as f64 / self.sum.elapsed_ns.max(1) as f64
     }
 
     /// CPU time per I/O, in nanoseconds.
-    #[must_use]
     pub fn cpu_ns_per_io(&self) -> Option<f64> {
         (self.sum.ios > 0).then(|| self.sum.cpu_ns() as f64 / self.sum.ios as f64)
     }
 
     /// Context switches per I/O.
-    #[must_use]
     pub fn switches_per_io(&self) -> Option<f64> {
         (self.sum.ios > 0).then(|| self.sum.switches as f64 / self.sum.ios as f64)
     }
 
     /// I/Os per system call.
-    #[must_use]
     pub fn ios_per_call(&self) -> Option<f64> {
         (self.sum.system_calls > 0).then(|| self.sum.ios as f64 / self.sum.system_calls as f64)
     }
 
     /// Share of the time for which workers were runnable but waited for a CPU.
-    #[must_use]
     pub fn run_delay(&self) -> Option<f64> {
         let delay_ns = self.sum.run_delay_ns? as f64;
         (self.sum.elapsed_ns > 0).then(|| delay_ns / self.sum.elapsed_ns as f64)
     }
 
     /// CPU usage of the allowed CPUs.
-    #[must_use]
     pub fn cpu(&self) -> Option<CpuShares> {
         self.sum.cpu.and_then(CpuTime::shares)
     }
 
     /// Requests that the disks completed per I/O of the workers: above 1 where I/Os are split, below where they are merged
     /// or served by a cache.
-    #[must_use]
     pub fn disk_requests_per_io(&self) -> Option<f64> {
         let disk = self.sum.disk.as_ref().filter(|_| self.sum.ios > 0)?;
         Some((disk.ios.read + disk.ios.write) as f64 / self.sum.ios as f64)

@@ -74,7 +74,6 @@ pub struct Turn {
 
 impl Trial {
     /// A trial without windows.
-    #[must_use]
     pub fn new(experiment: Experiment, protocol: Protocol) -> Self {
         let conditions = experiment.conditions.iter().map(|_| State::default()).collect();
         let groups = groups(&experiment.conditions);
@@ -86,25 +85,21 @@ impl Trial {
     }
 
     /// The share of the time that is used, from 0 to 1.
-    #[must_use]
     pub fn done(&self) -> f64 {
         self.budget.done()
     }
 
     /// Time that the windows took, in seconds.
-    #[must_use]
     pub fn seconds_used(&self) -> f64 {
         self.budget.used_ns() / 1e9
     }
 
     /// Windows measured.
-    #[must_use]
     pub fn windows(&self) -> u32 {
         self.budget.windows()
     }
 
     /// Rounds that are complete and count.
-    #[must_use]
     pub fn rounds(&self) -> u32 {
         self.round.saturating_sub(self.protocol.rounds_warm)
     }
@@ -161,31 +156,26 @@ impl Trial {
     }
 
     /// The windows of condition `index`, added up.
-    #[must_use]
     pub fn tally(&self, index: usize) -> Option<&Tally> {
         self.conditions.get(index).map(|state| &state.tally)
     }
 
     /// Why condition `index` is not measured.
-    #[must_use]
     pub fn rejected(&self, index: usize) -> Option<&str> {
         self.conditions.get(index)?.rejected.as_deref()
     }
 
     /// Whether condition `index` has a given load.
-    #[must_use]
     pub fn has_rate(&self, index: usize) -> bool {
         self.experiment.conditions.get(index).is_some_and(|c| c.rate_share.is_some())
     }
 
     /// The metric of condition `index`.
-    #[must_use]
     pub fn estimate(&self, index: usize) -> Estimate {
         Estimate::of_rates(&self.figures(index).map(|figure| figure.measured).collect::<Vec<_>>())
     }
 
     /// The metric of condition `index`, corrected for waiting for a CPU; `None` where its effects do not rest on that.
-    #[must_use]
     pub fn corrected(&self, index: usize) -> Option<Estimate> {
         let values = || self.figures(index).filter_map(|figure| figure.corrected);
         self.is_corrected(index).then(|| Estimate::of_rates(&values().collect::<Vec<_>>()))
@@ -210,7 +200,6 @@ impl Trial {
     }
 
     /// The effect of condition `index` relative to what it is compared with; `None` for a baseline.
-    #[must_use]
     pub fn effect(&self, index: usize) -> Option<Effect> {
         let condition = self.experiment.conditions.get(index)?;
         if condition.repeats.is_some() || condition.against.is_empty() {
@@ -235,7 +224,6 @@ impl Trial {
     }
 
     /// The repetition of condition `index` relative to itself (A/A); `None` for other conditions.
-    #[must_use]
     pub fn control(&self, index: usize) -> Option<Effect> {
         let base = self.experiment.conditions.get(index)?.repeats?;
         let pairs = self.pairs(index, &[base], false);
@@ -243,7 +231,6 @@ impl Trial {
     }
 
     /// Condition `index` and condition `other` in each round that has both.
-    #[must_use]
     pub fn pairs_of(&self, index: usize, other: usize) -> Vec<(f64, f64)> {
         self.pairs(index, &[other], false)
     }
@@ -371,7 +358,6 @@ fn groups(conditions: &[Condition]) -> Vec<Group> {
 }
 
 /// Whether a higher figure is better.
-#[must_use]
 pub fn higher_is_better(metric: Metric) -> bool {
     matches!(metric, Metric::Iops | Metric::Bandwidth)
 }

@@ -57,7 +57,6 @@ pub(super) struct Needs {
 }
 
 /// The effect that `pairs` of (changed, baseline) show, `control` being those of the baseline's repetition with itself.
-#[must_use]
 pub(super) fn effect(pairs: &[(f64, f64)], control: Option<&[(f64, f64)]>, needs: Needs) -> Effect {
     let ratio = Ratio::paired_robust(pairs).or_else(|| Ratio::paired(pairs));
     let ratio_99 = Ratio::paired_robust_99(pairs);

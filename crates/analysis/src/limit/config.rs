@@ -84,7 +84,6 @@ pub struct BlockSpec {
 
 impl BlockSpec {
     /// This kind of access with blocks of `block_bytes`, at least 1.
-    #[must_use]
     pub fn new(block_bytes: u64, rw: Rw) -> Self {
         let block_bytes = block_bytes.max(1);
         let depth_max = (IN_FLIGHT_BYTES / block_bytes).clamp(DEPTH_LEAST, DEPTH_MOST);
@@ -92,13 +91,11 @@ impl BlockSpec {
     }
 
     /// Small random reads for I/Os per second, large ones for bandwidth.
-    #[must_use]
     pub fn defaults() -> Vec<Self> {
         vec![Self::new(4096, Rw::Randread), Self::new(1 << 20, Rw::Randread)]
     }
 
     /// The same, and writes.
-    #[must_use]
     pub fn with_writes() -> Vec<Self> {
         let writes = Self::defaults().into_iter();
         let writes = writes.map(|spec| Self { rw: Rw::Randwrite, ..spec });
@@ -106,13 +103,11 @@ impl BlockSpec {
     }
 
     /// Whether the search may end at `setting` on a machine with so many CPUs; confirmation tests exceed that.
-    #[must_use]
     pub fn is_in_range(&self, setting: Setting, cores: u32) -> bool {
         setting.depth <= self.depth_max && setting.workers <= cores.max(1)
     }
 
     /// Such as `4 KiB randread`.
-    #[must_use]
     pub fn name(&self) -> String {
         format!("{} {}", units::bytes(self.block_bytes), self.rw)
     }
@@ -128,7 +123,6 @@ const SUITE: [(&str, u64, bool, u32); 4] = [
 
 impl SuiteTest {
     /// All rows with their kinds of I/O: reads and, if wanted, writes.
-    #[must_use]
     pub fn all(writes: bool) -> (Vec<BlockSpec>, Vec<Self>) {
         let kinds = |random| match random {
             true => [Rw::Randread, Rw::Randwrite],
@@ -146,7 +140,6 @@ impl SuiteTest {
 impl Config {
     /// The default time of a search, in seconds: a minute, or 15 s for a quick one; more for many targets, or for more
     /// than two kinds of I/O.
-    #[must_use]
     pub fn default_seconds(targets: usize, kinds: usize, quick: bool) -> f64 {
         let (base, free, each) = if quick { (15.0, 1, 8.0) } else { (60.0, 4, 12.0) };
         let for_two = base + each * targets.saturating_sub(free) as f64;

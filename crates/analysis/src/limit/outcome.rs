@@ -143,7 +143,6 @@ pub struct RatedPoint {
 
 impl BlockLimit {
     /// Such as `4 KiB randread`.
-    #[must_use]
     pub fn name(&self) -> String {
         format!("{} {}", units::bytes(self.block_bytes), self.rw)
     }
@@ -151,7 +150,6 @@ impl BlockLimit {
 
 impl Combined {
     /// Such as `4 KiB randread`.
-    #[must_use]
     pub fn name(&self) -> String {
         format!("{} {}", units::bytes(self.block_bytes), self.rw)
     }

@@ -69,7 +69,6 @@ impl Competitor {
     const BYTES_MIN: f64 = 1e6;
 
     /// The programs in `processes` that may have disturbed a search.
-    #[must_use]
     pub fn of(processes: &ProcessTotals) -> Vec<Self> {
         let competitor = |uses: &ProcessUse| Self {
             cpus: processes.cpus(uses),
@@ -94,7 +93,6 @@ pub struct Conditions {
 
 impl LimitRecord {
     /// Whether the whole request was carried out, without errors on any target.
-    #[must_use]
     pub fn is_complete(&self) -> bool {
         let blocks = || self.report.targets.iter().flat_map(|t| &t.blocks);
         self.header.outcome.is_finished()

@@ -23,7 +23,6 @@ pub struct Search {
 impl Search {
     /// A search without any measurement. Times that are not positive numbers count as 0, no CPU and blocks of 0
     /// bytes as 1.
-    #[must_use]
     pub fn new(mut config: Config) -> Self {
         config.cores = config.cores.max(1);
         if !(config.seconds.is_finite() && config.seconds > 0.0) {
@@ -99,13 +98,11 @@ impl Search {
     }
 
     /// The used share of the planned time, from 0 to 1.
-    #[must_use]
     pub fn done(&self) -> f64 {
         self.budget.done()
     }
 
     /// Ends the search and reports what it found so far.
-    #[must_use]
     pub fn finish(mut self) -> LimitReport {
         // Without a further request, only what did not fit into the time is missing.
         let finished = self.pending.is_none() && self.next_probe().is_none();
@@ -158,9 +155,6 @@ fn requested_ns(probe: &Probe) -> f64 {
 }
 
 /// Replays a search from its windows. These do not show whether the search was interrupted: `finished` may differ.
-///
-/// # Errors
-/// When the windows are not those that this version of the search requests.
 pub fn replay(config: Config, windows: &[Window]) -> Result<LimitReport, String> {
     let mut search = Search::new(config);
     for (n, window) in windows.iter().enumerate() {

@@ -316,13 +316,11 @@ fn capitalized(text: &str) -> String {
 }
 
 /// A share as a percentage.
-#[must_use]
 pub fn percent(share: f64) -> String {
     format!("{:.0}%", share * 100.0)
 }
 
 /// A ratio with its interval.
-#[must_use]
 pub fn times(ratio: &Ratio) -> String {
     format!("{:.2}× (95% CI {:.2}–{:.2})", ratio.value, ratio.low, ratio.high)
 }

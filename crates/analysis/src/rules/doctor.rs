@@ -177,9 +177,6 @@ fn has(mount: &MountedFileSystem, option: &str) -> bool {
 
 impl Machine<'_> {
     /// That a source of values was read, even if it held none.
-    ///
-    /// # Errors
-    /// Why not.
     fn read(&self, source: &str) -> Result<(), Skip> {
         match self.files.missing.get(source) {
             Some(reason) => Err(format!("{source}: {reason}").into()),
@@ -355,14 +352,12 @@ impl Diagnosis {
     }
 
     /// Whether there is a warning or an error.
-    #[must_use]
     pub fn has_problems(&self) -> bool {
         let is_problem = |finding: &Finding| finding.severity >= Severity::Warning;
         self.problems().next().is_some() || self.topology.iter().any(is_problem)
     }
 
     /// The changes that fathom may make.
-    #[must_use]
     pub fn changes(&self) -> Vec<SettingChange> {
         self.findings.iter().filter_map(|found| found.change.clone()).collect()
     }
@@ -408,7 +403,6 @@ impl Diagnosis {
 }
 
 /// Judges a machine and the disks that were inspected.
-#[must_use]
 pub fn diagnose(host: &Host, inspection: &Inspection) -> Diagnosis {
     let files = &inspection.host;
     let machine = Machine { host, files, daemons: &inspection.daemons };
@@ -440,7 +434,6 @@ pub fn diagnose(host: &Host, inspection: &Inspection) -> Diagnosis {
 }
 
 /// Ids of the checks with problems that matter to a run with these facts.
-#[must_use]
 pub fn that_matter(facts: &Facts) -> Vec<String> {
     let Some(inspection) = &facts.inspection else { return Vec::new() };
     let mut ids: Vec<String> = Vec::new();

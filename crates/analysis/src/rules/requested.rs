@@ -12,7 +12,6 @@ use fathom_model::units;
 use std::collections::BTreeSet;
 
 /// The devices of a job that have no polled queues: where they accept polling, nothing polls.
-#[must_use]
 pub fn unpolled<'a>(record: &'a RunRecord, job: &JobPlan) -> Vec<&'a DeviceFacts> {
     let targets = targets_of(job).into_iter();
     targets

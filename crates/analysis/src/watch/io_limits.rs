@@ -34,19 +34,16 @@ pub struct IoLimit {
 
 impl IoLimit {
     /// The part of the intervals with I/O that reached the limit, from 0 to 1.
-    #[must_use]
     pub fn reached_share(&self) -> f64 {
         f64::from(self.reached) / f64::from(self.active.max(1))
     }
 
     /// Mean rate in the intervals that reached it.
-    #[must_use]
     pub fn mean(&self) -> f64 {
         self.rates / f64::from(self.reached.max(1))
     }
 
     /// The limits in an entry of [`fathom_model::watch::CgroupSample::io_limits`]: cgroup, device, `KEY=LIMIT`...
-    #[must_use]
     pub fn parse(entry: &str) -> Vec<Self> {
         let words: Vec<&str> = entry.split(' ').collect();
         let first = words.iter().position(|word| word.contains('=')).unwrap_or(words.len());

@@ -7,9 +7,6 @@ use std::time::Duration;
 const BLOCK_MAX: u64 = 16 << 20;
 
 /// A size in bytes, at least the larger of the default block sizes.
-///
-/// # Errors
-/// Says what was expected.
 pub fn bytes(text: &str) -> Result<u64, String> {
     match quantity::bytes(text)? {
         ..1_048_576 => Err("expected at least 1m, the largest block size".into()),
@@ -18,9 +15,6 @@ pub fn bytes(text: &str) -> Result<u64, String> {
 }
 
 /// A block size.
-///
-/// # Errors
-/// Says what was expected.
 pub fn block(text: &str) -> Result<u64, String> {
     match quantity::bytes(text)? {
         size @ 512..=BLOCK_MAX if size.is_multiple_of(512) => Ok(size),
@@ -29,9 +23,6 @@ pub fn block(text: &str) -> Result<u64, String> {
 }
 
 /// A duration long enough for a search, at most a day.
-///
-/// # Errors
-/// Says what was expected.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let range = Duration::from_secs(5)..=Duration::from_secs(86_400);
     let expected = || "expected a time from 5s to 24h".to_string();

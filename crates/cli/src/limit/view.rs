@@ -23,7 +23,6 @@ pub struct LimitView {
 }
 
 impl LimitView {
-    #[must_use]
     pub fn new() -> Self {
         let terminal = std::io::stderr().is_terminal();
         Self { terminal, layout: LayoutProgress::new(false), shown: None }

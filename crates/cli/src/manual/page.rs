@@ -28,7 +28,6 @@ pub struct Manual {
 
 impl Manual {
     /// The page of the command that `path` names.
-    #[must_use]
     pub fn find(cli: &Command, path: &[String]) -> Option<Self> {
         let of = |command: &Command, name: &String| command.find_subcommand(name).cloned();
         let found = path.iter().try_fold(cli.clone(), |command, name| of(&command, name))?;
@@ -36,7 +35,6 @@ impl Manual {
     }
 
     /// The page of `command`, which `path` names.
-    #[must_use]
     pub fn of(command: &Command, path: &[String]) -> Self {
         let words: Vec<&str> =
             [("fathom")].into_iter().chain(path.iter().map(String::as_str)).collect();
@@ -68,7 +66,6 @@ impl Manual {
     }
 
     /// The page as text.
-    #[must_use]
     pub fn text(&self, style: Style) -> String {
         let mut page = Document::default();
         for (title, items) in &self.sections {
@@ -91,7 +88,6 @@ impl Manual {
     }
 
     /// The page in the language of man(1).
-    #[must_use]
     pub fn roff(&self) -> String {
         let version = env!("CARGO_PKG_VERSION");
         let title = self.name.to_uppercase();

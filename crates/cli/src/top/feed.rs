@@ -8,24 +8,15 @@ use std::rc::Rc;
 /// A source of intervals, with a current position in time.
 pub trait Feed {
     /// Polls for new intervals; whether there are any.
-    ///
-    /// # Errors
-    /// Why there will be no more.
     fn poll(&mut self) -> Result<bool, String>;
 
     /// Whether there will be no more intervals.
     fn at_end(&self) -> bool;
 
     /// The interval at the current position, once there is one.
-    ///
-    /// # Errors
-    /// What cannot be read.
     fn view(&mut self) -> Result<Option<View<'_>>, String>;
 
     /// Moves to another position.
-    ///
-    /// # Errors
-    /// Why the position does not exist; the current one is kept.
     fn go(&mut self, go: &Go) -> Result<(), String>;
 
     /// What is not available.
@@ -37,9 +28,6 @@ pub trait Feed {
     }
 
     /// Completes the record, if any.
-    ///
-    /// # Errors
-    /// What could not be written.
     fn finish(self: Box<Self>) -> Result<(), String>;
 }
 

@@ -28,9 +28,6 @@ pub struct Live {
 
 impl Live {
     /// Starts sampling, and recording into the directory `record` if given.
-    ///
-    /// # Errors
-    /// Why nothing can be sampled or recorded.
     pub fn start(watch: &SamplingOptions, record: Option<&str>) -> Result<Self, String> {
         let record = record.map_or(RecordTo::Nowhere, |dir| RecordTo::Required(Some(dir.into())));
         record.check()?;

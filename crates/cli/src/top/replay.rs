@@ -34,9 +34,6 @@ pub struct Replay {
 
 impl Replay {
     /// Opens the record at `dir`, at its start or at the time `from`.
-    ///
-    /// # Errors
-    /// What cannot be read, or what is wrong with the times.
     pub fn open(
         dir: &str,
         from: Option<&str>,

@@ -21,9 +21,6 @@ use std::time::Duration;
 
 /// Shows `feed` until the user or a signal ends it, or for `count` intervals. Returns `false` if a signal ended it before
 /// that.
-///
-/// # Errors
-/// If the terminal cannot be used, or the feed fails.
 pub fn show(feed: &mut dyn Feed, count: Option<u64>, signals: &Signals) -> Result<bool, String> {
     let mut screen = Screen::take().map_err(|e| format!("cannot use the terminal: {e}"))?;
     let shown = screen.run(feed, count, signals);

@@ -99,9 +99,6 @@ fn percent(text: &str) -> Result<f64, String> {
 }
 
 /// Measures `plan`, and prints what was found.
-///
-/// # Errors
-/// Why nothing was measured.
 pub fn measure(args: &MeasureArgs, page: &PageArgs, plan: Plan) -> Result<ExitCode, String> {
     let protocol = args.protocol(&plan);
     let Plan { mut experiment, targets, is_sweep } = plan;
@@ -127,9 +124,6 @@ pub fn measure(args: &MeasureArgs, page: &PageArgs, plan: Plan) -> Result<ExitCo
 }
 
 /// Continues the experiment whose record in `dir` is `record`.
-///
-/// # Errors
-/// Why nothing was measured.
 pub fn resume(
     args: &MeasureArgs,
     page: &PageArgs,

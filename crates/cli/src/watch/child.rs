@@ -33,9 +33,6 @@ pub struct WatchedCommand {
 
 impl WatchedCommand {
     /// Starts `argv`, stopped before its first instruction until [`WatchedCommand::release`].
-    ///
-    /// # Errors
-    /// If no process can be created.
     pub fn hold(argv: &[OsString]) -> Result<Self, String> {
         let fail = |error: io::Error| format!("cannot start {}: {error}", escape::path(&argv[0]));
         let mut command = Command::new("/proc/self/exe");
@@ -54,15 +51,11 @@ impl WatchedCommand {
     }
 
     /// Its process.
-    #[must_use]
     pub fn id(&self) -> Pid {
         Pid::from_child(&self.child)
     }
 
     /// Resumes it. From then on, signals are forwarded to it.
-    ///
-    /// # Errors
-    /// If the kernel refuses the signal handlers.
     pub fn release(&mut self) -> Result<(), String> {
         let passed = [SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2];
         let signals =
@@ -83,9 +76,6 @@ impl WatchedCommand {
     }
 
     /// How and when it ended, if it has; until then, forwards signals to it.
-    ///
-    /// # Errors
-    /// If it cannot be waited for.
     pub fn ended(&mut self) -> Result<Option<(ExitStatus, Instant)>, String> {
         let id = self.id();
         if self.ended.is_none() {
@@ -135,7 +125,6 @@ fn in_foreground() -> bool {
 }
 
 /// A command's exit status, or 128 plus the number of the signal that ended it, as in shells.
-#[must_use]
 pub fn code(status: ExitStatus) -> i32 {
     status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
 }
@@ -151,9 +140,6 @@ pub struct HeldCommandArgs {
 }
 
 /// Stops until released, then executes the command. Returns only if that fails.
-///
-/// # Errors
-/// If it cannot stop.
 pub fn held(args: &HeldCommandArgs) -> Result<ExitCode, String> {
     let fail = |error: rustix::io::Errno| format!("cannot wait for the watching process: {error}");
     if let Err(error) = executable(&args.argv[0]) {

@@ -30,9 +30,6 @@ pub struct End {
 impl End {
     /// The end of `command`, which waits to be released; if that is empty, the end of all processes `named` by
     /// `--pid`, of `time`, or a signal.
-    ///
-    /// # Errors
-    /// Why the command cannot be started, or which process does not exist.
     pub fn new(
         command: &[OsString],
         named: &[String],
@@ -64,9 +61,6 @@ impl End {
     }
 
     /// Starts the duration, and releases the command.
-    ///
-    /// # Errors
-    /// If the command cannot be released.
     pub fn begin(&mut self) -> Result<(), String> {
         self.began = Instant::now();
         self.child.as_mut().map_or(Ok(()), WatchedCommand::release)
@@ -74,9 +68,6 @@ impl End {
 
     /// Releases the command after the first sample, and passes samples to `take` until the end. `take` returns whether
     /// to continue; a command always runs to its end.
-    ///
-    /// # Errors
-    /// The first error of `take`, or if the command cannot be released or waited for.
     pub fn follow(
         &mut self,
         watcher: Watcher,
@@ -102,9 +93,6 @@ impl End {
     }
 
     /// Whether the end has come; until then, forwards signals to the command.
-    ///
-    /// # Errors
-    /// If the command cannot be waited for.
     pub fn has_come(&mut self) -> Result<bool, String> {
         if let Some(child) = &mut self.child {
             return Ok(child.ended()?.is_some());

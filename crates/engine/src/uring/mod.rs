@@ -65,10 +65,6 @@ pub(crate) struct Parts<'a> {
 
 impl<M: Mode> Uring<M> {
     /// Creates the ring and registers what the plan requests.
-    ///
-    /// # Errors
-    ///
-    /// Why the ring cannot be created. Missing optimizations are recorded instead.
     pub fn new(parts: &Parts<'_>, mode: M) -> Result<Self, EngineError> {
         let wanted = wanted(parts, M::WIDE);
         let mut ring = setup::ring(&wanted).map_err(|e| setup::explain(&e, &wanted))?;

@@ -236,9 +236,6 @@ impl NamedTargets {
     }
 
     /// Removes what is not to be kept.
-    ///
-    /// # Errors
-    /// What could not be removed, or was replaced.
     pub fn finish(mut self) -> io::Result<()> {
         self.remove()
     }

@@ -349,9 +349,6 @@ impl OpenTarget {
 
     /// Called after filling [`OpenTarget::fill_range`]: links a new file to its name, marks it, and
     /// invalidates the page cache if the plan requires it.
-    ///
-    /// # Errors
-    /// The file cannot be linked or marked, or its name now exists.
     pub fn filled(&self) -> io::Result<()> {
         let entry = &self.entry;
         let Some(fill) = lock(&entry.fill).take() else { return Ok(()) };
@@ -467,9 +464,6 @@ impl OpenTarget {
     }
 
     /// Ends the use of the target: removes the file if this run created it and the plan requires it.
-    ///
-    /// # Errors
-    /// The file cannot be removed, or was replaced.
     pub fn finish(self) -> io::Result<()> {
         match self.entry.made.get().filter(|_| self.entry.want.unlink) {
             Some(made) => made.remove(),

@@ -17,9 +17,6 @@ const DATA_UNIT: u64 = 512_000;
 const KELVIN: i32 = 273;
 
 /// Queries a controller, such as `nvme0`, about itself and a namespace. Unsupported fields are left empty.
-///
-/// # Errors
-/// Why it cannot be queried at all.
 pub(super) fn report(controller: &str, namespace: Option<u32>) -> Result<NvmeReport, String> {
     let path = format!("/dev/{controller}");
     let fail = |error: io::Error| format!("{path}: {}", super::reason(&error));

@@ -48,13 +48,11 @@ pub enum Mix {
 
 impl Mix {
     /// Whether data is transferred, which is not the case for trims only.
-    #[must_use]
     pub fn moves_data(self) -> bool {
         self != Mix::Only(Dir::Trim)
     }
 
     /// Whether `dir` is in use.
-    #[must_use]
     pub fn has(self, dir: Dir) -> bool {
         match self {
             Mix::Only(only) => only == dir,
@@ -164,7 +162,6 @@ pub enum BlockSizes {
 
 impl BlockSizes {
     /// The smallest size in bytes.
-    #[must_use]
     pub fn min(&self) -> u64 {
         match self {
             BlockSizes::Fixed(size) => *size,
@@ -174,7 +171,6 @@ impl BlockSizes {
     }
 
     /// The greatest common divisor of all sizes, in bytes.
-    #[must_use]
     pub fn unit(&self) -> u64 {
         match self {
             BlockSizes::Fixed(size) => *size,
@@ -184,7 +180,6 @@ impl BlockSizes {
     }
 
     /// The largest size in bytes.
-    #[must_use]
     pub fn max(&self) -> u64 {
         match self {
             BlockSizes::Fixed(size) => *size,

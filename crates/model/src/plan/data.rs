@@ -103,7 +103,6 @@ pub struct OnError {
 
 impl OnError {
     /// Whether the job continues after any errors.
-    #[must_use]
     pub fn tolerates(&self) -> bool {
         let ignores = self.ignore.iter().any(|(_, errnos)| !errnos.is_empty());
         ignores || self.keep_going.iter().any(|(_, on)| *on)

@@ -36,7 +36,6 @@ pub enum Engine {
 
 impl Engine {
     /// The name in fio's `ioengine`.
-    #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
             Engine::IoUring(_) => "io_uring",
@@ -62,7 +61,6 @@ impl Engine {
     }
 
     /// Whether each call does one I/O and waits for it, regardless of the queue depth requested.
-    #[must_use]
     pub fn is_synchronous(&self) -> bool {
         matches!(
             self,
@@ -71,13 +69,11 @@ impl Engine {
     }
 
     /// Whether the engine sends commands to the device, past the block layer and the page cache.
-    #[must_use]
     pub fn is_passthrough(&self) -> bool {
         matches!(self, Engine::IoUringCmd(_) | Engine::Sg(_))
     }
 
     /// The names that the job operates on, if it transfers no data.
-    #[must_use]
     pub fn paths(&self) -> Option<&Paths> {
         match self {
             Engine::Names(names) => Some(&names.paths),
@@ -86,7 +82,6 @@ impl Engine {
     }
 
     /// The io_uring settings, if the engine uses io_uring.
-    #[must_use]
     pub fn uring(&self) -> Option<&Uring> {
         match self {
             Engine::IoUring(u) | Engine::IoUringCmd(u) | Engine::Nop(u) => Some(u),

@@ -45,7 +45,6 @@ pub struct IoFlags {
 
 impl IoFlags {
     /// Whether any is set.
-    #[must_use]
     pub fn any(self) -> bool {
         self.atomic || self.uncached
     }

@@ -60,13 +60,11 @@ pub enum LogKind {
 
 impl Logs {
     /// Whether there are any.
-    #[must_use]
     pub fn any(&self) -> bool {
         [&self.bw, &self.iops, &self.lat, &self.hist].into_iter().any(Option::is_some)
     }
 
     /// Whether the command line names the files of this kind.
-    #[must_use]
     pub fn is_named(&self, kind: LogKind) -> bool {
         let prefix = match kind {
             LogKind::Bandwidth => &self.bw,
@@ -78,14 +76,12 @@ impl Logs {
     }
 
     /// Whether there are logs with an entry for each I/O.
-    #[must_use]
     pub fn are_of_single_ios(&self) -> bool {
         let any = [&self.bw, &self.iops, &self.lat].into_iter().any(Option::is_some);
         self.average_ns == 0 && any
     }
 
     /// The files to write, as fio names them.
-    #[must_use]
     pub fn files(&self) -> Vec<(LogKind, String)> {
         let file = |prefix: &str, what: &str| match self.per_job {
             true => format!("{prefix}_{what}.{}.log", self.number),

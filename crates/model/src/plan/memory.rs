@@ -35,7 +35,6 @@ pub struct MemoryNeed {
 
 impl Plan {
     /// Memory that the workers need on a machine with `cpus` CPUs.
-    #[must_use]
     pub fn memory_need(&self, cpus: u32) -> MemoryNeed {
         let mut waves: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
         for job in &self.jobs {
@@ -56,7 +55,6 @@ impl Plan {
 
 impl JobPlan {
     /// Bytes of the buffer of one I/O; trims transfer no data.
-    #[must_use]
     pub fn buffer_bytes(&self) -> u64 {
         if self.access.mix.moves_data() { self.block_max() } else { 1 }
     }
@@ -104,7 +102,6 @@ pub fn block_map_levels(blocks: u64) -> impl Iterator<Item = u64> {
 
 impl Buffers {
     /// Bytes mapped for `slots` buffers of at least `bytes` each; `None` on overflow.
-    #[must_use]
     pub fn slab_bytes(&self, slots: u32, bytes: u64) -> Option<u64> {
         let unit = if self.memory == Memory::Huge { HUGE_PAGE_BYTES } else { BUFFER_ALIGN };
         let slot_bytes = bytes.max(1).checked_next_multiple_of(BUFFER_ALIGN)?;

@@ -24,7 +24,6 @@ pub struct Names {
 
 impl Names {
     /// A job without names yet.
-    #[must_use]
     pub fn new(op: NameOp) -> Self {
         let (stat, paths) = (StatCall::Stat, Paths::Listed(Vec::new()));
         Self { op, stat, paths, within: None, size_bytes: 0, create: true, unlink: false }
@@ -51,7 +50,6 @@ pub enum NameOp {
 
 impl NameOp {
     /// The engine's name in fio.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::CreateFile => "filecreate",
@@ -64,19 +62,16 @@ impl NameOp {
     }
 
     /// Whether the names are those of directories.
-    #[must_use]
     pub const fn is_on_dirs(self) -> bool {
         matches!(self, Self::CreateDir | Self::StatDir | Self::DeleteDir)
     }
 
     /// Whether the operation leaves everything as it is, so that it can be repeated.
-    #[must_use]
     pub const fn is_stat(self) -> bool {
         matches!(self, Self::StatFile | Self::StatDir)
     }
 
     /// Whether the operation removes a name.
-    #[must_use]
     pub const fn deletes(self) -> bool {
         matches!(self, Self::DeleteFile | Self::DeleteDir)
     }
@@ -114,7 +109,6 @@ pub enum Paths {
 
 impl Paths {
     /// `paths`, in the shortest form.
-    #[must_use]
     pub fn new(paths: Vec<String>) -> Self {
         let (Some(first), Ok(count)) = (paths.first(), u32::try_from(paths.len())) else {
             return Self::Listed(paths);
@@ -135,7 +129,6 @@ impl Paths {
     }
 
     /// How many there are.
-    #[must_use]
     pub fn count(&self) -> usize {
         match self {
             Self::Listed(paths) => paths.len(),

@@ -89,7 +89,6 @@ pub struct RateFloor {
 
 impl RateFloor {
     /// Whether any rate is required.
-    #[must_use]
     pub fn is_set(&self) -> bool {
         [&self.bytes, &self.iops]
             .into_iter()

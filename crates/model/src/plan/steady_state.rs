@@ -28,7 +28,6 @@ impl Default for SteadyState {
 
 impl SteadyState {
     /// Bytes written in all, in whole blocks: those of the flash memory.
-    #[must_use]
     pub fn physical_bytes(&self, logical_bytes: u64, block_bytes: u64) -> u64 {
         let more = (logical_bytes as f64 * self.over_provisioning).ceil() as u64;
         let all = logical_bytes.saturating_add(more);
@@ -36,7 +35,6 @@ impl SteadyState {
     }
 
     /// Writes of each region.
-    #[must_use]
     pub fn region_writes(&self, logical_bytes: u64, block_bytes: u64) -> u64 {
         let physical = self.physical_bytes(logical_bytes, block_bytes);
         physical / u64::from(self.regions.max(1)) / block_bytes.max(1)
@@ -50,7 +48,6 @@ impl SteadyState {
 
     /// Upper bound for the blocks to be remembered, as they are to be written again: six standard deviations above the
     /// expectation.
-    #[must_use]
     pub fn remembered_max(&self, logical_bytes: u64, block_bytes: u64) -> u64 {
         let writes = self.region_writes(logical_bytes, block_bytes) as f64;
         let again = 1.0 - self.least_valid();
@@ -61,7 +58,6 @@ impl SteadyState {
     }
 
     /// The probability, by region, that a block written in it is written again.
-    #[must_use]
     pub fn again(&self) -> Vec<f64> {
         let count = self.regions.max(1) as usize;
         let part = |index: usize| index as f64 / (count - 1).max(1) as f64;

@@ -110,7 +110,6 @@ impl DeviceBlocks {
     /// Number of sampled requests whose completion was not recorded, if that is at least a quarter
     /// of several. The others are then a biased sample: some kernels do not record completions on
     /// idle CPUs.
-    #[must_use]
     pub fn ends_unseen(&self) -> Option<u64> {
         let (begun, ended) = (self.queue.count(), self.driver.count());
         let few = begun >= 8 && ended.saturating_mul(4) <= begun.saturating_mul(3);
@@ -139,7 +138,6 @@ pub enum BlockOp {
 
 impl BlockOp {
     /// Its name in tables.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Read => "read",

@@ -43,7 +43,6 @@ pub struct Counted {
 impl Counted {
     /// Combines each value with that of `other` by `with`, such as a sum or a difference. Values
     /// absent from either are absent.
-    #[must_use]
     pub fn combine(&self, other: &Self, with: fn(u64, u64) -> u64) -> Self {
         let one = |a: Option<u64>, b: Option<u64>| a.zip(b).map(|(a, b)| with(a, b));
         let executed = |(a, b): (Executed, Executed)| Executed {
@@ -91,7 +90,6 @@ pub struct Executed {
 impl Executed {
     /// The factor that extrapolates the values to the whole time enabled; `None` if nothing was
     /// counted in it.
-    #[must_use]
     pub fn scale(&self) -> Option<f64> {
         scale(self.enabled_ns, self.running_ns)
     }
@@ -114,7 +112,6 @@ pub struct CacheCounts {
 
 impl CacheCounts {
     /// Like [`Executed::scale`].
-    #[must_use]
     pub fn scale(&self) -> Option<f64> {
         scale(self.enabled_ns, self.running_ns)
     }
@@ -143,7 +140,6 @@ pub enum CacheEvent {
 
 impl CacheEvent {
     /// Its name in perf and in records.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::LlcLoads => "LLC-loads",

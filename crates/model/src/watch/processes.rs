@@ -76,7 +76,6 @@ impl ProcessUse {
     }
 
     /// `name (pid 812)` or `name (3 processes)`.
-    #[must_use]
     pub fn named(&self) -> String {
         match self.processes {
             0 | 1 => format!("{} (pid {})", self.comm, self.pid),
@@ -85,7 +84,6 @@ impl ProcessUse {
     }
 
     /// Bytes read from and written to block devices.
-    #[must_use]
     pub fn disk_bytes(&self) -> u64 {
         self.disk_read + self.disk_write
     }

@@ -227,7 +227,6 @@ pub struct CgroupIo {
 
 impl CgroupSample {
     /// Whether both are of one cgroup, judging by its path and limits: counters of different ones are not comparable.
-    #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         (&self.path, self.cpu_limit, self.memory_limit)
             == (&other.path, other.cpu_limit, other.memory_limit)

@@ -34,7 +34,6 @@ pub struct ThreadsSample {
 
 impl ThreadsSample {
     /// The mean number of threads with this activity.
-    #[must_use]
     pub fn average(&self, activity: &ThreadCount) -> f64 {
         match self.elapsed_ns {
             0 => f64::from(activity.count) / f64::from(self.samples.max(1)),
@@ -137,7 +136,6 @@ pub const LOCK_CALLERS: [&str; 17] = [
 
 impl ThreadState {
     /// What a thread in uninterruptible sleep waits for, by the kernel function in which it sleeps.
-    #[must_use]
     pub fn uninterruptible(wchan: &str) -> Self {
         let is_lock = LOCK_CALLERS.iter().any(|part| wchan.contains(part));
         if is_lock { Self::KernelLock } else { Self::Disk }
@@ -166,7 +164,6 @@ impl ThreadState {
     ];
 
     /// Its name in tables.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::OnCpu => "on CPU",
@@ -248,7 +245,6 @@ pub struct ThreadCount {
 
 impl ThreadCount {
     /// Name of its process.
-    #[must_use]
     pub fn process_name(&self) -> &str {
         if self.process.is_empty() { &self.comm } else { &self.process }
     }

@@ -10,7 +10,6 @@ const DISKS_NAMED: usize = 4;
 
 /// Findings, worst first, each with its value, the recommended value and the command that sets it; then checks that
 /// could not be made. With `verbose`, also the mechanisms and the checks that passed.
-#[must_use]
 pub fn doctor(diagnosis: &Diagnosis, verbose: bool) -> Document {
     let mut page = Document::default();
     let levels = [

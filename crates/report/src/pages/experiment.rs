@@ -36,7 +36,6 @@ pub fn experiments(all: &[ShippedExperiment]) -> Document {
 }
 
 /// The whole result.
-#[must_use]
 pub fn experiment(record: &ExperimentRecord, verbose: bool) -> Document {
     let name = if record.request.is_sweep { "sweep" } else { "try" };
     let mut page = Document::headed(Origin::of(name, &record.header).heading());

@@ -30,7 +30,6 @@ pub struct Origin<'a> {
 
 impl Origin<'_> {
     /// The heading, with the devices of the targets; none of an empty record.
-    #[must_use]
     pub fn heading(&self) -> Option<Heading> {
         let kernel = &self.host.kernel;
         let kernel = (!kernel.is_empty()).then(|| format!("Linux\u{a0}{kernel}"));
@@ -50,7 +49,6 @@ impl Origin<'_> {
 
 impl<'a> Origin<'a> {
     /// A record of what the command `name` did.
-    #[must_use]
     pub fn of(name: &'a str, header: &'a Header) -> Self {
         let Header { fathom_version, command, started_unix_ns, facts, .. } = header;
         Self {
@@ -104,7 +102,6 @@ fn device(device: &DeviceFacts) -> Text {
 }
 
 /// The devices that are observed.
-#[must_use]
 pub fn device_list<'a>(all: impl IntoIterator<Item = &'a DeviceFacts>) -> Text {
     listed(all.into_iter().map(device))
 }

@@ -17,7 +17,6 @@ pub struct LeftoverRow {
 }
 
 /// The files, in the order given.
-#[must_use]
 pub fn leftovers(rows: &[LeftoverRow]) -> Document {
     let mut page = Document::default();
     if rows.is_empty() {

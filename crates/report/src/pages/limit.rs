@@ -34,7 +34,6 @@ pub struct LimitPageOptions {
 }
 
 /// The whole result.
-#[must_use]
 pub fn limit(record: &LimitRecord, options: LimitPageOptions) -> Document {
     let mut page = Document::headed(Origin::of("limit", &record.header).heading());
     head(&mut page, record);

@@ -42,7 +42,6 @@ fn details(body: &mut Document, cause: &Finding) {
 }
 
 /// How a verdict differs from that of the findings `before`, which the record holds.
-#[must_use]
 pub fn judged_anew(before: &[Finding], now: &[Finding]) -> Document {
     let mut body = Document::default();
     let missing = |from: &'_ Finding, all: &[Finding]| {

@@ -23,7 +23,6 @@ const SETTINGS_SHOWN: usize = 3;
 
 /// The summary of `record`; with what samplers `observed` meanwhile, where they ran. Reasons why something was not
 /// measured are given only if `verbose`.
-#[must_use]
 pub fn run(record: &RunRecord, observed: Option<&Observed>, verbose: bool) -> Document {
     let mut page = Document::headed(Origin::of("run", &record.header).heading());
     if let Outcome::Failed { because } = &record.header.outcome {

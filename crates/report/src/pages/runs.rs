@@ -52,7 +52,6 @@ fn as_line<S: Serializer>(text: &Text, serializer: S) -> Result<S::Ok, S::Error>
 }
 
 /// Newest last, with the total size.
-#[must_use]
 pub fn runs(rows: &[RunRow], zone: &TimeZone) -> Document {
     let mut page = Document::default();
     if rows.is_empty() {
@@ -86,7 +85,6 @@ pub fn runs(rows: &[RunRow], zone: &TimeZone) -> Document {
 }
 
 /// A run, or an observation.
-#[must_use]
 pub fn run_summary(record: RunRecord) -> RunSummary {
     let verdict: Vec<&Finding> = record.header.findings.iter().filter(|f| f.is_verdict()).collect();
     let sentences: Vec<&str> = verdict.iter().map(|finding| finding.summary.as_str()).collect();
@@ -101,7 +99,6 @@ pub fn run_summary(record: RunRecord) -> RunSummary {
 }
 
 /// A search: the answers for the first target, and the causes of its first kind of I/O.
-#[must_use]
 pub fn limit_summary(record: LimitRecord) -> RunSummary {
     let blocks = record.report.targets.first().map(|target| target.blocks.as_slice());
     let block = blocks.and_then(<[_]>::first);
@@ -123,7 +120,6 @@ pub fn limit_summary(record: LimitRecord) -> RunSummary {
 }
 
 /// An experiment, with its effects.
-#[must_use]
 pub fn experiment_summary(record: ExperimentRecord) -> RunSummary {
     let sentences: Vec<String> =
         super::experiment::effects(&record).iter().map(render::line).collect();

@@ -17,7 +17,6 @@ pub struct SettingRow {
 }
 
 /// The settings that are changed.
-#[must_use]
 pub fn settings(rows: &[SettingRow]) -> Document {
     let mut page = Document::default();
     if rows.is_empty() {
@@ -44,7 +43,6 @@ pub fn settings(rows: &[SettingRow]) -> Document {
 }
 
 /// What became of settings, one sentence each.
-#[must_use]
 pub fn restored(sentences: &[String]) -> Document {
     let mut page = Document::default();
     if sentences.is_empty() {

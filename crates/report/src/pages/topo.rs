@@ -11,7 +11,6 @@ use fathom_model::topology::{Hop, LinkStandard, NumaNode, Topology};
 
 /// Findings, root complexes, the tree, and interrupts. With `verbose`, every device has a row of its own, also those
 /// without disks, and every interrupt and hardware queue.
-#[must_use]
 pub fn topo(report: &TopologyReport, verbose: bool) -> Document {
     let mut page = Document::default();
     page.findings(&report.findings);

@@ -25,9 +25,6 @@ pub type Limits = Vec<(Resource, Rlimit)>;
 
 /// Runs `command` by the shell from its start to its end; I/Os are those of the disks below the targets, CPU time that
 /// of the command and all its children.
-///
-/// # Errors
-/// If it cannot be started or fails, or the experiment is cancelled.
 pub(super) fn measure(
     command: &str,
     targets: &[String],

@@ -16,9 +16,6 @@ use std::time::Duration;
 /// Measures windows.
 pub trait Bench {
     /// Measures one window.
-    ///
-    /// # Errors
-    /// Why it could not be started, such as for lack of memory. I/O errors are part of the measurement.
     fn window(&mut self, probe: &Probe) -> Result<Measurement, String>;
 }
 
@@ -33,7 +30,6 @@ pub struct EngineBench<'a> {
 }
 
 impl<'a> EngineBench<'a> {
-    #[must_use]
     pub fn new(targets: &'a OpenTargets, conditions: Vec<Conditions>) -> Self {
         let machine = MachineSnapshots::new(targets);
         let drivers = targets.facts.targets.iter().map(driver).collect();

@@ -9,9 +9,6 @@ use fathom_model::plan::{
 
 /// The plan of `probe`, with jobs in the order of its loads. `number` differs between windows, so that none reads
 /// blocks that another has just read.
-///
-/// # Errors
-/// If a target is smaller than one block.
 pub fn plan(
     probe: &Probe,
     facts: &Facts,

@@ -17,9 +17,6 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// Opens the targets named in `options`, or creates and fills a scratch file; returns how each is read.
-///
-/// # Errors
-/// Why one of them cannot be used. Nothing has been changed.
 pub(super) fn open(
     options: &LimitOptions,
     hooks: &mut dyn Hooks,

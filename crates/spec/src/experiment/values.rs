@@ -7,9 +7,6 @@ const PERCENT_STEP: u64 = 10;
 
 /// The values that `text` lists: separated by commas, each of them a value or a range. A range of numbers or sizes
 /// doubles from its first value to its last, `1..8` being 1, 2, 4 and 8; one in percent has steps of ten.
-///
-/// # Errors
-/// What was expected.
 pub fn values(text: &str) -> Result<Vec<String>, String> {
     let mut all: Vec<String> = Vec::new();
     for part in text.split(',').map(str::trim) {

@@ -74,7 +74,6 @@ pub enum Takes {
 
 impl Takes {
     /// The form of the value.
-    #[must_use]
     pub const fn form(self) -> &'static str {
         match self {
             Takes::Flag => "0|1",
@@ -118,7 +117,6 @@ impl Group {
     ];
 
     /// The heading of the group.
-    #[must_use]
     pub const fn title(self) -> &'static str {
         match self {
             Group::Target => "Targets",
@@ -166,7 +164,6 @@ impl Key {
     }
 
     /// Whether it is a flag.
-    #[must_use]
     pub fn is_flag(&self) -> bool {
         self.takes == Takes::Flag
     }
@@ -195,7 +192,6 @@ pub fn keys() -> impl Iterator<Item = &'static Key> {
 }
 
 /// The key with this canonical or alternative name.
-#[must_use]
 pub fn find(name: &str) -> Option<&'static Key> {
     keys().find(|key| key.names().any(|n| n == name))
 }

@@ -90,9 +90,6 @@ fn key_error(job: &JobSpec, key: &str, why: &str) -> SpecError {
 }
 
 /// Checks that this process may use the memory that the workers of `plan` need.
-///
-/// # Errors
-/// Which limit the plan exceeds, and how to lower its need.
 pub fn check_memory(plan: &Plan, facts: &Facts) -> Result<(), SpecError> {
     limits::memory(plan, facts).map_err(SpecError::new)
 }

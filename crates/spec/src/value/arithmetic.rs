@@ -5,9 +5,6 @@ const DEPTH_MAX: u32 = 32;
 
 /// The value of an expression of `+ - * / %` and parentheses, with the precedence of bc(1); division rounds towards
 /// zero. `number` reads an operand.
-///
-/// # Errors
-/// What is wrong with the expression.
 pub(crate) fn evaluate(
     text: &str,
     number: &dyn Fn(&str) -> Result<u64, String>,

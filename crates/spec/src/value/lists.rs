@@ -67,7 +67,6 @@ fn push(paths: &mut [String], c: char) {
 }
 
 /// A path escaped for [`path_list`].
-#[must_use]
 pub(crate) fn escape_path(path: &str) -> String {
     path.replace(':', "\\:")
 }

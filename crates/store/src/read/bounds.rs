@@ -43,9 +43,6 @@ impl Damage {
 }
 
 /// The contents of a line; `None` if it is damaged.
-///
-/// # Errors
-/// If it would take more memory than a sample does.
 pub fn parse<T: DeserializeOwned>(line: &[u8]) -> io::Result<Option<T>> {
     if line.len() > SHORT {
         let Ok(Line { machine: Machine { histograms, steps } }) = serde_json::from_slice(line)
@@ -97,7 +94,6 @@ impl<'de> Deserialize<'de> for FewJobs {
 }
 
 /// Memory of a stack, in bytes.
-#[must_use]
 pub fn memory_bytes(stack: &Stack) -> u64 {
     let names = stack.kernel.iter().chain(&stack.user);
     // Allocations are multiples of 16 bytes, with a header.

@@ -21,7 +21,6 @@ pub struct Lines {
 
 impl Lines {
     /// The lines of `file`.
-    #[must_use]
     pub fn new(file: File) -> Self {
         Self {
             file,
@@ -33,9 +32,6 @@ impl Lines {
     }
 
     /// The line at `from`, without its newline, and the offset of the next one; `None` if it has no newline yet.
-    ///
-    /// # Errors
-    /// If a read fails, or the line is too long.
     pub fn line(&mut self, from: u64) -> io::Result<Option<(&[u8], u64)>> {
         let read = from.checked_sub(self.at).and_then(|skip| usize::try_from(skip).ok());
         let mut start = read.filter(|skip| *skip <= self.buffer.len()).unwrap_or_else(|| {
@@ -63,9 +59,6 @@ impl Lines {
     }
 
     /// The first bytes of the line at `from`, at most `len`.
-    ///
-    /// # Errors
-    /// If a read fails.
     pub fn head(&mut self, from: u64, len: usize) -> io::Result<&[u8]> {
         self.go_to(from);
         self.read(from, len)?;
@@ -73,18 +66,12 @@ impl Lines {
     }
 
     /// Offset of the last line that starts before `end`, or 0.
-    ///
-    /// # Errors
-    /// If a read fails.
     pub fn start_before(&mut self, end: u64) -> io::Result<u64> {
         // A newline just before `end` terminates the line in question.
         self.after_newline(end.saturating_sub(1))
     }
 
     /// Offset of the end of the last complete line.
-    ///
-    /// # Errors
-    /// If a read fails.
     pub fn whole_end(&mut self) -> io::Result<u64> {
         let len = self.file.metadata()?.len();
         self.after_newline(len)

@@ -18,9 +18,6 @@ pub struct Segment {
 
 impl Segment {
     /// Opens it in the directory of the ring, or of the record.
-    ///
-    /// # Errors
-    /// If a system call fails.
     pub fn open(&self, root: &Dir) -> io::Result<Dir> {
         match &self.name {
             Some(name) => root.dir(name),
@@ -63,7 +60,6 @@ pub fn has_record(dir: &Dir) -> bool {
 }
 
 /// The number in the name of a segment, such as 2 in `00000002-20261122-034500`.
-#[must_use]
 pub fn number(name: &str) -> Option<u64> {
     started(name)?;
     name.get(..8)?.parse().ok()

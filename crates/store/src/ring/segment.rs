@@ -15,9 +15,6 @@ pub const BLOCK: u64 = 4096;
 pub const BYTES_FIXED: u64 = 2 * BLOCK;
 
 /// Creates the segment `name` with `record`; on failure nothing remains of it.
-///
-/// # Errors
-/// If the name exists, or a system call fails.
 pub fn begin(ring: &Dir, name: &str, record: &RunRecord) -> io::Result<RunDir> {
     let dir = ring.make_dir(name)?;
     let marked = dir.replace(MARK, name.as_bytes(), Readers::Owner);
@@ -59,9 +56,6 @@ fn own_files(dir: &Dir) -> io::Result<Vec<String>> {
 
 /// Bytes of the segment `name`, in whole blocks, and when it was last written, in nanoseconds since 1970; `None` if
 /// it is not one.
-///
-/// # Errors
-/// If a system call fails.
 pub fn measure(ring: &Dir, name: &str) -> io::Result<Option<(u64, u64)>> {
     let Some(dir) = open(ring, name) else { return Ok(None) };
     let (mut bytes, mut written_ns) = (BLOCK, 0);
@@ -86,9 +80,6 @@ pub enum Removal {
 }
 
 /// Removes the segment `name`, but no files that fathom did not create.
-///
-/// # Errors
-/// If a system call fails.
 pub fn remove(ring: &Dir, name: &str) -> io::Result<Removal> {
     if ring.dir(name).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
         return Ok(Removal::Whole);
@@ -111,7 +102,6 @@ pub fn remove(ring: &Dir, name: &str) -> io::Result<Removal> {
 }
 
 /// Bytes in whole blocks.
-#[must_use]
 pub fn blocks(bytes: u64) -> u64 {
     bytes.div_ceil(BLOCK).saturating_mul(BLOCK)
 }

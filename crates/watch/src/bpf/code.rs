@@ -27,7 +27,6 @@ pub(crate) struct Instruction {
 }
 
 /// A jump whose target is not known yet.
-#[must_use]
 #[derive(Debug)]
 pub(crate) struct Jump(usize);
 

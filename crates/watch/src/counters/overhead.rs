@@ -31,9 +31,6 @@ fn cost(stretches: &[(u64, u64)], switches: usize) -> Option<CountingCost> {
 
 /// Measures the overhead of the events that `attach` opens, for a CPU or for the threads
 /// themselves.
-///
-/// # Errors
-/// If the threads cannot be created or pinned, or `attach` fails.
 pub(super) fn measure<T>(
     by_cpu: bool,
     attach: impl Fn(EventTarget) -> io::Result<T> + Sync,

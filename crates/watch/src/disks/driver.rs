@@ -15,9 +15,6 @@ pub struct DriverQueue {
 
 impl DriverQueue {
     /// The driver of the whole device `name`. `sys` is where sysfs is mounted: `/sys`.
-    ///
-    /// # Errors
-    /// If the device has no such file; the error names it.
     pub fn open(sys: &Path, name: &str) -> io::Result<Self> {
         let file = PinnedProcFile::open(sys.join("block").join(name).join("inflight"))?;
         Ok(Self { file, buffer: Vec::new() })

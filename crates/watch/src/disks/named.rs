@@ -34,9 +34,6 @@ impl NamedDisks {
     }
 
     /// Reads all counters. A device that does not exist is left out.
-    ///
-    /// # Errors
-    /// The file cannot be read, or a line has an unknown format; both errors name the file.
     pub fn snapshot(&self) -> io::Result<DiskSnapshot> {
         let text = read_text(&self.path)?;
         let at = Instant::now();

@@ -92,9 +92,6 @@ impl Tracefs {
     }
 
     /// The tracepoint `group`:`name`.
-    ///
-    /// # Errors
-    /// If the kernel lacks it, or its description cannot be read.
     pub fn tracepoint(&self, group: &str, name: &str) -> Result<Tracepoint, Missing> {
         let full = format!("{group}:{name}");
         let format = Path::new(group).join(name).join("format");

@@ -34,9 +34,6 @@ struct LoadSegment {
 impl ElfSymbols {
     /// Reads the functions of the ELF file `path`, or if it is stripped those of its debug file in
     /// `debug_root`, found by build ID; at most `room` bytes of symbol tables.
-    ///
-    /// # Errors
-    /// If it cannot be read, is not an ELF file or has larger tables.
     pub fn read(path: &Path, debug_root: &Path, room: usize) -> io::Result<Self> {
         let cache = open(path)?;
         let elf = object::File::parse(&cache).map_err(io::Error::other)?;

@@ -123,9 +123,6 @@ impl SampleSource {
 
 impl PerCpuRings {
     /// Samples all CPUs that are online; also returns what was not permitted.
-    ///
-    /// # Errors
-    /// The error of the first event opened.
     pub fn of_machine(source: SampleSource, sys_root: &Path) -> io::Result<(Self, Vec<Missing>)> {
         let first = *online_cpus(sys_root)?.first().ok_or(io::ErrorKind::NotFound)?;
         let source = source.granted(EventTarget::Cpu(first));
@@ -137,9 +134,6 @@ impl PerCpuRings {
     }
 
     /// Samples these threads and all that they create.
-    ///
-    /// # Errors
-    /// The error of an event whose thread has not exited.
     pub fn of_threads(source: SampleSource, sys_root: &Path, tids: &[i32]) -> io::Result<Self> {
         let cpus = online_cpus(sys_root)?;
         let tids = &tids[..tids.len().min(EVENTS_MAX / cpus.len().max(1))];

@@ -57,9 +57,6 @@ const PERIOD_NS: u64 = 250_000;
 
 /// CPU time that one timer interrupt with a sample of a call chain adds to a busy thread, in nanoseconds. Takes some
 /// 100 ms.
-///
-/// # Errors
-/// If the event or the measuring thread cannot be created.
 pub fn timer_interrupt_ns() -> io::Result<f64> {
     let measuring = thread::Builder::new().name("fathom-overhead".into()).spawn(measure)?;
     measuring.join().map_err(|_| io::Error::other("the measuring thread panicked"))?

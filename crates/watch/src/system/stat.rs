@@ -18,9 +18,6 @@ pub(crate) struct ProcStat {
 
 impl ProcStat {
     /// Parses the contents of the file at `path`, which is used in errors only.
-    ///
-    /// # Errors
-    /// If a CPU's line is malformed.
     pub fn parse(text: &str, path: &Path) -> io::Result<Self> {
         let mut stat = Self::default();
         for line in text.lines() {

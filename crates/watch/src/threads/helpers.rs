@@ -24,9 +24,6 @@ pub struct HelperTime {
 /// A kernel thread exits with its ring, and its time is lost: read it while the ring is open, at
 /// the start and end of a measurement, and subtract. The kernel updates the time of a running
 /// thread once per tick (1 to 10 ms). `proc_root` is the mount point of procfs: `/proc`.
-///
-/// # Errors
-/// If the process's tasks cannot be listed; the error names the path.
 pub fn helper_time(proc_root: &Path, tid: i32) -> io::Result<HelperTime> {
     let tasks = OwnTasks::read(&proc_root.join("self/task"))?;
     let mut time = HelperTime::default();
@@ -43,9 +40,6 @@ pub fn helper_time(proc_root: &Path, tid: i32) -> io::Result<HelperTime> {
 /// CPU time of the threads of this process that have the name of thread `tid`, without that thread, in nanoseconds: those
 /// that a library created for it, since a thread inherits the name of its creator. As for [`helper_time`], the time of
 /// threads that have exited is lost.
-///
-/// # Errors
-/// If the process's tasks or the thread's name cannot be read; the error names the path.
 pub fn library_time(proc_root: &Path, tid: i32) -> io::Result<u64> {
     let dir = proc_root.join("self/task");
     let own = dir.join(tid.to_string());
