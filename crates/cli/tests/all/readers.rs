@@ -157,9 +157,15 @@ fn the_page_cache_is_dropped_for_what_the_job_uses_only() {
     let place = Place::new();
     // Page by page: the cache has no larger units then, which are dropped as a whole or not at all.
     script(&place, "dd if=/dev/zero of=data bs=4k count=1024").done();
-    let cached = || script(&place, "sync data; fincore -bno PAGES data").done().stdout;
-    assert_eq!(cached().trim(), "1024");
+    let cached = || {
+        let pages = script(&place, "sync data; fincore -bno PAGES data").done().stdout;
+        pages.trim().parse::<u32>().unwrap()
+    };
+    let before = cached();
+    assert!(before > 1000, "{before}");
     let keys = ["--name=a", "--filename=data", "--rw=randread", "--offset=1m", "--size=1m"];
     place.run(&[&keys[..], &["--ioengine=psync", "--io_size=4k"]].concat()).done();
-    assert_eq!(cached().trim(), "769", "all but the region, of which one page was read again");
+    // All but the region, of which one page was read again; the kernel may reclaim others at any time.
+    let after = cached();
+    assert!((before - 280..=769).contains(&after), "{before} pages, then {after}");
 }
