@@ -45,7 +45,6 @@ pub struct Options {
     all: bool,
 }
 
-/// One figure, of fathom and of another tool.
 #[derive(Debug, Clone, PartialEq)]
 struct Row {
     figure: String,
@@ -55,7 +54,6 @@ struct Row {
     floor: f64,
 }
 
-/// Figures of fathom's samplers.
 #[derive(Default)]
 struct SamplerFigures {
     rates: MachineRates,
@@ -66,10 +64,8 @@ struct SamplerFigures {
     data: PathBuf,
 }
 
-/// Sampling interval.
 const INTERVAL: Duration = Duration::from_millis(50);
 
-/// Relative tolerance.
 const WITHIN: f64 = 0.02;
 
 impl Row {
@@ -77,7 +73,6 @@ impl Row {
         Self { figure: figure.into(), ours, theirs, floor }
     }
 
-    /// Difference relative to the other tool's figure.
     fn difference(&self) -> f64 {
         if self.theirs == 0.0 { 0.0 } else { self.ours / self.theirs - 1.0 }
     }
@@ -87,7 +82,6 @@ impl Row {
         apart <= self.floor || apart <= WITHIN * self.theirs.abs()
     }
 
-    /// Whether the figure is large enough to compare.
     fn is_telling(&self) -> bool {
         self.ours.abs().max(self.theirs.abs()) > self.floor * 10.0
     }
@@ -104,7 +98,6 @@ impl Row {
     }
 }
 
-/// Runs all tools concurrently with the samplers and prints the table.
 pub fn run(options: &Options) -> Result<()> {
     if options.derived {
         return derived::run(options.seconds, &options.dir, options.fathom.as_deref());
@@ -220,7 +213,6 @@ fn used(proc: &Path, sys: &Path) -> Result<Vec<String>> {
     Ok(whole.map(|disk| disk.name).collect())
 }
 
-/// Adds the stack samples of one interval.
 fn add(machine: &MachineSample, stacks: &mut Vec<Stack>, places: &mut perf::Places) {
     let Some(sample) = &machine.stacks else { return };
     stacks.extend(sample.new.iter().cloned());

@@ -33,7 +33,6 @@ pub struct Options {
 /// Exit status and work of a tool.
 type Outcome = (Option<i32>, Done);
 
-/// Runs all jobs and prints a table; an error if a difference is not documented.
 pub fn run(options: &Options) -> Result<()> {
     let (fathom, fio) = (programs::found(&options.fathom)?, programs::found(&options.fio)?);
     let header = ["keys", "reads", "writes", "trims", "bytes", "runtime, ms", "exit", "result"];

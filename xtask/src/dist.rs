@@ -13,7 +13,6 @@ pub struct Options {
     dir: PathBuf,
 }
 
-/// Builds the program and writes both files.
 pub fn run(options: &Options) -> Result<()> {
     let built = programs::fathom(None)?;
     std::fs::create_dir_all(&options.dir)?;

@@ -10,7 +10,6 @@ use std::process::Command;
 use std::time::Duration;
 use tempfile::NamedTempFile;
 
-/// A target.
 pub enum Fixture {
     File(PathBuf),
     Loop(Loop),
@@ -46,7 +45,6 @@ impl Fixture {
     }
 }
 
-/// Creates a sparse file of `size` bytes.
 pub fn sparse(path: &Path, size: u64) -> Result<()> {
     File::create_new(path)?.set_len(size).map_err(|error| {
         format!("{}: a sparse file of {} GiB: {error}", path.display(), size >> 30).into()
@@ -58,7 +56,6 @@ pub fn filled(path: &Path, size: u64) -> Result<()> {
     fill(&File::create_new(path)?, size)
 }
 
-/// Writes `size` bytes that do not compress.
 fn fill(mut file: &File, size: u64) -> Result<()> {
     const CHUNK: usize = 1 << 20;
     let mut chunk = vec![0; CHUNK];
@@ -102,7 +99,6 @@ impl Drop for Loop {
     }
 }
 
-/// The output of losetup with `options` for `path`.
 fn losetup(options: &[&str], path: &Path) -> Result<String> {
     let output = Command::new("losetup").args(options).arg(path).output();
     let output = output.map_err(|error| format!("losetup: {error}; it is in util-linux"))?;
@@ -160,7 +156,6 @@ impl Drop for Zram {
     }
 }
 
-/// The block device that a file is on.
 pub struct Disk {
     sampler: NamedDisks,
 }

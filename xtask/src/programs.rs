@@ -28,7 +28,6 @@ pub fn found(path: &Path) -> Result<PathBuf> {
     path.canonicalize().map_err(|error| format!("{}: {error}", path.display()).into())
 }
 
-/// What a program prints with `--version`.
 pub fn version(path: &Path) -> Result<String> {
     let output = Command::new(path).arg("--version").output();
     let output = output.map_err(|error| format!("{}: {error}", path.display()))?;

@@ -23,7 +23,6 @@ pub enum Probe {
     Instructions,
 }
 
-/// A run that has ended.
 pub struct Finished {
     /// Exit status; `None` after a signal.
     pub code: Option<i32>,
@@ -121,7 +120,6 @@ fn text_of(file: &mut File) -> Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// CPU time of all children that have ended.
 fn children_cpu() -> Result<Duration> {
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
     let us = usage.user_time().num_microseconds() + usage.system_time().num_microseconds();

@@ -38,7 +38,6 @@ pub struct Options {
 /// A tool with its arguments.
 struct Variant {
     tool: &'static str,
-    /// What is sampled.
     what: &'static str,
     args: &'static [&'static str],
     /// Maximum CPU time per thread sample, in µs.

@@ -2,7 +2,6 @@
 //!
 //! Counters that ran backwards give 0; CPUs that went online or offline and disks that were replaced
 //! under their name are left out. [`crate::metrics`] has each figure with its unit, formula and source.
-#![allow(missing_docs, reason = "see there")]
 
 mod counters;
 #[cfg(test)]

@@ -1,6 +1,5 @@
 //! The table of figures: what each is called, its unit, where it comes from, and how it is computed. Screens, pages, CSV,
 //! NDJSON and docs/figures.md read figures through it; a row added here appears in all of them.
-#![allow(missing_docs, reason = "a name that says it needs no comment")]
 
 mod tables;
 

@@ -69,29 +69,24 @@ impl Slab {
         }
     }
 
-    /// Address of a slot's buffer.
     #[inline]
     pub fn address(&self, slot: u32) -> u64 {
         debug_assert!(slot < self.slots);
         self.memory as u64 + u64::from(slot) * self.slot_bytes as u64
     }
 
-    /// Bytes of each slot.
     pub fn slot_bytes(&self) -> usize {
         self.slot_bytes
     }
 
-    /// Number of slots.
     pub fn slots(&self) -> u32 {
         self.slots
     }
 
-    /// Whether the buffers are in huge pages, as requested.
     pub fn is_huge(&self) -> bool {
         self.huge
     }
 
-    /// The bytes of one slot.
     pub fn slot_mut(&mut self, slot: u32) -> &mut [u8] {
         assert!(slot < self.slots, "slot {slot} of {}", self.slots);
         // SAFETY: within the mapping, which `self` owns and borrows mutably; initialized to zeroes.
@@ -137,7 +132,6 @@ impl Filler {
         !self.plan.refill && !self.plan.repeat && self.plan.fill == Fill::Random
     }
 
-    /// Share of each page that is random, in percent.
     fn random_percent(&self) -> usize {
         let compress = self.plan.compress_percent.min(100) as usize;
         match &self.plan.fill {
@@ -148,7 +142,6 @@ impl Filler {
         }
     }
 
-    /// Fills a buffer.
     pub fn fill(&mut self, buffer: &mut [u8]) {
         self.fill_unless(buffer, || false);
     }
@@ -209,11 +202,9 @@ impl Filler {
 /// What the contents of the working set of all jobs derive from.
 const GLOBAL_SEED: u64 = 0x6465_6475_7065_6721;
 
-/// Chooses which buffers repeat another one. Contents derive from a seed, so that none have to be kept.
 pub(crate) struct Duplicates {
     plan: Dedupe,
     random: Xoshiro256PlusPlus,
-    /// Seed of the working set.
     set_seed: u64,
     /// Seed of the last unique buffer.
     previous: u64,
@@ -227,12 +218,10 @@ impl Duplicates {
         Self { plan: plan.clone(), random, set_seed, previous }
     }
 
-    /// Length in bytes of what is repeated.
     pub fn unit_bytes(&self) -> usize {
         self.plan.unit_bytes.max(1) as usize
     }
 
-    /// The generator of the next buffer's contents.
     pub fn next(&mut self) -> Xoshiro256PlusPlus {
         let is_duplicate = below(&mut self.random, 100) < u64::from(self.plan.percent);
         let seed = match (is_duplicate, self.plan.working_set) {

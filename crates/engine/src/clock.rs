@@ -30,7 +30,6 @@ pub(crate) fn sleep_until(deadline_ns: u64) {
     };
 }
 
-/// `ns` as a timespec.
 pub(crate) fn timespec(ns: u64) -> libc::timespec {
     libc::timespec { tv_sec: (ns / 1_000_000_000) as i64, tv_nsec: (ns % 1_000_000_000) as i64 }
 }

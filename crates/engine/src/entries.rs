@@ -12,7 +12,6 @@ const CHUNKS_MAX: usize = 256;
 /// Entries reach the writer within this time, so that a killed run keeps them.
 const AGE_MAX_NS: u64 = 100_000_000;
 
-/// The worker's end.
 pub struct EntrySender {
     full: SyncSender<Vec<IoEntry>>,
     empty: Receiver<Vec<IoEntry>>,
@@ -23,7 +22,6 @@ pub struct EntrySender {
     waited_ns: u64,
 }
 
-/// The writer's end.
 pub struct EntryReceiver {
     full: Receiver<Vec<IoEntry>>,
     empty: SyncSender<Vec<IoEntry>>,
@@ -61,7 +59,6 @@ impl EntrySender {
         }
     }
 
-    /// Hands over all entries.
     pub(crate) fn hand_over(&mut self) {
         if self.current.is_empty() {
             return;

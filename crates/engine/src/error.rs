@@ -5,12 +5,10 @@ use fathom_model::plan::NameOp;
 use fathom_model::record::JobRecord;
 use std::io;
 
-/// The result of a job.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct JobResult {
     /// What it did. `error` and `granted.fallbacks` are left to the caller.
     pub record: JobRecord,
-    /// Why it failed.
     pub error: Option<EngineError>,
     /// Optimizations that it did without.
     pub fallbacks: Vec<EngineError>,
@@ -19,7 +17,6 @@ pub struct JobResult {
 /// Why a job failed, or did without an optimization.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EngineError {
-    /// What failed.
     pub op: Operation,
     /// The path of the target, if it is about one.
     pub file: Option<String>,
@@ -29,9 +26,7 @@ pub struct EngineError {
     pub hint: Hint,
 }
 
-/// What failed.
 #[derive(Debug, Clone, PartialEq)]
-#[allow(missing_docs, reason = "names that say it; docs where they do not")]
 pub enum Operation {
     /// Creating the descriptors and signal handlers of a run.
     Start,
@@ -40,7 +35,6 @@ pub enum Operation {
     Supervise,
     /// The worker: it panicked.
     Work,
-    /// Ending a worker within the time that it has for that.
     EndWorker,
     /// `bytes` is the length of each.
     AllocateBuffers {
@@ -52,7 +46,6 @@ pub enum Operation {
         class: u8,
         level: u8,
     },
-    /// In bytes.
     LockMemory(u64),
     SetMemoryPolicy,
     SetAffinity(Vec<u32>),
@@ -61,7 +54,6 @@ pub enum Operation {
         cpu: u32,
         max: u32,
     },
-    /// At an offset.
     PreRead(u64),
     /// Between passes.
     FreeBlocks,
@@ -72,15 +64,12 @@ pub enum Operation {
     /// Mapping so many bytes of the target into memory.
     Map(usize),
     CreatePipe,
-    /// With so many entries.
     SetUpRing(u32),
     /// Registering the descriptor that ends waits.
     PollWake,
     /// Reads and writes of unregistered buffers on a ring before Linux 5.6.
     UseUnregistered,
-    /// So many files.
     RegisterFiles(usize),
-    /// Of so many bytes.
     RegisterBuffers(usize),
     /// From the submitting thread, without io-wq.
     IssueTrims,
@@ -131,7 +120,6 @@ pub enum Operation {
 
 /// What is known of the cause, beyond the errno.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(missing_docs, reason = "names that say it; docs where they do not")]
 pub enum Hint {
     None,
     /// The target is shorter than at the start of the run.
@@ -155,11 +143,9 @@ pub enum Hint {
     /// No space is left, or no device.
     Full,
     MediumError,
-    /// By the device.
     Rejected,
     QuotaExceeded,
     DeviceGone,
-    /// For this operation.
     NotOpen,
     Scsi(ScsiError),
     NoHugePages,
@@ -178,7 +164,6 @@ pub enum Hint {
     NoSqThread,
     /// Too many entries, or these flags, some of which the kernel lacks.
     RingFlags(Vec<String>),
-    /// fs.aio-max-nr is exhausted.
     AioMaxNr,
     NoAio,
     /// In the words of who removes names.
@@ -187,7 +172,6 @@ pub enum Hint {
 
 /// Why a SCSI command failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs, reason = "names that say it; docs where they do not")]
 pub enum ScsiError {
     /// No command expresses the request.
     NoCommand,

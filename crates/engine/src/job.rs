@@ -36,9 +36,7 @@ pub(crate) struct Task<'a> {
     pub log: &'a Mutex<Option<EntrySender>>,
     pub shared: &'a Shared,
     pub wake: &'a Wake,
-    /// The jobs that this one shares I/Os with.
     pub flow: Option<&'a Arc<FlowGroup>>,
-    /// Start of the run, on the engine's clock.
     pub run_start_ns: u64,
 }
 
@@ -52,7 +50,6 @@ pub(crate) fn perform(
     prepare(task, ready).unwrap_or_else(JobResult::from)
 }
 
-/// Sets up the worker, and works.
 fn prepare(
     task: &Task<'_>,
     ready: impl FnOnce(Result<(), EngineError>) -> bool,

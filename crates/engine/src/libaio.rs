@@ -48,7 +48,6 @@ struct AioEvent {
     result2: i64,
 }
 
-/// IOCB_FLAG_IOPRIO of linux/aio_abi.h.
 const IOCB_FLAG_IOPRIO: u32 = 1 << 1;
 
 /// A queue of native asynchronous I/O; with `RW_FLAGS`, of atomic writes or priorities of single I/Os.
@@ -69,7 +68,6 @@ pub(crate) struct Libaio<const RW_FLAGS: bool> {
 }
 
 impl<const RW_FLAGS: bool> Libaio<RW_FLAGS> {
-    /// Creates a context for `depth` requests.
     pub fn new(job: &JobPlan, files: &[OpenFile], slab: &Slab) -> Result<Self, EngineError> {
         let depth = slab.slots();
         let mut context: libc::c_ulong = 0;

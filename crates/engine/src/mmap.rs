@@ -21,7 +21,6 @@ pub(crate) struct Mmap {
     calls: u64,
 }
 
-/// The mapping of a job's region of one target.
 struct Mapped {
     fd: i32,
     kind: FileKind,
@@ -110,7 +109,6 @@ impl Mapped {
         })
     }
 
-    /// Where a request's bytes are.
     fn place(&self, request: &Request) -> (usize, *mut libc::c_void) {
         let skip = (request.offset - self.offset) as usize;
         debug_assert!(skip + request.len as usize <= self.bytes);
@@ -163,13 +161,11 @@ impl Mapped {
         }
     }
 
-    /// The target's size.
     fn end(&self) -> Option<u64> {
         // SAFETY: takes no pointers. No other function uses the descriptor's position.
         u64::try_from(unsafe { libc::lseek(self.fd, 0, libc::SEEK_END) }).ok()
     }
 
-    /// Whether the target's file system has no space left.
     fn is_full(&self) -> bool {
         // SAFETY: all-zero bytes are a valid statvfs, and the call fills it.
         unsafe {
@@ -238,7 +234,6 @@ thread_local! {
 /// The action before ours, for bus errors that are not from mapped files.
 static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
 
-/// The kernel's page size.
 pub(crate) fn page_bytes() -> usize {
     // SAFETY: takes no pointers.
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }

@@ -18,20 +18,15 @@ pub type Identity = (u64, u64);
 
 /// The names that a worker operates on, which were checked.
 pub struct NameTable {
-    /// The open directories that hold them.
     pub dirs: Vec<OwnedFd>,
-    /// The names, in order.
     pub names: Vec<Name>,
     /// Removes a name of a file or (true) a directory if it refers to what was created, and nothing that took the name.
     pub remove: fn(BorrowedFd<'_>, &CStr, Identity, bool) -> io::Result<()>,
 }
 
-/// A name in a directory.
 #[derive(Debug)]
 pub struct Name {
-    /// Index of its directory in [`NameTable::dirs`].
     pub dir: usize,
-    /// Its path.
     pub path: CString,
     /// Where the name begins in the path.
     pub name_at: usize,
@@ -214,7 +209,6 @@ impl Drop for NameOps<'_> {
 /// Each name once, then all of them again.
 pub(crate) struct EachName {
     dir: Dir,
-    /// The order, if it is not that of the names.
     order: Vec<u32>,
     count: u32,
     next: u32,

@@ -7,7 +7,6 @@ use fathom_model::plan::JobPlan;
 use fathom_model::record::PriorityRecord;
 use fathom_model::{Dir, PerDir};
 
-/// An I/O, as observed.
 #[derive(Clone, Copy)]
 pub(crate) struct ObservedIo {
     pub dir: Dir,
@@ -17,7 +16,6 @@ pub(crate) struct ObservedIo {
     pub priority: u16,
 }
 
-/// Observes the I/Os of a worker.
 pub(crate) trait Observe {
     /// Measuring begins at `now_ns`.
     fn begin(&mut self, _now_ns: u64) {}
@@ -25,11 +23,9 @@ pub(crate) trait Observe {
     fn submitted(&mut self, _now_ns: u64, _io: ObservedIo, _slat_ns: u64) {}
     /// `io` was reaped at `now_ns`, with its completion and total latency.
     fn completed(&mut self, _now_ns: u64, _io: ObservedIo, _clat_ns: u64, _lat_ns: u64) {}
-    /// A turn ended.
     fn turned(&mut self, _now_ns: u64) {}
     /// The worker is about to sleep, or has ended.
     fn pauses(&mut self) {}
-    /// Latencies by priority.
     fn priorities(&mut self) -> PerDir<Vec<PriorityRecord>> {
         PerDir::default()
     }
@@ -39,12 +35,10 @@ pub(crate) trait Observe {
     }
 }
 
-/// The observer of a job.
 pub(crate) struct IoObserver {
     log: Option<EntrySender>,
     /// Whether times in logs are since 1970.
     unix_epoch: bool,
-    /// Whether submissions have entries of their own.
     logs_submissions: bool,
     /// Time 0 of the log, once measuring has begun.
     epoch_ns: Option<u64>,

@@ -24,9 +24,7 @@ pub(crate) enum Due {
     NotBefore(u64),
 }
 
-/// The schedule of a job with rate limits.
 pub(crate) struct Pace {
-    /// Start of all schedules, in nanoseconds.
     start_ns: u64,
     arrivals: PerDir<Option<Arrivals>>,
     /// A direction without a limit, if any is in use.
@@ -80,12 +78,10 @@ impl Pace {
         }
     }
 
-    /// Whether `dir` has no limit.
     pub fn is_free(&self, dir: Dir) -> bool {
         self.arrivals[dir].is_none()
     }
 
-    /// A direction without a limit, if any is in use.
     pub fn free(&self) -> Option<Dir> {
         self.free
     }
@@ -136,7 +132,6 @@ const WAIT_NS: u64 = 5_000;
 pub(crate) struct FlowGroup {
     /// I/Os issued by the jobs that run.
     issued: AtomicU64,
-    /// Sum of their weights.
     weight: AtomicU64,
 }
 
@@ -145,7 +140,6 @@ pub(crate) fn groups(plans: impl Iterator<Item = Option<Flow>>) -> BTreeMap<u32,
     plans.flatten().map(|flow| (flow.id, Arc::default())).collect()
 }
 
-/// One job's share in its group.
 #[derive(Debug)]
 pub(crate) struct FlowShare {
     plan: Flow,
@@ -154,7 +148,6 @@ pub(crate) struct FlowShare {
 }
 
 impl FlowShare {
-    /// Joins `group`.
     pub fn new(plan: Flow, group: Arc<FlowGroup>) -> Self {
         group.weight.fetch_add(u64::from(plan.weight), Relaxed);
         Self { plan, group, issued: 0 }
@@ -170,7 +163,6 @@ impl FlowShare {
         ahead.then_some(self.plan.sleep_ns.max(WAIT_NS))
     }
 
-    /// Counts an I/O.
     pub fn advance(&mut self) {
         self.issued += 1;
         self.group.issued.fetch_add(1, Relaxed);

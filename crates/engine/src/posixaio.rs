@@ -18,7 +18,6 @@ const SUSPEND_MAX: usize = 64;
 /// Nothing else ends a wait: a short timeout lets the worker notice a stop.
 const WAIT_MAX_NS: u64 = 100_000_000;
 
-/// A queue of POSIX asynchronous I/O.
 pub(crate) struct PosixAio {
     files: Vec<(i32, FileKind)>,
     base: u64,

@@ -7,14 +7,12 @@ use fathom_model::plan::{CommandPriority, JobPlan};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
 
-/// Chooses the priority of each I/O.
 pub(crate) struct Priorities {
     rules: PerDir<Vec<CommandPriority>>,
     random: Xoshiro256PlusPlus,
 }
 
 impl Priorities {
-    /// Those of `job`, if it has any.
     pub fn new(job: &JobPlan) -> Option<Self> {
         // The seed of the offsets, which must not follow from the same numbers.
         let random = Xoshiro256PlusPlus::seed_from_u64(job.access.seed ^ 0x0070_7269_6f72_6974);

@@ -15,7 +15,6 @@ const IGNORES_HIPRI: (u32, u32) = (5, 19);
 pub(crate) const RWF_ATOMIC: i32 = 0x40;
 pub(crate) const RWF_DONTCACHE: i32 = 0x80;
 
-/// The system calls of psync, sync, pvsync and pvsync2.
 pub(crate) struct Calls {
     call: Call,
     /// RWF_* flags of reads and of writes, for pvsync2.

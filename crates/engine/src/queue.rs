@@ -7,14 +7,10 @@ use fathom_model::record::Granted;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-/// An operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Op {
-    /// Transfer data, or discard.
     Io(Dir),
-    /// fsync(2).
     Fsync,
-    /// fdatasync(2).
     Fdatasync,
 }
 
@@ -24,15 +20,12 @@ pub(crate) struct Request {
     pub op: Op,
     /// Index of the file among the worker's files.
     pub file: u32,
-    /// First byte on the target.
     pub offset: u64,
-    /// Length in bytes.
     pub len: u32,
     /// Offset into the slot's buffer; above 0 only for the rest of a short transfer.
     pub buffer_offset: u32,
 }
 
-/// Accepts requests for the next turn.
 pub(crate) trait Push {
     /// Adds a request; `token` names its slot. It may reach the kernel only with [`Queue::submit_and_wait`].
     fn push(&mut self, token: Token, request: &Request);
@@ -55,7 +48,6 @@ pub(crate) trait Queue {
     /// Number of requests that can be pushed now.
     fn sq_space_left(&self) -> u32;
 
-    /// Begins a batch of requests.
     fn batch(&mut self) -> Self::Batch<'_>
     where
         Self: Sized;
@@ -69,7 +61,6 @@ pub(crate) trait Queue {
         self.batch()
     }
 
-    /// Accepts a single request.
     fn push_one(&mut self, token: Token, request: &Request);
 
     /// Submits everything pushed so far and waits for at least `wait_for` completions, or until
@@ -85,7 +76,6 @@ pub(crate) trait Queue {
     /// Called after `count` [`Token::WAKE`] completions were reaped.
     fn woken(&mut self, _count: u32) {}
 
-    /// System calls made so far.
     fn system_calls(&self) -> u64;
 
     /// The priority of the last request of `slot`; 0 is that of the thread.
@@ -120,9 +110,7 @@ pub(crate) trait Queue {
 /// Where a part of a target is mapped into memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Mapping {
-    /// Address of its first page.
     pub address: usize,
-    /// Length in bytes.
     pub bytes: usize,
 }
 

@@ -33,7 +33,6 @@ pub(crate) struct FloorCheck {
 }
 
 impl FloorCheck {
-    /// The error of a job that fell below `floor` since the last cycle.
     pub fn check(&mut self, floor: &RateFloor, shared: &Shared) -> Option<EngineError> {
         if !floor.is_set() || shared.phase() != Phase::Running {
             return None;

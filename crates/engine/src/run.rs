@@ -36,14 +36,11 @@ struct Member {
     wake: Wake,
 }
 
-/// What a job works on.
 #[derive(Default)]
 pub struct JobInput {
-    /// One open file per region.
     pub files: Vec<OpenFile>,
     /// What an engine that operates on names uses.
     pub names: Option<NameTable>,
-    /// What takes the entries of its logs, if each I/O has one.
     pub log: Mutex<Option<EntrySender>>,
     /// Called by the worker with true before its first I/O, and with false after its last.
     pub on_work: Option<Box<dyn Fn(bool) + Send + Sync>>,
@@ -72,7 +69,6 @@ impl State {
     }
 }
 
-/// A run in progress.
 pub struct Running {
     state: Arc<State>,
     supervisor: thread::JoinHandle<Vec<JobResult>>,
@@ -122,7 +118,6 @@ pub fn start_with(plan: &Plan, inputs: Vec<JobInput>) -> Result<Running, EngineE
 }
 
 impl Running {
-    /// Progress of all workers.
     pub fn progress(&self) -> Progress {
         let jobs = self.state.jobs.iter().zip(&self.state.members);
         Progress {
@@ -149,7 +144,6 @@ impl Running {
         *over || self.supervisor.is_finished()
     }
 
-    /// Whether all workers have ended.
     pub fn is_over(&self) -> bool {
         self.wait(Duration::ZERO)
     }
@@ -194,7 +188,6 @@ enum Event {
 /// Holds the workers of a wave until all are set up.
 #[derive(Default)]
 struct Barrier {
-    /// Whether to start; `None` until decided.
     go: Mutex<Option<bool>>,
     changed: Condvar,
 }
@@ -439,7 +432,6 @@ fn end_others(state: &State, index: usize, failed: bool, wave: &BTreeMap<usize, 
     }
 }
 
-/// The result of a worker that did not end.
 fn partial(shared: &Shared, start_ns: u64) -> JobResult {
     let mut record = JobRecord {
         started_ns: shared.measured_from_ns.load(Acquire).saturating_sub(start_ns),

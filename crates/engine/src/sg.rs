@@ -64,7 +64,6 @@ struct Header {
     info: u32,
 }
 
-/// What a command transfers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Data {
     None,
@@ -82,7 +81,6 @@ pub(crate) struct Command {
     pub data: Data,
 }
 
-/// The commands of a job.
 pub(crate) struct Sg {
     plan: ScsiCommands,
     /// Descriptors, with the bytes of a logical block.

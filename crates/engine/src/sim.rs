@@ -44,7 +44,6 @@ struct Faults {
     breaks_after: u64,
 }
 
-/// A queue whose behavior is determined by its seed.
 struct Sim {
     faults: Faults,
     random: Xoshiro256PlusPlus,
@@ -185,7 +184,6 @@ impl Queue for Sim {
     }
 }
 
-/// Result of a worker's run on a simulated queue.
 struct Outcome {
     end: End,
     shared: Shared,

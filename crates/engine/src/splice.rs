@@ -10,7 +10,6 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 /// Bytes moved at a time: the capacity of a pipe by default (pipe(7)).
 const PART_BYTES: usize = 64 << 10;
 
-/// Transfers through a pipe, which is empty between two requests.
 pub(crate) struct Splice {
     files: Vec<(i32, FileKind)>,
     from: OwnedFd,
@@ -21,7 +20,6 @@ pub(crate) struct Splice {
 }
 
 impl Splice {
-    /// Creates the pipe.
     pub fn new(files: &[OpenFile]) -> Result<Self, EngineError> {
         let mut ends = [0; 2];
         // SAFETY: `ends` has room for both descriptors.

@@ -18,7 +18,6 @@ use std::sync::Once;
 use std::sync::atomic::AtomicU8;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
-/// A wait of this length is interrupted and checked.
 const WAIT_LIMIT_NS: u64 = 1_000_000_000;
 /// Interrupts the wait. Its default action is to be ignored, debuggers pass it on, and no C library uses it.
 const SIGNAL: i32 = libc::SIGURG;

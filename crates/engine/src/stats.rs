@@ -11,7 +11,6 @@ use fathom_model::{Dir, Histogram, PerDir};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64};
 
-/// A counter with one writer.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 
@@ -22,7 +21,6 @@ impl Counter {
         self.0.store(self.0.load(Relaxed).wrapping_add(n), Relaxed);
     }
 
-    /// The current value.
     #[inline]
     pub fn get(&self) -> u64 {
         self.0.load(Relaxed)
@@ -68,12 +66,10 @@ impl LiveHistogram {
         }
     }
 
-    /// The largest value, or 0.
     pub fn max_ns(&self) -> u64 {
         self.max_ns.load(Relaxed)
     }
 
-    /// A copy of the current state.
     pub fn snapshot(&self) -> Histogram {
         let (min_ns, max_ns) = (self.min_ns.load(Relaxed), self.max_ns.load(Relaxed));
         if min_ns > max_ns {
@@ -86,7 +82,6 @@ impl LiveHistogram {
     }
 }
 
-/// Counters of one direction.
 #[derive(Default)]
 pub(crate) struct DirStats {
     pub ios: Counter,
@@ -165,7 +160,6 @@ impl Shared {
         self.stop.store(true, Release);
     }
 
-    /// Whether a stop was requested.
     #[inline]
     pub fn is_stopping(&self) -> bool {
         self.stop.load(Acquire)
@@ -181,7 +175,6 @@ impl Shared {
         PHASES[usize::from(self.phase.load(Acquire)).min(4)]
     }
 
-    /// Time measured so far, in nanoseconds.
     pub fn measured_ns(&self) -> u64 {
         let from = self.measured_from_ns.load(Acquire);
         let to = self.measured_to_ns.load(Acquire);
@@ -192,7 +185,6 @@ impl Shared {
         }
     }
 
-    /// Progress of the worker, without `done`, which depends on its plan.
     pub fn progress(&self) -> JobProgress {
         JobProgress {
             phase: self.phase(),
@@ -203,7 +195,6 @@ impl Shared {
         }
     }
 
-    /// All totals of the worker.
     pub fn job_totals(&self) -> JobTotals {
         let dirs = &self.stats.dirs;
         JobTotals {
@@ -238,7 +229,6 @@ impl DepthCounts {
         Self { level: zeroes(), submit: zeroes(), complete: zeroes() }
     }
 
-    /// Resets all counts.
     pub fn clear(&mut self) {
         [&mut self.level, &mut self.submit, &mut self.complete]
             .into_iter()
@@ -258,7 +248,6 @@ impl DepthCounts {
         self.complete[count as usize] += 1;
     }
 
-    /// The counts that are not zero.
     pub fn record(&self, system_calls: u64) -> DepthRecord {
         let sparse = |counts: &[u64]| {
             counts

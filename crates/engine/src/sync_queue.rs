@@ -11,7 +11,6 @@ use std::io;
 /// BLKDISCARD of linux/fs.h: `_IO(0x12, 119)`.
 const BLKDISCARD: libc::c_ulong = 0x1277;
 
-/// How a synchronous engine executes a request.
 pub(crate) trait SyncEngine {
     /// Executes a request on the slot's memory at `buffer`; returns the bytes transferred, or `-errno`.
     fn execute(&mut self, buffer: *mut libc::c_void, request: &Request) -> i32;
@@ -19,10 +18,8 @@ pub(crate) trait SyncEngine {
     /// Called when a request is pushed, before its latency begins.
     fn prepare(&mut self, _request: &Request) {}
 
-    /// System calls made so far.
     fn system_calls(&self) -> u64;
 
-    /// What the kernel granted.
     fn granted(&self) -> Granted {
         Granted::default()
     }
@@ -157,7 +154,6 @@ pub(crate) fn outcome(returned: isize) -> i32 {
     if returned >= 0 { returned as i32 } else { last_error() }
 }
 
-/// The thread's errno, negated.
 pub(crate) fn last_error() -> i32 {
     -io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
 }

@@ -48,7 +48,6 @@ impl Tag {
         self.0 >= Self::SLOW_PATH.0
     }
 
-    /// Number of the batch.
     #[inline]
     pub fn batch(self) -> u32 {
         self.0 & ((1 << Self::DIR_SHIFT) - 1)

@@ -12,7 +12,6 @@ use std::io;
 /// UIO_MAXIOV of linux/uio.h: the buffers of one call.
 const BUFFERS_MAX: usize = 1024;
 
-/// A queue that executes its requests in [`Queue::submit_and_wait`], adjacent ones together.
 pub(crate) struct Vsync {
     files: Vec<(i32, FileKind)>,
     base: u64,

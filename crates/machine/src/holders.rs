@@ -39,18 +39,13 @@ const IN_MEMORY: [&str; 11] = [
     "rootfs",
 ];
 
-/// What holds the data of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Backing {
-    /// These block devices; none for a file in memory.
     By(Vec<Number>),
-    /// Some disks of this machine.
     AnyDisk,
-    /// It is not visible.
     Hidden,
 }
 
-/// Finds the devices of files.
 #[derive(Clone, Copy)]
 pub(crate) struct Holders<'a> {
     pub roots: &'a Roots,
@@ -152,7 +147,6 @@ impl Holders<'_> {
     }
 }
 
-/// Where the layers of an overlay may be.
 struct Layers {
     upper: Vec<PathBuf>,
     lower: Vec<PathBuf>,
@@ -184,7 +178,6 @@ impl Layers {
     }
 }
 
-/// The paths in `lowerdir=a:b::data`, where `\:` is a colon.
 fn split_layers(value: &str) -> Vec<String> {
     let mut layers = vec![String::new()];
     let mut chars = value.chars();
@@ -210,7 +203,6 @@ fn is_same(layer: &Statx, shown: &Statx) -> bool {
     of(layer) == of(shown)
 }
 
-/// statx of a path whose links are resolved.
 fn lstat(path: &Path) -> Option<Statx> {
     target::stat(target::open_path(path.to_str()?).ok()?).ok()
 }

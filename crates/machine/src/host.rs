@@ -58,7 +58,6 @@ pub fn host(roots: &Roots) -> Host {
     }
 }
 
-/// The lowest limit in bytes of this process's cgroup and its ancestors.
 fn memory_max(roots: &Roots) -> Option<u64> {
     // A fact: unknown is not limited.
     let all = cgroup::own(roots).unwrap_or_default();
@@ -85,7 +84,6 @@ fn host_id(machine_id: Option<String>) -> String {
     bytes.map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The value of `key: value`.
 pub(crate) fn field<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     text.lines().find_map(|line| {
         let (name, value) = line.split_once(':')?;
@@ -106,7 +104,6 @@ pub(crate) fn cpu_model(cpuinfo: &str) -> String {
     keys.iter().find_map(|key| field(cpuinfo, key)).unwrap_or("").to_string()
 }
 
-/// The CPUs of a list; none if it cannot be parsed.
 pub(crate) fn cpu_list(text: &str) -> Vec<u32> {
     cpus::parse(text).unwrap_or_default()
 }

@@ -26,12 +26,9 @@ struct LoopInfo {
     init: [u64; 2],
 }
 
-/// The backing store of a loop device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LoopBacking {
-    /// A block device, by its number.
     Device((u32, u32)),
-    /// A file, by st_dev and inode.
     File((u32, u32), u64),
 }
 
@@ -118,16 +115,11 @@ const NVME_ADMIN: Opcode = 0xC048_4E41;
 /// Of a log page: events that it reports stay pending (NVM Express Base Specification, Get Log Page, RAE).
 const RETAIN_EVENTS: u32 = 1 << 15;
 
-/// A command that only reads, to an NVMe controller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NvmeRead {
-    /// Identify: the namespace.
     Namespace(u32),
-    /// Identify: the controller.
     Controller,
-    /// Get Log Page, by its identifier.
     Log(u8),
-    /// Get Features, by its identifier.
     Feature(u8),
 }
 

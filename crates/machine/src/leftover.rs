@@ -9,23 +9,18 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A file or directory left by a killed run.
 #[derive(Debug)]
 pub struct Leftover {
     pub path: PathBuf,
-    /// Allocated bytes.
     pub bytes: u64,
-    /// What it is.
     pub kind: LeftoverKind,
     name: String,
     identity: Identity,
     is_dir: bool,
     dir: Arc<OwnedFd>,
-    /// Locked, so that no run uses it.
     lock: Arc<OwnedFd>,
 }
 
-/// What a file left by a killed run is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LeftoverKind {
     /// A scratch file with fathom's mark, or a directory with the name of one.

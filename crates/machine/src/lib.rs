@@ -5,7 +5,6 @@
 //! in `docs/safety.md`.
 //!
 //! `/proc` and `/sys` are read below [`Roots`], so that tests can use synthetic trees.
-#![allow(missing_docs, reason = "a name that says it needs no comment")]
 #![cfg_attr(not(test), forbid(clippy::print_stdout, clippy::print_stderr))]
 #![cfg_attr(not(test), forbid(clippy::disallowed_methods))]
 

@@ -22,7 +22,6 @@ const WINDOW_MAX_NS: i64 = WINDOW_MIN_NS << 6;
 /// Where all times are multiples of this, in nanoseconds, they are too coarse to prove that nothing was changed.
 const COARSE_NS: i64 = 1_000_000;
 
-/// The kind of a marked file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mark {
     /// A target created by fathom and not changed by others since.
@@ -47,12 +46,10 @@ pub(crate) struct Version {
 }
 
 impl Version {
-    /// The current one of an open file.
     pub fn of(fd: impl AsFd) -> io::Result<Self> {
         Ok(Self::from(&fstat(fd)?))
     }
 
-    /// The size of the file, in bytes.
     pub fn size(&self) -> u64 {
         self.size.unsigned_abs()
     }
@@ -97,7 +94,6 @@ pub(crate) fn is_own(fd: impl AsFd) -> bool {
     read(fd) == Some(Mark::Target)
 }
 
-/// Marks a file that fathom has just created.
 pub(crate) fn write(fd: impl AsFd, mark: Mark) -> io::Result<()> {
     let version = Version::of(&fd)?;
     write_version(fd, mark, &version)
@@ -169,7 +165,6 @@ fn format(mark: Mark, version: &Version, window_ns: i64) -> String {
     )
 }
 
-/// The mark that a value is on a file of this version.
 fn parse(value: &str, now: &Version) -> Option<Mark> {
     let mut words = value.split(' ').skip(1);
     let kind = words.next()?;

@@ -12,7 +12,6 @@ use rustix::fs::fstatvfs;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Prefix of scratch file names, on file systems that require a name.
 pub(crate) const PREFIX: &str = ".fathom-scratch-";
 /// Sizes are multiples of this, in bytes.
 const UNIT: u64 = 1 << 20;
@@ -60,7 +59,6 @@ fn size(path: &str, spot: &Spot, wanted: u64) -> Result<u64, GuardError> {
     Ok(size)
 }
 
-/// A unique temporary file name.
 pub(crate) fn name() -> String {
     format!("{PREFIX}{}", unique())
 }

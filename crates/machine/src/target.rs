@@ -14,7 +14,6 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-/// Reads facts about targets; mounts and devices are read once for all of them.
 pub struct Lookup {
     roots: Roots,
     mounts: Vec<Mount>,
@@ -22,7 +21,6 @@ pub struct Lookup {
 }
 
 impl Lookup {
-    /// Reads the mounts of this process's namespace.
     pub fn new(roots: &Roots) -> Self {
         let mounts = mounts::own(roots);
         Self { roots: roots.clone(), mounts, devices: RefCell::default() }
@@ -115,12 +113,10 @@ impl Lookup {
         };
     }
 
-    /// The mount that a file is on.
     pub(crate) fn mount_of(&self, stat: &Statx) -> Option<&Mount> {
         mounts::of(&self.mounts, stat)
     }
 
-    /// The mount point of the file system with this device number.
     pub(crate) fn mount_point(&self, device: Number) -> Option<&str> {
         let mount = self.mounts.iter().find(|mount| mount.device == device)?;
         Some(&mount.point)
@@ -187,7 +183,6 @@ pub(crate) fn nearest(path: &str) -> io::Result<(OwnedFd, Vec<String>)> {
     }
 }
 
-/// The relative path of a name in directories.
 pub(crate) fn joined(dirs: &[String], name: &str) -> String {
     dirs.iter().map(String::as_str).chain([name]).collect::<Vec<_>>().join("/")
 }
@@ -212,13 +207,11 @@ pub(crate) fn block_of(roots: &Roots, path: &Path) -> Option<Number> {
     }
 }
 
-/// The current path of an open file.
 pub(crate) fn resolved(fd: impl AsFd) -> String {
     let link = std::fs::read_link(mark::descriptor_path(fd));
     link.map(|path| path.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-/// statx of an open descriptor.
 pub(crate) fn stat(fd: impl AsFd) -> io::Result<Statx> {
     let flags = StatxFlags::BASIC_STATS | StatxFlags::MNT_ID | StatxFlags::DIOALIGN;
     Ok(rustix::fs::statx(fd, "", AtFlags::EMPTY_PATH, flags)?)

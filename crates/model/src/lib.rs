@@ -4,6 +4,8 @@
 //! [`facts::Facts`] describe the machine, [`progress::Progress`] is the current state of a run,
 //! [`record::RunRecord`] its result, and [`finding::Finding`]s interpret it.
 #![forbid(unsafe_code)]
+// Schemas quote them.
+#![deny(missing_docs)]
 #![cfg_attr(not(test), forbid(clippy::print_stdout, clippy::print_stderr))]
 #![cfg_attr(not(test), forbid(clippy::disallowed_methods))]
 

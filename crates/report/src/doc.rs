@@ -17,7 +17,6 @@ const NO_BREAK: char = '\u{a0}';
 /// Maximum length of a noun without line breaks, in characters.
 const NOUN_WHOLE: usize = 20;
 
-/// A page, or the body of a section.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Document {
     pub heading: Option<Heading>,
@@ -25,23 +24,18 @@ pub struct Document {
     pub blocks: Vec<Block>,
 }
 
-/// One part of a page.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Block {
-    /// A part with a title.
     Section(Section),
     Paragraph(Text),
     /// Named values; an empty name continues the entry above.
     KeyValues(Vec<(String, Text)>),
-    /// Rows and columns.
     Table(DataTable),
-    /// Rows that branch.
     Tree(Tree),
     Chart(Chart),
     Finding(Finding),
 }
 
-/// A part with a title.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Section {
     pub title: String,
@@ -50,7 +44,6 @@ pub struct Section {
     pub body: Document,
 }
 
-/// Rows and columns.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct DataTable {
     pub columns: Vec<DataColumn>,
@@ -59,16 +52,13 @@ pub struct DataTable {
     pub extent: Extent,
 }
 
-/// Rows that branch, with columns.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Tree {
     /// The columns; the first one has the branches.
     pub columns: Vec<DataColumn>,
-    /// The rows without a parent.
     pub roots: Vec<TreeNode>,
 }
 
-/// A row of a tree.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TreeNode {
     /// It may have fewer cells than there are columns.
@@ -89,7 +79,6 @@ pub enum Extent {
     Further,
 }
 
-/// A column of a table.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DataColumn {
     pub name: String,
@@ -104,7 +93,6 @@ pub struct DataColumn {
 }
 
 impl DataColumn {
-    /// A column of names or words.
     pub fn text(name: &str) -> Self {
         Self { name: name.into(), is_text: true, rank: 0, is_cut: false, width: (1, u16::MAX) }
     }
@@ -144,7 +132,6 @@ pub struct Quantity {
 /// The confidence of most intervals, in percent.
 pub const CONFIDENCE: u8 = 95;
 
-/// What a number is of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QuantityUnit {
     /// Things or events, or events per second; large ones have a decimal suffix.
@@ -155,7 +142,6 @@ pub enum QuantityUnit {
     Number,
     /// How many times as much.
     Ratio,
-    /// Hundredths.
     Percent,
     /// A change in hundredths, with its sign.
     Change,
@@ -208,7 +194,6 @@ pub fn share(part: u64, all: u64) -> Quantity {
     percent(part as f64 * 100.0 / all.max(1) as f64)
 }
 
-/// Hundredths.
 pub fn percent(value: f64) -> Quantity {
     Quantity::new(value, QuantityUnit::Percent)
 }
@@ -226,14 +211,12 @@ pub fn bandwidth(value: f64) -> Quantity {
     Quantity::new(value, QuantityUnit::BytesPerSecond)
 }
 
-/// Words and numbers, in a sentence or a cell.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Text {
     /// Joined without spaces between them.
     pub spans: Vec<Span>,
 }
 
-/// A piece of text.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Span {
     Words(String),
@@ -241,7 +224,6 @@ pub enum Span {
 }
 
 impl Text {
-    /// Appends words, a number or text.
     pub fn push(&mut self, part: impl Into<Text>) {
         self.spans.extend(part.into().spans);
     }
@@ -258,7 +240,6 @@ impl Text {
         all
     }
 
-    /// Whether there is nothing to print.
     pub fn is_empty(&self) -> bool {
         self.spans.iter().all(|span| matches!(span, Span::Words(words) if words.is_empty()))
     }
@@ -282,7 +263,6 @@ pub fn plural(n: u64, name: &str) -> Text {
     of(events(n), &if n == 1 { name.to_string() } else { format!("{name}{plural}") })
 }
 
-/// [`Text`] of several parts.
 macro_rules! text {
     ($($part:expr),* $(,)?) => {{
         let mut text = $crate::doc::Text::default();
@@ -317,12 +297,10 @@ impl<T: Into<Text>> From<Option<T>> for Text {
 }
 
 impl Document {
-    /// A page without contents yet.
     pub fn headed(heading: Option<Heading>) -> Self {
         Self { heading, ..Self::default() }
     }
 
-    /// The same with the date of its heading in `zone`.
     pub fn in_zone(mut self, zone: &TimeZone) -> Self {
         self.heading.iter_mut().for_each(|heading| heading.zone = zone.clone());
         self

@@ -6,7 +6,6 @@ use fathom_analysis::metrics::{self, FigureGroup, FigureUnit, Interval, METRICS,
 /// The shortest time printed, in nanoseconds.
 const TIME_MIN: f64 = 1000.0;
 
-/// A value of the figure.
 pub(crate) fn quantity<F>(metric: &Metric<F>, value: f64) -> Quantity {
     let of = |unit| Quantity::new(value, unit);
     match metric.unit {
@@ -39,7 +38,6 @@ pub(crate) fn cell<F>(metric: &Metric<F>, value: Option<f64>) -> Text {
     value.map_or_else(|| "-".into(), |value| quantity(metric, value).into())
 }
 
-/// The figure's column on the screen.
 pub(crate) fn column<F>(metric: &Metric<F>) -> DataColumn {
     let (least, most) = match metric.unit {
         FigureUnit::Rate => (5, 6),
@@ -68,7 +66,6 @@ pub(crate) fn machine(interval: &Interval<'_>, id: &str) -> Text {
     metric.and_then(|of| Some(phrase(of, quantity(of, (of.value)(interval)?)))).into()
 }
 
-/// The number of a figure of the machine.
 pub(crate) fn number(interval: &Interval<'_>, id: &str) -> Option<Quantity> {
     let metric = metrics::machine(id)?;
     Some(quantity(metric, (metric.value)(interval)?))

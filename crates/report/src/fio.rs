@@ -15,12 +15,10 @@ use std::borrow::Cow;
 /// The errno reported for an error without one: EIO, since 0 means success.
 const ERRNO_UNKNOWN: i32 = 5;
 
-/// The program's name and version, where fio gives its own.
 pub(crate) fn version(record: &RunRecord) -> String {
     format!("fathom-{}", record.header.fathom_version)
 }
 
-/// One entry of fio's `jobs`.
 pub(crate) struct Entry<'a> {
     pub group: JobGroup<'a>,
     /// Index of its first job.
@@ -53,7 +51,6 @@ impl Entry<'_> {
         (of(usage.user_ns), of(usage.system_ns))
     }
 
-    /// Context switches.
     pub fn switches(&self) -> u64 {
         let usage = &self.group.record.usage;
         usage.voluntary_switches + usage.involuntary_switches
@@ -75,7 +72,6 @@ impl Entry<'_> {
     }
 }
 
-/// Figures of one direction.
 pub(crate) struct DirStats<'a> {
     pub dir: DirRecord,
     /// The measured time where the direction occurs, or 0, in nanoseconds.
@@ -105,12 +101,10 @@ impl DirStats<'_> {
         shown(&self.dir.lat, self.plan.show.lat)
     }
 
-    /// Bytes per second.
     pub fn bytes_per_second(&self) -> f64 {
         derive::per_second(self.dir.counts.bytes, self.runtime_ns)
     }
 
-    /// I/Os per second.
     pub fn ios_per_second(&self) -> f64 {
         derive::per_second(self.dir.counts.ios, self.runtime_ns)
     }
@@ -127,7 +121,6 @@ struct Total {
     runtime_ns: u64,
 }
 
-/// The entries of fio's `jobs`: one for each job or reporting group.
 pub(crate) fn entries(record: &RunRecord) -> Vec<Entry<'_>> {
     let mut groups = derive::groups(record);
     groups.iter_mut().for_each(count_blocks);
@@ -217,7 +210,6 @@ pub(crate) fn priority_parts(priority: u16) -> [u16; 3] {
     [priority >> 13, priority & 7, priority >> 3 & 1023]
 }
 
-/// Disk utilization in percent.
 pub(crate) fn utilisation(disk: &DiskRecord) -> f64 {
     match disk.elapsed_ms {
         0 => 0.0,

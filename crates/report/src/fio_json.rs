@@ -166,7 +166,6 @@ fn options(record: &RunRecord, plan: &JobPlan, index: usize) -> BTreeMap<String,
     options
 }
 
-/// The value of fio's `rw` for the job.
 fn direction_name(plan: &JobPlan) -> &'static str {
     let random = matches!(plan.access.order, Order::Random { .. });
     match (plan.access.mix, random) {

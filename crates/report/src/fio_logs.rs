@@ -13,7 +13,6 @@ use std::fmt::Write;
 const BINS: usize = 29 << BIN_BITS;
 const BIN_BITS: u32 = 6;
 
-/// The logs of one job while it runs.
 pub struct JobLog {
     plan: Logs,
     /// Largest block size of each direction, as histograms name it.
@@ -52,7 +51,6 @@ impl TotalLog {
     }
 }
 
-/// Totals at the end of the last interval.
 #[derive(Default)]
 struct Window {
     before: JobTotals,
@@ -74,7 +72,6 @@ impl Window {
 }
 
 impl JobLog {
-    /// The logs of `job`, if it has any.
     pub fn new(job: &JobPlan) -> Option<Self> {
         let plan = job.logs.clone()?;
         let window = |interval_ns| Window { next_ns: interval_ns, ..Window::default() };

@@ -3,7 +3,6 @@
 use serde_json::{Map, Value};
 use std::fmt::Write;
 
-/// fio's version whose output this is.
 pub const FIO_VERSION: &str = "fio-3.42";
 
 const DIRS: [&str; 3] = ["read", "write", "trim"];
@@ -229,7 +228,6 @@ fn distribution(out: &mut String, unit: &str, buckets: Option<&Map<String, Value
     }
 }
 
-/// Sums of the jobs of each group.
 fn groups(out: &mut String, jobs: &[Value], globals: &Value) {
     let mut numbers: Vec<u64> = jobs.iter().filter_map(|job| job["groupid"].as_u64()).collect();
     numbers.dedup();

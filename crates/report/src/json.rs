@@ -64,7 +64,6 @@ struct WatchFigures<'a> {
 }
 
 impl<'a> WatchResult<'a> {
-    /// The record of an observation, and what was observed.
     pub fn of(record: &'a RunRecord, observed: &'a Observed) -> Self {
         let layers = |stacks| LayerTimes::of([&stacks], &observed.known_stacks, |_| true);
         let processes = &observed.processes;

@@ -2,7 +2,6 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), forbid(clippy::print_stdout, clippy::print_stderr))]
 #![cfg_attr(not(test), forbid(clippy::disallowed_methods))]
-#![allow(missing_docs, reason = "a name that says it needs no comment")]
 
 pub mod calendar;
 pub mod doc;

@@ -5,7 +5,6 @@ use fathom_model::plan::{JobPlan, Plan};
 use fathom_model::progress::{Counts, JobProgress, Phase, Progress};
 use fathom_model::{Dir, units};
 
-/// Letters of the progress bar between its brackets.
 const BAR: usize = 16;
 
 /// The progress at `now`, with rates since `before`, in at most `width` columns.
@@ -41,7 +40,6 @@ fn fit(mut parts: Vec<(u8, String)>, width: Option<usize>) -> String {
     joined(&parts).chars().take(width).collect()
 }
 
-/// Mean progress of the jobs.
 fn share_done(now: &Progress) -> f64 {
     if now.jobs.is_empty() {
         return 0.0;
@@ -145,7 +143,6 @@ fn moved(now: &Progress, before: &Progress, dir: Dir) -> (u64, u64) {
     (now.0.saturating_sub(before.0), now.1.saturating_sub(before.1))
 }
 
-/// Latencies of all directions since `before`.
 fn recent(now: &Progress, before: &Progress) -> Histogram {
     let mut all = Histogram::default();
     let none = JobProgress::default();

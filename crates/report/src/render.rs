@@ -16,12 +16,10 @@ pub use text::text;
 
 use crate::doc::Text;
 
-/// Text style.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Style {
     /// Use ANSI colors.
     pub color: bool,
-    /// Columns that a line may have; at least 20 are used.
     pub width: usize,
 }
 
@@ -31,7 +29,6 @@ impl Default for Style {
     }
 }
 
-/// `text` on one line.
 pub fn line(text: &Text) -> String {
     figure::plain(text, figure::Place::Sentence)
 }

@@ -14,25 +14,20 @@ use std::collections::BTreeMap;
 /// The frame of a thread in user mode if user stacks were not requested.
 const USER_MODE: &str = "[user mode]";
 
-/// Samples over some time.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Sampled {
     /// The end of each interval, in nanoseconds since the start, with its samples.
     pub intervals: Vec<(u64, StacksSample)>,
-    /// All stacks, indexed by number.
     pub stacks: Vec<Stack>,
-    /// Start time, in nanoseconds since 1970.
     pub started_unix_ns: u64,
 }
 
-/// A function in a stack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Frame<'a> {
     pub name: &'a str,
     pub kernel: bool,
 }
 
-/// Samples of one process.
 #[derive(Default)]
 pub(crate) struct Process<'a> {
     pub comm: &'a str,
@@ -55,7 +50,6 @@ impl Sampled {
         user.chain(kernel.iter().map(|name| Frame { name, kernel: true }))
     }
 
-    /// The sum of a count over all intervals.
     pub(crate) fn sum(&self, get: fn(&StacksSample) -> u64) -> u64 {
         self.intervals.iter().map(|(_, sample)| get(sample)).sum()
     }
@@ -76,7 +70,6 @@ impl Sampled {
         sums
     }
 
-    /// Processes, most samples first.
     pub(crate) fn processes(&self) -> Vec<(i32, Process<'_>)> {
         let mut sums: BTreeMap<i32, Process<'_>> = BTreeMap::new();
         for count in self.counts() {
@@ -95,13 +88,11 @@ impl Sampled {
         sums
     }
 
-    /// CPU time by layer.
     pub(crate) fn layers(&self) -> LayerTimes {
         let samples = self.intervals.iter().map(|(_, sample)| sample);
         LayerTimes::of(samples, &self.stacks, |_| true)
     }
 
-    /// Samples by thread's name and stack.
     fn by_name(&self) -> BTreeMap<(&str, Vec<Frame<'_>>), u64> {
         let mut sums = BTreeMap::new();
         for count in self.counts() {

@@ -13,7 +13,6 @@ use fathom_model::record::RunRecord;
 /// Number of percentile columns in fio.
 const PERCENTILE_COLUMNS: usize = 20;
 
-/// A version of the format (`--terse-version`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Version {
     /// No program version, no disks; the description on a line of its own.
@@ -21,14 +20,12 @@ pub enum Version {
     /// fio's default: no trims.
     #[default]
     V3,
-    /// With trims.
     V4,
     /// With statistics of IOPS and numbers of samples.
     V5,
 }
 
 impl Version {
-    /// The version with this number, if there is one.
     pub fn from_number(number: u32) -> Option<Self> {
         match number {
             2 => Some(Self::V2),
@@ -49,7 +46,6 @@ impl Version {
     }
 }
 
-/// Renders `record` as fio's terse lines, one for each job or reporting group.
 pub fn render(record: &RunRecord, version: Version) -> String {
     fio::entries(record).iter().map(|entry| line(record, entry, version)).collect()
 }

@@ -7,33 +7,23 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
-/// Samples of threads over some time.
 #[derive(Debug)]
 pub struct Report<'a> {
     /// Time of the report, in nanoseconds since 1970.
     pub unix_ns: u64,
     /// Whether it covers the whole run instead of one interval.
     pub total: bool,
-    /// Time between the first and the last sample, in seconds.
     pub seconds: f64,
-    /// Requested sampling rate.
     pub hz: u32,
-    /// The threads, in groups.
     pub groups: &'a ThreadGroups,
-    /// The sampling overhead.
     pub cost: &'a SamplerCost,
-    /// What could not be measured.
     pub missing: &'a [Missing],
-    /// Maximum number of groups printed.
     pub rows: usize,
-    /// Include threads in all states, not only active ones.
     pub all_states: bool,
-    /// Print why something could not be measured.
     pub verbose: bool,
 }
 
 impl Report<'_> {
-    /// The report as JSON, with a newline.
     pub fn json(&self) -> String {
         let groups = self.groups;
         let names: Vec<&str> = groups.columns().iter().map(|column| column.name()).collect();
@@ -67,7 +57,6 @@ impl Report<'_> {
         format!("{value}\n")
     }
 
-    /// CPU time of a sample of one thread, in microseconds.
     pub(crate) fn us_per_thread_sample(&self) -> f64 {
         self.cost.cpu_ns as f64 / 1000.0 / self.groups.seen.max(1) as f64
     }
@@ -103,7 +92,6 @@ impl Activity {
     }
 }
 
-/// The sampling overhead.
 #[derive(Serialize)]
 struct Cost {
     cpu_ns: u64,

@@ -26,20 +26,17 @@ use fathom_model::watch::{DeviceWiring, MachineSample, Missing, Stack};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-/// One interval of the machine, with its context.
 #[derive(Debug, Clone, Copy)]
 pub struct View<'a> {
     pub before: &'a MachineSample,
     pub now: &'a MachineSample,
     pub rates: &'a MachineRates,
-    /// Its length, in nanoseconds.
     pub elapsed_ns: u64,
     /// Its end, in nanoseconds since 1970.
     pub unix_ns: u64,
     /// Time zone of the times on screen; CSV and NDJSON are in UTC.
     pub zone: &'a TimeZone,
     pub source: Source,
-    /// Stacks, indexed by [`fathom_model::watch::StackCount::stack`].
     pub stacks: &'a [Stack],
     pub wiring: &'a [DeviceWiring],
     pub missing: &'a [Missing],
@@ -48,26 +45,20 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// What figures are computed from.
     pub fn interval(&self) -> Interval<'a> {
         Interval { before: self.before, now: self.now, rates: self.rates }
     }
 }
 
-/// Where samples come from.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Source {
-    /// This machine, now.
     Live {
-        /// Between two samples, in nanoseconds.
         interval_ns: u64,
         /// Paused: age of the interval shown, in nanoseconds.
         frozen: Option<u64>,
         recording: bool,
     },
-    /// A record.
     Replay {
-        /// Its first instant, in nanoseconds since 1970.
         first_ns: u64,
         last_ns: u64,
         /// Replay speed, 1 for real time; `None` while paused.
@@ -75,7 +66,6 @@ pub enum Source {
     },
 }
 
-/// Draws the view onto all of `area`.
 pub fn draw(view: &View<'_>, ui: &Ui, paint: Paint, area: Rect, buf: &mut Buffer) {
     if area.width < 20 || area.height < 4 {
         paint.put(Tone::Plain, "screen too small", area.x, area, buf);
@@ -115,7 +105,6 @@ pub fn draw_waiting(paint: Paint, area: Rect, buf: &mut Buffer) {
     paint.put(Tone::Faint, text, area.x, area, buf);
 }
 
-/// A table, sorted as the user chose.
 pub fn table(view: &View<'_>, ui: &Ui, panel: Panel) -> Listing {
     let (table, usual) = match panel {
         Panel::Disks => (disks::table(view, ui), disks::sort()),
@@ -173,7 +162,6 @@ fn shares<const N: usize>(height: u16, wanted: [u16; N]) -> [u16; N] {
     given
 }
 
-/// Splits the top lines off `area`.
 fn take(area: &mut Rect, height: u16) -> Rect {
     let height = height.min(area.height);
     let taken = Rect { height, ..*area };
@@ -182,7 +170,6 @@ fn take(area: &mut Rect, height: u16) -> Rect {
     taken
 }
 
-/// Splits the bottom lines off `area`.
 fn take_below(area: &mut Rect, height: u16) -> Rect {
     let height = height.min(area.height);
     area.height -= height;

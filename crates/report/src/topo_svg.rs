@@ -31,7 +31,6 @@ text{font:12px sans-serif;fill:var(--text)}.dim{fill:var(--dim)}.warn{fill:var(-
 rect.box{fill:var(--box);stroke:var(--line)}rect.warn{fill:var(--box);stroke:var(--warn);stroke-width:2}\
 path{fill:none;stroke:var(--line)}path.warn{stroke:var(--warn)}";
 
-/// The tree of the page from left to right. The width of a connection is the bandwidth of its link.
 pub fn picture(report: &TopologyReport) -> String {
     let roots: Vec<Shape> =
         pages::topo_tree(report).iter().map(|node| Shape::of(node, 0)).collect();
@@ -56,12 +55,10 @@ pub fn picture(report: &TopologyReport) -> String {
     )
 }
 
-/// A box with what is right of it.
 struct Shape {
     depth: usize,
     lines: Vec<String>,
     whole: String,
-    /// Width of its connection, in bytes per second.
     rate: Option<f64>,
     is_limited: bool,
     children: Vec<Shape>,
@@ -109,7 +106,6 @@ impl Shape {
     }
 }
 
-/// Left edges of columns of these widths.
 fn columns(widths: &[f64]) -> Vec<f64> {
     let mut left = MARGIN;
     let mut columns = Vec::new();
@@ -225,7 +221,6 @@ fn plain(text: &Text) -> String {
     render::text(&line, style).trim().to_string()
 }
 
-/// Text as XML has it.
 fn markup(text: &str) -> String {
     let safe = escape::lines(text);
     safe.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")

@@ -7,21 +7,18 @@ use crate::output::{self, Help, Output, Permissions, RunAction, RunOption};
 use crate::suggest;
 use std::iter::Peekable;
 
-/// A parsed command line: options applied, the rest in order.
 #[derive(Debug, Default)]
 pub(crate) struct Args {
     pub output: Output,
     pub permissions: Permissions,
     /// Job keys, including `name`, in order.
     pub keys: Vec<Line>,
-    /// Job files or targets.
     pub positional: Vec<String>,
 }
 
 /// What a dashed name refers to.
 enum Meaning {
     Run(&'static RunOption),
-    /// A key by one of its names.
     Key(&'static Key, &'static str),
 }
 
@@ -132,7 +129,6 @@ fn permit(permissions: &mut Permissions, path: &str) -> Result<(), SpecError> {
     Ok(())
 }
 
-/// The long form of a name.
 fn long(name: &str) -> &str {
     let names = output::run_options().iter().map(|option| option.name);
     let mut long = names.filter(|long| output::short(long).is_some_and(|short| short == name));

@@ -2,10 +2,8 @@
 
 use fathom_model::plan::NameOp;
 
-/// `ioengine`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EngineName {
-    /// io_uring.
     IoUring,
     /// NVMe passthrough over io_uring.
     IoUringCmd,
@@ -23,17 +21,13 @@ pub enum EngineName {
     Vsync,
     /// Memory mappings.
     Mmap,
-    /// splice, vmsplice.
     Splice,
     /// aio_read, aio_write.
     Posixaio,
     /// SCSI commands through SG_IO.
     Sg,
-    /// fallocate.
     Falloc,
-    /// ftruncate.
     Ftruncate,
-    /// Operations on names.
     Names(NameOp),
     /// io_uring no-ops.
     Nop,
@@ -42,7 +36,6 @@ pub enum EngineName {
 }
 
 impl EngineName {
-    /// The name used by `ioengine`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::IoUring => "io_uring",
@@ -65,7 +58,6 @@ impl EngineName {
         }
     }
 
-    /// Whether the engine transfers data.
     pub const fn moves_data(self) -> bool {
         !matches!(self, Self::Names(_))
     }
@@ -75,7 +67,6 @@ impl EngineName {
         matches!(self, Self::IoUringCmd | Self::Sg)
     }
 
-    /// Whether the engine uses io_uring.
     pub const fn is_ring(self) -> bool {
         matches!(self, Self::IoUring | Self::IoUringCmd | Self::Nop)
     }

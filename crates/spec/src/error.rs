@@ -6,31 +6,25 @@ use std::fmt;
 /// Maximum number of problems reported: beyond it, the input is not a job file.
 const PROBLEMS_MAX: usize = 100;
 
-/// A position in a job file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
     /// File name as given; `-` is standard input.
     pub file: String,
-    /// Line number, from 1.
     pub line: usize,
 }
 
 /// An error in a request: what is wrong, and what to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SpecError {
-    /// The position in the job file, if the error is in one.
     pub place: Option<Place>,
-    /// The message, without the position.
     pub message: String,
 }
 
 impl SpecError {
-    /// An error without a position in a job file.
     pub fn new(message: impl Into<String>) -> Self {
         Self { place: None, message: message.into() }
     }
 
-    /// Sets the position to `place` unless already set.
     pub(crate) fn at(mut self, place: Option<&Place>) -> Self {
         if self.place.is_none() {
             self.place = place.cloned();
@@ -56,10 +50,8 @@ impl fmt::Display for SpecError {
 
 impl std::error::Error for SpecError {}
 
-/// All problems of a request, in the order found.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Problems {
-    /// The problems, each once; never empty in an error.
     pub errors: Vec<SpecError>,
     /// What was understood of the request: where results go, and targets that were named.
     pub request: Box<Spec>,

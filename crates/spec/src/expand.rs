@@ -14,7 +14,6 @@ pub(crate) struct Expanded {
     pub unset: Vec<String>,
 }
 
-/// Expands the variables in `line`.
 pub(crate) fn expand(line: &str, sources: &dyn Sources) -> Result<Expanded, String> {
     let mut out = Expanded::default();
     let mut has_words = false;

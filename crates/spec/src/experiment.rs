@@ -138,12 +138,10 @@ fn pair(word: &str) -> Pair {
     (name.to_string(), value.to_string())
 }
 
-/// Whether this value of a grid is a share of the peak.
 fn is_share(key: &str, value: &str) -> bool {
     key == "rate" && value.ends_with('%')
 }
 
-/// Checks one key by itself.
 fn check(key: &str, value: &str) -> Result<(), String> {
     if matches!(key, "runtime" | "time_based" | "ramp_time") {
         return Err(format!("{key}: an experiment sets the times itself; use --duration"));

@@ -4,7 +4,6 @@ use crate::keys::{self, Action, Group, Key};
 use crate::output::{self, RunOption, run_options};
 use std::fmt::Write;
 
-/// The command line of `fathom run`.
 pub const RUN_USAGE: &str = "\
 fathom run [OPTIONS] [JOBFILE…] [--name=JOB --key=value…]
 fathom run [OPTIONS] --key=value… TARGET…
@@ -21,7 +20,6 @@ Examples:
   fathom run job.fio --output-format=json --output=result.json
 ";
 
-/// The text of `fathom run -h`.
 pub fn run_help_short() -> String {
     let mut text = format!("{RUN_USAGE}{ABOUT}Options\n");
     for (form, doc) in options(|option| !option.doc.starts_with("No effect")) {

@@ -7,7 +7,6 @@ use crate::sources::{INCLUDE_DEPTH_MAX, Sources, read_text};
 /// Maximum number of lines in a job file, including included files.
 const LINES_MAX: usize = 1 << 20;
 
-/// A section of a job file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Section {
     pub name: String,
@@ -24,7 +23,6 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    /// Splits `key=value` and trims both.
     pub(crate) fn split(text: &str, place: Option<Place>) -> Self {
         match text.split_once('=') {
             Some((key, value)) => {

@@ -13,12 +13,9 @@ use fathom_model::plan::{
 };
 use fathom_model::{Dir, PerDir};
 
-/// A key as given.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Given {
-    /// Canonical name of the key.
     pub key: &'static str,
-    /// Its value; `1` for a key without one.
     pub value: String,
     /// Whether it is from a `[global]` section.
     pub global: bool,
@@ -31,7 +28,6 @@ pub struct Given {
 /// A length or offset, absolute or relative to the target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Size {
-    /// In bytes.
     Bytes(u64),
     /// In percent, from 0 to 100; of a whole device also more, which is all of it.
     Percent(u32),
@@ -40,64 +36,44 @@ pub enum Size {
 /// One section of a job file, or one `--name`: `numjobs` identical workers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct JobSpec {
-    /// Section name, or `name`.
     pub name: String,
-    /// `description`.
     pub description: Option<String>,
     /// The line of the job file that begins the section.
     pub place: Option<Place>,
     /// Keys in the order given, those of `[global]` first.
     pub given: Vec<Given>,
-    /// Number of clones.
     pub numjobs: u32,
-    /// Files and devices.
     pub files: Files,
-    /// I/O pattern.
     pub work: Work,
-    /// I/O engine and queue depth.
     pub engine: EngineSpec,
-    /// Start and end conditions.
     pub schedule: Schedule,
-    /// Rate limits and think time.
     pub rate: RateSpec,
     /// Flushes.
     pub sync: FlushPlan,
-    /// Synchronous writes.
     pub sync_io: SyncIo,
-    /// Buffer contents and memory.
     pub buffers: Buffers,
-    /// Errors that do not end the job.
     pub on_error: OnError,
-    /// CPUs and priorities.
     pub placement: PlacementSpec,
-    /// Priorities of single I/Os.
     pub priorities: PrioritySpec,
-    /// Duplicates among buffers.
     pub dedupe: DedupeSpec,
-    /// What is reported.
     pub show: Show,
     /// fio's logs; prefixes of file names are empty for the job's name.
     pub logs: Logs,
 }
 
-/// Files and devices of a job.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Files {
-    /// Paths of `filename`.
     pub filename: Vec<String>,
-    /// Paths of `directory`, assigned to clones round-robin.
     pub directory: Vec<String>,
     /// `filename_format`; empty for fio's default.
     pub format: String,
     /// `nrfiles`.
     pub count: u32,
-    /// `openfiles`.
     pub open_max: Option<u32>,
     /// `size`: the total of all files.
     pub size: Option<Size>,
     /// `filesize`: minimum and maximum size of each file, in bytes.
     pub file_size: Option<(u64, u64)>,
-    /// `offset`.
     pub offset: Size,
     /// `offset_increment`: added for each clone.
     pub offset_increment: Size,
@@ -105,23 +81,16 @@ pub struct Files {
     pub offset_align: Option<u64>,
     /// `file_append`.
     pub append: bool,
-    /// `fallocate`.
     pub fallocate: Fallocate,
-    /// `create_on_open`.
     pub create_on_open: bool,
-    /// `create_only`.
     pub create_only: bool,
     /// `allow_file_create`.
     pub allow_create: bool,
     /// `overwrite`: also lay out files that are only written.
     pub overwrite: bool,
-    /// `unlink`.
     pub unlink: bool,
-    /// `unlink_each_loop`.
     pub unlink_each_loop: bool,
-    /// `invalidate`.
     pub invalidate: bool,
-    /// `pre_read`.
     pub pre_read: bool,
     /// `file_service_type`.
     pub service: FileService,
@@ -138,31 +107,22 @@ pub struct Files {
 pub struct Rw {
     /// The pattern without `rand`: `read`, `write`, `trim`, `rw` or `trimwrite`.
     pub kind: RwKind,
-    /// Whether offsets are random.
     pub random: bool,
     /// The number after the colon: I/Os per random offset, or bytes to skip.
     pub postfix: Option<i64>,
 }
 
-/// Directions of `rw`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RwKind {
-    /// Only reads.
     Read,
-    /// Only writes.
     Write,
-    /// Only trims.
     Trim,
-    /// Reads and writes.
     Both,
-    /// Trims, each followed by a write.
     TrimWrite,
 }
 
-/// I/O pattern of a job.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Work {
-    /// `rw`.
     pub rw: Rw,
     /// `rwmixread`, in percent.
     pub read_percent: u32,
@@ -190,7 +150,6 @@ pub struct Work {
     pub seed: Option<u64>,
 }
 
-/// I/O engine and queue depth of a job.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EngineSpec {
     /// `ioengine`.
@@ -209,11 +168,9 @@ pub struct EngineSpec {
     pub sqpoll_cpu: Option<u32>,
     /// `sqthread_poll_idle`, in milliseconds.
     pub sqpoll_idle_ms: Option<u32>,
-    /// `nowait`.
     pub nowait: bool,
     /// `atomic` and `uncached`.
     pub flags: IoFlags,
-    /// `serialize_overlap`.
     pub serialize_overlap: bool,
     /// `stat_type`.
     pub stat: StatCall,
@@ -223,32 +180,23 @@ pub struct EngineSpec {
     pub bsg: bool,
 }
 
-/// Start and end conditions of a job.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Schedule {
     /// `stonewall`: wait for all preceding jobs.
     pub stonewall: bool,
-    /// `new_group`.
     pub new_group: bool,
-    /// `group_reporting`.
     pub group_reporting: bool,
-    /// `wait_for`.
     pub wait_for: Option<String>,
     /// `startdelay`: minimum and maximum, in nanoseconds.
     pub start_delay_ns: (u64, u64),
-    /// `exitall`.
     pub exitall: bool,
-    /// `exitall_on_error`.
     pub exitall_on_error: bool,
-    /// `exit_what`.
     pub exit_what: ExitWhat,
     /// `runtime`, in nanoseconds.
     pub runtime_ns: Option<u64>,
-    /// `time_based`.
     pub time_based: bool,
     /// `ramp_time`, in nanoseconds.
     pub ramp_ns: u64,
-    /// `loops`.
     pub loops: u32,
     /// `io_size`.
     pub io_size: Option<Size>,
@@ -286,7 +234,6 @@ impl JobSpec {
         }
     }
 
-    /// The mix of directions.
     pub fn mix(&self) -> Mix {
         match self.work.rw.kind {
             RwKind::Read => Mix::Only(Dir::Read),
@@ -297,7 +244,6 @@ impl JobSpec {
         }
     }
 
-    /// The directions in use.
     pub fn used_dirs(&self) -> impl Iterator<Item = Dir> + use<> {
         let mix = self.mix();
         Dir::ALL.into_iter().filter(move |dir| mix.has(*dir))
@@ -340,7 +286,6 @@ impl JobSpec {
         self.work.rw.kind != RwKind::Read
     }
 
-    /// Whether the engine opens files or devices.
     pub fn uses_files(&self) -> bool {
         !matches!(self.engine.name, EngineName::Nop | EngineName::Null | EngineName::Names(_))
     }

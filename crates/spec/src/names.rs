@@ -8,12 +8,9 @@ use std::collections::HashMap;
 /// Maximum number of paths in a run.
 pub(crate) const PATHS_MAX: usize = 1 << 20;
 
-/// A path whose facts the planner needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TargetQuery {
-    /// The path as given or generated.
     pub path: String,
-    /// Whether any job writes or trims it.
     pub modified: bool,
 }
 
@@ -46,7 +43,6 @@ impl Spec {
     }
 }
 
-/// The paths of the targets of clone `clone` of `job`.
 pub(crate) fn paths(job: &JobSpec, clone: u32) -> Result<Vec<String>, SpecError> {
     let files = &job.files;
     let directory = directory(job, clone);

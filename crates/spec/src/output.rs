@@ -4,7 +4,6 @@ use crate::job::JobSpec;
 use crate::value::Value;
 use fathom_model::watch::Level;
 
-/// Where and how results are reported.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Output {
     /// `--output`: file for the results instead of standard output.
@@ -15,7 +14,6 @@ pub struct Output {
     pub append_terse: bool,
     /// `--terse-version`: 2, 3, 4 or 5; `None` means 3.
     pub terse_version: Option<u32>,
-    /// `--eta`.
     pub eta: Eta,
     /// `--status-interval`: time between interim results, in nanoseconds.
     pub status_interval_ns: Option<u64>,
@@ -51,7 +49,6 @@ pub struct Output {
     pub as_fio: bool,
 }
 
-/// An output format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// Human-readable text.
@@ -68,32 +65,25 @@ pub enum Format {
     Terse,
 }
 
-/// When to show the progress line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Eta {
-    /// If standard error is a terminal.
     #[default]
     Auto,
-    /// Always.
     Always,
-    /// Never.
     Never,
 }
 
-/// The requested help.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Help {
     /// The options, with examples: what `-h` prints.
     Short,
     /// All options and keys.
     All,
-    /// One key.
     Key(String),
     /// All I/O engines, or the keys of one.
     Engine(Option<String>),
 }
 
-/// Existing targets that the command line permits to be written.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Permissions {
     /// `--erase`: devices as given, each `device` or `device@serial-or-size`.
@@ -102,14 +92,11 @@ pub struct Permissions {
     pub overwrite: Vec<String>,
 }
 
-/// An option of `fathom run`.
 #[derive(Debug, Clone, Copy)]
 pub struct RunOption {
-    /// Name without dashes.
     pub name: &'static str,
     /// The form of its value; `None` if it takes none.
     pub takes: Option<&'static str>,
-    /// One-line description.
     pub doc: &'static str,
     pub(crate) action: RunAction,
 }
@@ -139,7 +126,6 @@ impl RunOption {
     }
 }
 
-/// All options of `fathom run`.
 pub fn run_options() -> &'static [RunOption] {
     OPTIONS
 }

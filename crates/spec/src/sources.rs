@@ -3,7 +3,6 @@
 use crate::SpecError;
 use crate::keys;
 
-/// Maximum size of a job file in bytes.
 pub const JOB_FILE_BYTES_MAX: usize = 16 << 20;
 
 /// Maximum nesting depth of `include`.
@@ -26,18 +25,14 @@ pub trait Sources {
     /// Values of `$ncpus`, `$pagesize` and `$mb_memory`.
     fn machine(&self) -> MachineNumbers;
 
-    /// A number that differs from run to run, for `randrepeat=0`.
     fn random(&self) -> u64;
 }
 
 /// Values of `$ncpus`, `$pagesize` and `$mb_memory`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MachineNumbers {
-    /// Online CPUs.
     pub cpus: u64,
-    /// Page size in bytes.
     pub page_bytes: u64,
-    /// Total memory in MiB.
     pub memory_mib: u64,
 }
 

@@ -16,16 +16,11 @@ pub const JOBS_MAX: u32 = 4096;
 /// The part of a file that shows whether it is a job file.
 const HEAD_BYTES: usize = 4096;
 
-/// A parsed request, independent of any machine.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Spec {
-    /// The jobs, in order.
     pub jobs: Vec<JobSpec>,
-    /// Where and how results are reported.
     pub output: Output,
-    /// Existing targets that may be written.
     pub permissions: Permissions,
-    /// Notes for the user.
     pub notes: Vec<String>,
     /// Keys of `[global]` sections as given, for output.
     pub global: Vec<Given>,
@@ -302,7 +297,6 @@ fn block_size_rank(key: &str) -> u8 {
     }
 }
 
-/// Sets one key of `job`.
 pub(crate) fn set_key(job: &mut JobSpec, line: &Line, global: bool) -> Result<(), SpecError> {
     let fail = |message: String| SpecError::new(message).at(line.place.as_ref());
     let key = keys::find(&line.key).ok_or_else(|| fail(no_key(line)))?;
@@ -351,7 +345,6 @@ fn no_key(line: &Line) -> String {
     }
 }
 
-/// An error about a job.
 pub(crate) fn job_error(job: &JobSpec, why: &str) -> SpecError {
     SpecError::new(format!("job '{}': {why}", shorten(&job.name))).at(job.place.as_ref())
 }

@@ -1,6 +1,5 @@
 //! Suggestions for misspelled words.
 
-/// The candidate nearest to `word`, if near enough to be a likely correction.
 pub(crate) fn nearest<'a>(
     word: &str,
     candidates: impl Iterator<Item = &'a str>,

@@ -15,7 +15,6 @@ pub struct Hierarchy {
     pub path: String,
     /// The group at the mount point: a container often mounts only its own subtree.
     pub root: String,
-    /// Its mount point.
     pub top: PathBuf,
     /// The directory of the process's group; the top if the group is not visible.
     pub own: PathBuf,
@@ -27,7 +26,6 @@ impl Hierarchy {
         controller.is_empty() || self.controllers.iter().any(|name| name == controller)
     }
 
-    /// The directories of the process's group and those above it.
     pub fn groups(&self) -> impl Iterator<Item = &Path> {
         let mut is_past = false;
         self.own.ancestors().take_while(move |dir| {

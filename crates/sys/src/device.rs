@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 /// Maximum number of devices below a device: stacks are not that deep.
 const BELOW_MAX: usize = 256;
 
-/// A device's major and minor number.
 pub type Number = (u32, u32);
 
 /// Facts about the block device with this number; a partition has its disk's model, serial
@@ -24,7 +23,6 @@ pub fn disks(roots: &Roots) -> Vec<DeviceFacts> {
     facts.filter(|device| device.size_bytes > 0).collect()
 }
 
-/// Parses `major:minor`.
 pub fn parse_number(text: &str) -> Option<Number> {
     let (major, minor) = text.split_once(':')?;
     Some((major.parse().ok()?, minor.parse().ok()?))
@@ -57,22 +55,18 @@ pub fn member_names(dir: &Path) -> Vec<String> {
 pub enum Generic {
     /// NVMe commands, for a namespace; `None` if unknown.
     Nvme(Option<u32>),
-    /// SCSI commands.
     Scsi,
     /// The same, also on a ring.
     Bsg,
 }
 
-/// A block device's directory in sysfs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
     dir: PathBuf,
-    /// Device number.
     pub number: Number,
 }
 
 impl Node {
-    /// The device with this number.
     pub fn by_number(roots: &Roots, number: Number) -> Option<Self> {
         let link = roots.sys.join(format!("dev/block/{}:{}", number.0, number.1));
         Some(Self { dir: link.canonicalize().ok()?, number })
@@ -184,7 +178,6 @@ impl Node {
         parent.and_then(Self::by_dir).unwrap_or_else(|| self.clone())
     }
 
-    /// Its partitions.
     pub fn partitions(&self) -> Result<Vec<Self>, Unread> {
         let names = roots::list(&self.dir)?.unwrap_or_default();
         let dirs = names.into_iter().map(|name| self.dir.join(name));
@@ -251,22 +244,18 @@ impl Node {
         text(self.dir.join("dm/uuid"))
     }
 
-    /// Its directory, without links.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// The path of one of its sysfs attributes.
     pub fn attribute(&self, name: &str) -> PathBuf {
         self.dir.join(name)
     }
 
-    /// Whether the device is read-only.
     pub fn is_read_only(&self) -> bool {
         number::<u32>(self.dir.join("ro")) == Some(1)
     }
 
-    /// Size in bytes.
     pub fn size_bytes(&self) -> u64 {
         // sysfs reports 512-byte sectors on all devices.
         number::<u64>(self.dir.join("size")).unwrap_or(0).saturating_mul(512)
@@ -276,7 +265,6 @@ impl Node {
         number(self.disk().dir.join("nsid"))
     }
 
-    /// All facts about it.
     pub fn facts(&self) -> DeviceFacts {
         let disk = self.disk().dir;
         let queue = disk.join("queue");
@@ -313,13 +301,9 @@ impl Node {
     }
 }
 
-/// A device stacked on another.
 pub struct Holder {
-    /// Kernel name, with the device-mapper name if any.
     pub name: String,
-    /// Device number, if in sysfs.
     pub number: Option<Number>,
-    /// Device-mapper UUID.
     pub mapper_uuid: Option<String>,
 }
 
@@ -329,7 +313,6 @@ pub fn active(line: &str) -> &str {
     chosen.map_or(line, |(name, _)| name)
 }
 
-/// The driver of the device, or of the controller that it belongs to.
 fn driver(disk: &Path) -> Option<String> {
     let link = |link: &str| std::fs::read_link(disk.join(link)).ok();
     let driver = link("device/driver").or_else(|| link("device/device/driver"))?;

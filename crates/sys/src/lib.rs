@@ -4,7 +4,6 @@
 //! All are read below [`Roots`], so that tests can use synthetic trees. Readers for decisions return a `Result`, as what
 //! cannot be read is not absent; those for facts leave it out.
 #![forbid(unsafe_code)]
-#![allow(missing_docs, reason = "a name that says it needs no comment")]
 #![cfg_attr(not(test), forbid(clippy::print_stdout, clippy::print_stderr))]
 #![cfg_attr(not(test), forbid(clippy::disallowed_methods))]
 

@@ -7,7 +7,6 @@ use rustix::io::Errno;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-/// One mount.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mount {
     /// Mount ID, as in statx(2).
@@ -16,21 +15,16 @@ pub struct Mount {
     pub device: Number,
     /// The directory of the file system that is the root of the mount.
     pub root: String,
-    /// Mount point.
     pub point: String,
-    /// Options of the mount.
     pub options: String,
-    /// File system type.
     pub file_system: String,
     /// Mount source, often a device path.
     pub source: String,
-    /// Per-superblock options.
     pub super_options: String,
 }
 
 /// A mount namespace, or what a process with a root of its own sees of it.
 pub struct Namespace {
-    /// The directory in `/proc` of one of its processes.
     pub process: PathBuf,
     pub mounts: Vec<Mount>,
 }
@@ -158,7 +152,6 @@ pub fn unescape(bytes: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The same for text.
 pub fn unescaped(text: &str) -> String {
     String::from_utf8_lossy(&unescape(text.as_bytes())).into_owned()
 }

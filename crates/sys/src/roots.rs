@@ -16,9 +16,7 @@ const CGROUP: [i64; 2] = [0x0027_e0eb, 0x6367_7270];
 /// Mount points of the kernel's pseudo file systems.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Roots {
-    /// `/proc`.
     pub proc: PathBuf,
-    /// `/sys`.
     pub sys: PathBuf,
 }
 
@@ -44,32 +42,20 @@ impl Roots {
 pub enum Unread {
     /// The kernel's error.
     #[error("{path} cannot be read ({source})")]
-    Failed {
-        /// The file or directory.
-        path: String,
-        /// The error.
-        source: io::Error,
-    },
+    Failed { path: String, source: io::Error },
     /// What is at its place is not the kernel's.
     #[error("{path} is not {kind}; {}", remedy(path))]
     Foreign {
-        /// The nearest file or directory that exists.
         path: String,
         /// The file system that should be there.
         kind: &'static str,
     },
     /// It is listed, or part of every kernel, and does not exist.
     #[error("{path} is missing")]
-    Missing {
-        /// The file or directory.
-        path: String,
-    },
+    Missing { path: String },
     /// The kernel writes it otherwise.
     #[error("{path} does not have the kernel's format")]
-    Malformed {
-        /// The file or directory.
-        path: String,
-    },
+    Malformed { path: String },
 }
 
 fn remedy(path: &str) -> String {
@@ -81,17 +67,14 @@ fn remedy(path: &str) -> String {
 }
 
 impl Unread {
-    /// [`Self::Failed`] at this path.
     pub fn failed(path: &Path, source: impl Into<io::Error>) -> Self {
         Self::Failed { path: path.display().to_string(), source: source.into() }
     }
 
-    /// [`Self::Missing`] at this path.
     pub fn missing(path: &Path) -> Self {
         Self::Missing { path: path.display().to_string() }
     }
 
-    /// [`Self::Malformed`] at this path.
     pub fn malformed(path: &Path) -> Self {
         Self::Malformed { path: path.display().to_string() }
     }
@@ -101,7 +84,6 @@ impl Unread {
         matches!(self, Self::Failed { .. } | Self::Missing { .. })
     }
 
-    /// Whether it is one of these errors of the system.
     pub fn is(&self, errors: &[Errno]) -> bool {
         let number = |error: &Errno| Some(error.raw_os_error());
         matches!(self, Self::Failed { source, .. } if errors.iter().any(|e| number(e) == source.raw_os_error()))

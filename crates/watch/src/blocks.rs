@@ -38,10 +38,8 @@ pub const FIRST_MAX: usize = 16;
 /// Interval between reads of the ring buffers: at 500,000 IOPS on one CPU, 128 KiB accumulate.
 const PERIOD: Duration = WindowSchedule::PERIOD;
 
-/// What to sample.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BlocksOptions {
-    /// Which devices.
     pub devices: Devices,
     /// One event in this many is sampled; 0 disables sampling.
     pub one_in: u32,
@@ -51,7 +49,6 @@ pub struct BlocksOptions {
     pub each_io: TraceCoverage,
 }
 
-/// Devices to trace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Devices {
     /// Devices and partitions, by name or path.
@@ -64,7 +61,6 @@ pub enum Devices {
     },
 }
 
-/// Counts and samples the block layer events of a set of devices.
 #[derive(Debug)]
 pub struct BlockSampler {
     unplugs: Vec<PerCpuEvents>,
@@ -74,7 +70,6 @@ pub struct BlockSampler {
     missing: Vec<Missing>,
 }
 
-/// A device with its event counters.
 #[derive(Debug)]
 struct DeviceCounters {
     device: BlockDevice,
@@ -146,12 +141,10 @@ impl BlockSampler {
         Ok(Self { unplugs, devices, trace, each_io, missing })
     }
 
-    /// Data that is not available, and why.
     pub fn missing(&self) -> &[Missing] {
         &self.missing
     }
 
-    /// Kernel names of the traced devices.
     pub fn devices(&self) -> Vec<&str> {
         self.devices.iter().map(|counted| counted.device.name.as_str()).collect()
     }
@@ -228,7 +221,6 @@ fn chosen(
     Ok(devices)
 }
 
-/// What is needed to open events.
 pub(super) struct BlockTracepoints {
     pub tracefs: Tracefs,
     pub cpus: Vec<u32>,

@@ -27,7 +27,6 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Samples the calls of the processes of a scope.
 #[derive(Debug)]
 pub struct CallSampler {
     trace: CallTrace,
@@ -79,7 +78,6 @@ const FLUSHES: [(&str, bool); 5] = [
     ("msync", false),
 ];
 
-/// The recorded calls of a scope.
 #[derive(Debug)]
 struct CallTrace {
     rings: Vec<PerfRing>,
@@ -127,7 +125,6 @@ impl CallLayout {
     }
 }
 
-/// What is needed to open events.
 struct Opening {
     cpus: Vec<u32>,
     enter: Tracepoint,
@@ -203,7 +200,6 @@ impl CallTrace {
         }
     }
 
-    /// Reads all ring buffers.
     pub fn drain(&mut self) {
         // Every event before this instant is in some CPU's ring buffer by now.
         let now = clock_gettime(ClockId::Monotonic);
@@ -253,7 +249,6 @@ impl CallTrace {
         }
     }
 
-    /// The results so far.
     pub fn sample(&self) -> CallsSample {
         let mut sample = CallsSample {
             seen_ns: self.entries.enabled_ns(),
@@ -392,7 +387,6 @@ impl TaskEvent {
         }
     }
 
-    /// The thread that has exited.
     fn ended(&self) -> Option<i32> {
         match self {
             Self::Ended { tid } => Some(*tid),

@@ -40,17 +40,14 @@ impl Counters {
         Ok(Self { hardware, lacks })
     }
 
-    /// Counters that are not available, and what would allow them.
     pub fn lacks(&self) -> &[Missing] {
         &self.lacks
     }
 
-    /// Starts or resumes counting.
     pub fn enable(&self) -> Result<(), Missing> {
         self.hardware.enable().map_err(failed("enabled"))
     }
 
-    /// Stops counting; the values are preserved.
     pub fn disable(&self) -> Result<(), Missing> {
         self.hardware.disable().map_err(failed("disabled"))
     }

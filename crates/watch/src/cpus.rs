@@ -7,21 +7,17 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// Reads the counters of a fixed set of CPUs.
 #[derive(Debug, Clone)]
 pub struct CpuSampler {
     path: PathBuf,
     cpus: Vec<u32>,
-    /// Nanoseconds in one tick of the counters.
     tick_ns: u64,
 }
 
 /// The counters of the CPUs at one instant; `fathom_analysis::derive` makes the difference of two.
 #[derive(Debug, Clone)]
 pub struct CpuSnapshot {
-    /// When they were read.
     pub at: Instant,
-    /// Nanoseconds in one tick of the counters.
     pub tick_ns: u64,
     /// Each CPU that is online, ascending.
     pub cpus: Vec<CpuSample>,

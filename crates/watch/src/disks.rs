@@ -35,7 +35,6 @@ impl DiskSampler {
         Ok(Self { stats, kinds: DiskKinds::new(proc, sys), buffer: Vec::new() })
     }
 
-    /// The current counters, in the order of the file.
     pub fn read(&mut self) -> io::Result<Vec<DiskCounters>> {
         let text = self.stats.read(&mut self.buffer)?;
         let mut disks = stats::parse(&text, self.stats.path())?;

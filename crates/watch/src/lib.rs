@@ -3,7 +3,6 @@
 //! Each sampler is one type in one file or directory. The roots of /proc and /sys are parameters,
 //! so that tests can use synthetic trees.
 #![allow(unsafe_code)]
-#![allow(missing_docs, reason = "a name that says it needs no comment")]
 #![cfg_attr(not(test), forbid(clippy::print_stdout, clippy::print_stderr))]
 #![cfg_attr(not(test), forbid(clippy::disallowed_methods))]
 

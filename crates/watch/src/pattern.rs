@@ -6,7 +6,6 @@
 pub struct Pattern(Vec<Vec<String>>);
 
 impl Pattern {
-    /// Parses a pattern.
     pub fn parse(text: &str) -> Result<Self, String> {
         let part = |part: &str| {
             let pieces: Vec<String> =
@@ -21,7 +20,6 @@ impl Pattern {
         text.split('|').map(part).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Whether `text` contains a match.
     pub fn matches(&self, text: &[u8]) -> bool {
         self.0.iter().any(|pieces| {
             let mut rest = Some(text);

@@ -16,7 +16,6 @@ fn matching(proc_root: &Path, text: &str) -> Result<Vec<i32>, String> {
 /// A running process, as distinct from a later one with the same ID.
 #[derive(Debug)]
 pub struct Process {
-    /// Its ID.
     pub pid: i32,
     stat: PathBuf,
     started: String,
@@ -49,7 +48,6 @@ impl Process {
         Ok(Self { pid, started, stat })
     }
 
-    /// Whether it still runs.
     pub fn is_alive(&self) -> bool {
         let text = std::fs::read_to_string(&self.stat).ok();
         text.and_then(|text| started(&text)).is_some_and(|started| started == self.started)

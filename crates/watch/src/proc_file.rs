@@ -14,11 +14,9 @@ pub(crate) struct PinnedProcFile {
     file: File,
 }
 
-/// Read size, in bytes.
 const CHUNK: usize = 32 << 10;
 
 impl PinnedProcFile {
-    /// Opens the file; errors name it.
     pub fn open(path: impl AsRef<Path>) -> io::Result<Self> {
         let path = path.as_ref().to_path_buf();
         match File::open(&path) {
@@ -45,13 +43,11 @@ impl PinnedProcFile {
         }
     }
 
-    /// The file's path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 }
 
-/// An error for an unexpected line of a file.
 pub(crate) fn unexpected_line(path: &Path, expected: &str, line: &str) -> io::Error {
     let message = format!("expected {expected}: {line:?}");
     with_path(path, &io::Error::new(io::ErrorKind::InvalidData, message))
@@ -67,12 +63,10 @@ pub(crate) fn numbers(dir: &Path) -> io::Result<Vec<i32>> {
     Ok(numbers)
 }
 
-/// The text of a file; errors name it.
 pub(crate) fn read_text(path: &Path) -> io::Result<String> {
     std::fs::read_to_string(path).map_err(|error| with_path(path, &error))
 }
 
-/// Adds the path to an error.
 pub(crate) fn with_path(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }

@@ -36,7 +36,6 @@ pub struct ProcessSampler {
     peers: Peers,
 }
 
-/// A process as it was last read.
 #[derive(Debug, Clone)]
 struct KnownProcess {
     stat: ProcessStat,
@@ -96,7 +95,6 @@ impl ProcessSampler {
             || lineage.take(followed).any(|pid| self.scope.named().contains(&pid))
     }
 
-    /// What was used since the last call.
     fn used(&mut self) -> Option<ProcessesSample> {
         let from = self.read_at;
         let now = self.read().ok()?;
@@ -217,7 +215,6 @@ fn open_files(proc_root: &Path, processes: impl Iterator<Item = i32>) -> Vec<Ope
     files.into_values().collect()
 }
 
-/// The file of a descriptor, if it is a regular one and not small.
 fn open_file(descriptor: &Path) -> Option<OpenFile> {
     let path = std::fs::read_link(descriptor).ok()?;
     let meta = std::fs::metadata(descriptor).ok()?;

@@ -36,13 +36,11 @@ const RETRY_PART: u32 = 1000;
 /// Retry time of the first sample, which has no interval before it.
 const FIRST_RETRY: Duration = Duration::from_millis(1);
 
-/// Samples the rings of processes.
 #[derive(Debug)]
 pub struct RingSampler {
     proc_root: PathBuf,
     scope: Scope,
     rings: Vec<MonitoredRing>,
-    /// Processes that have rings.
     processes: Vec<i32>,
     workers: WorkerCounter,
     missing: Vec<Missing>,
@@ -57,11 +55,9 @@ pub struct RingSampler {
     text: Vec<u8>,
 }
 
-/// A ring being sampled.
 #[derive(Debug)]
 struct MonitoredRing {
     at: find::RingLocation,
-    /// Name of the process.
     comm: String,
     fdinfo: File,
     /// Last reading; while the ring is locked, with the previous SQPOLL thread.
@@ -98,7 +94,6 @@ impl RingSampler {
         self
     }
 
-    /// Data that was not available at the start, and why.
     pub fn missing(&self) -> &[Missing] {
         &self.missing
     }
@@ -220,7 +215,6 @@ impl MonitoredRing {
         })
     }
 
-    /// Reads it into `text`; false if it has been closed.
     fn read(&mut self, text: &mut Vec<u8>) -> bool {
         text.clear();
         let read = self.fdinfo.seek(SeekFrom::Start(0));

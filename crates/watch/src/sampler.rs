@@ -20,7 +20,6 @@ pub trait Sampler: Send {
         false
     }
 
-    /// Takes one sample.
     fn sample(&mut self) {}
 
     /// Called before the final [`Sampler::take`]; finishes any deferred work.

@@ -9,12 +9,10 @@ use std::path::Path;
 /// Maximum number of ancestors followed: process IDs reused meanwhile could form a cycle.
 const ANCESTORS_MAX: usize = 64;
 
-/// The ID of this process.
 pub(crate) fn own_pid() -> i32 {
     rustix::process::getpid().as_raw_nonzero().get()
 }
 
-/// The processes to sample.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Scope {
     /// All processes visible to this one.
@@ -22,12 +20,10 @@ pub enum Scope {
     Machine,
     /// These processes and their descendants.
     Trees(Vec<i32>),
-    /// These processes.
     Only(Vec<i32>),
     /// Processes other than this one whose name or arguments match.
     Matching {
         pattern: Pattern,
-        /// Includes all their descendants.
         descendants: bool,
     },
 }
@@ -62,7 +58,6 @@ impl Scope {
         lineage.any(|pid| self.wants_number(pid) || self.matches(proc_root, pid))
     }
 
-    /// The processes given by ID.
     pub(crate) fn named(&self) -> &[i32] {
         match self {
             Self::Trees(pids) | Self::Only(pids) => pids,
@@ -82,18 +77,15 @@ impl Scope {
         wants("comm") || wants("cmdline")
     }
 
-    /// Whether a process is selected by its ID.
     pub(crate) fn wants_number(&self, pid: i32) -> bool {
         matches!(self, Self::Machine) || self.named().contains(&pid)
     }
 
-    /// Whether a process is selected by its name or arguments.
     pub(crate) fn wants_text(&self, pid: i32, text: &[u8]) -> bool {
         // This program's own arguments contain the pattern.
         matches!(self, Self::Matching { pattern, .. } if pid != own_pid() && pattern.matches(text))
     }
 
-    /// Whether children of selected processes are selected.
     pub(crate) fn follows_children(&self) -> bool {
         matches!(self, Self::Trees(_) | Self::Matching { descendants: true, .. })
     }
@@ -117,12 +109,10 @@ impl ScopeMembers {
         Ok(Self { scope: scope.clone(), only })
     }
 
-    /// Whether the process belongs to the scope.
     pub fn contains(&self, pid: i32) -> bool {
         self.only.as_ref().is_none_or(|only| only.contains(&pid))
     }
 
-    /// `parent` created the process or thread `pid`.
     pub fn forked(&mut self, pid: i32, parent: i32) {
         let Some(only) = &mut self.only else { return };
         if pid == parent {
@@ -137,7 +127,6 @@ impl ScopeMembers {
         };
     }
 
-    /// A thread of the process was named.
     pub fn named(&mut self, pid: i32, comm: &[u8]) {
         if let Some(only) = &mut self.only
             && self.scope.wants_text(pid, comm)

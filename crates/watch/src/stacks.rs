@@ -29,7 +29,6 @@ use tasks::TaskTable;
 use tick::Tick;
 use user::{Mapping, UserNames};
 
-/// The event that triggers samples.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Clock {
     /// CPU cycles; a timer if the CPU cannot count them.
@@ -42,16 +41,13 @@ pub enum Clock {
     Tick,
 }
 
-/// Settings of a [`StackSampler`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StackSettings {
     /// Samples per second and CPU. 99 avoids lockstep with activity at 100 Hz.
     pub hz: u32,
     /// Whether to resolve user functions. Requires programs with frame pointers.
     pub user: bool,
-    /// Processes to sample.
     pub scope: Scope,
-    /// The event that triggers samples.
     pub clock: Clock,
     /// How long samples may be deferred until /proc/kallsyms has been read on an idle CPU, which
     /// takes tens of milliseconds; at the latest they are reported at the end.
@@ -70,7 +66,6 @@ impl Default for StackSettings {
     }
 }
 
-/// Samples call chains on all CPUs.
 #[derive(Debug)]
 pub struct StackSampler {
     per_cpu: PerCpuRings,
@@ -95,7 +90,6 @@ struct RecordBatch {
     events: Vec<(u64, StackRecord)>,
     /// Concatenated call chains, each followed by the registers it needs.
     chains: Vec<u64>,
-    /// Whether records were lost.
     lost: bool,
 }
 
@@ -152,12 +146,10 @@ impl StackSampler {
         })
     }
 
-    /// Data that is not available so far, and why.
     pub fn missing(&self) -> &[Missing] {
         &self.missing
     }
 
-    /// Reads the ring buffers.
     fn drain(&mut self) {
         let lost = self.per_cpu.drain(|record| self.found.add(record));
         self.sample.lost += lost;

@@ -35,7 +35,6 @@ pub struct SystemSampler {
     buffer: Vec<u8>,
 }
 
-/// The files in /proc/pressure.
 #[derive(Debug)]
 struct PressureFiles {
     cpu: PinnedProcFile,
@@ -103,7 +102,6 @@ impl SystemSampler {
         Ok(sampler)
     }
 
-    /// Data that is not available, and what would allow it.
     pub fn missing(&self) -> &[Missing] {
         &self.missing
     }
@@ -206,7 +204,6 @@ fn parsed<T: Default>(
     text.as_deref().map_or_else(T::default, parse)
 }
 
-/// The opened file; if there is none, records why.
 fn available<T>(
     opened: io::Result<T>,
     what: &str,

@@ -36,7 +36,6 @@ use task::{ReadContext, ThreadReading};
 
 /// Default sampling rate, in Hz.
 pub const HZ: u32 = 20;
-/// Maximum sampling rate, in Hz.
 pub const HZ_MAX: u32 = 100;
 
 /// Sampling a thread through its /proc files costs this many times its share of a BPF iteration.
@@ -44,21 +43,17 @@ const ALL_COSTS: usize = 8;
 /// Minimum number of threads for which BPF is worthwhile.
 const ALL_FROM: usize = 32;
 
-/// Settings of a [`ThreadSampler`].
 #[derive(Debug, Clone)]
 pub struct ThreadOptions {
-    /// Mount point of procfs.
     pub proc_root: PathBuf,
     /// The file with user names: `/etc/passwd`.
     pub passwd: PathBuf,
-    /// Processes to sample.
     pub scope: Scope,
     /// Sampling rate in Hz, from 1 to [`HZ_MAX`].
     pub hz: u32,
     /// Include threads in all states, not only those that are on-CPU, runnable, waiting for I/O or
     /// in uninterruptible sleep.
     pub all_states: bool,
-    /// Additional fields.
     pub parts: Parts,
     /// Read /proc files even if BPF is available.
     pub one_by_one: bool,
@@ -82,7 +77,6 @@ impl Default for ThreadOptions {
     }
 }
 
-/// Samples threads.
 #[derive(Debug)]
 pub struct ThreadSampler {
     period: Duration,
@@ -97,7 +91,6 @@ pub struct ThreadSampler {
     /// Distinct activities in this interval, and their indices in `counts`.
     counts: Vec<(Activity, ActivityCount)>,
     indices: HashMap<Activity, usize>,
-    /// Time of all threads by state, in nanoseconds.
     times: [u64; ThreadState::ALL.len()],
     /// When the previous interval ended, like [`ReadContext::now_ns`].
     taken_ns: u64,
@@ -178,7 +171,6 @@ impl ThreadSampler {
         Ok(sampler)
     }
 
-    /// Data that is not available, and why.
     pub fn missing(&self) -> &[Missing] {
         &self.missing
     }
@@ -194,17 +186,14 @@ impl ThreadSampler {
         self.context.period_ns = self.period.as_nanos() as u64;
     }
 
-    /// Number of processes currently sampled.
     pub fn processes(&self) -> usize {
         self.members.processes.len()
     }
 
-    /// Number of threads currently sampled.
     pub fn threads(&self) -> usize {
         self.members.processes.iter().map(|process| process.tasks.len()).sum()
     }
 
-    /// Takes a sample through /proc files.
     fn sample_by_files(&mut self) {
         self.members.refresh(&mut self.context.proc, &mut self.context.buffer);
         let mut processes = std::mem::take(&mut self.members.processes);
@@ -275,7 +264,6 @@ impl ThreadSampler {
         self.members.is_of_all() || wanted >= ALL_FROM && wanted * ALL_COSTS >= self.members.tasks
     }
 
-    /// Takes a sample from a snapshot of all threads.
     fn sample_all(&mut self, all: &AllThreads) {
         self.members.refresh_by(all.numbers(), &mut self.context.proc, &mut self.context.buffer);
         let mut processes = std::mem::take(&mut self.members.processes);
@@ -471,7 +459,6 @@ impl Sampler for ThreadSampler {
     }
 }
 
-/// User names by ID; if the file cannot be read, IDs are shown.
 fn users(passwd: &Path) -> BTreeMap<u32, String> {
     let text = std::fs::read(passwd).unwrap_or_default();
     let user = |line: &str| {

@@ -14,7 +14,6 @@ use std::time::{Duration, Instant};
 /// bytes. Beyond it intervals are merged: the samplers keep accumulating until there is room.
 const QUEUE_BYTES_MAX: usize = 16 << 20;
 
-/// Timer slack of the sampling thread.
 const LATE_MAX: Duration = Duration::from_millis(5);
 
 /// A thread that runs samplers until [`Watcher::stop`].
@@ -22,7 +21,6 @@ const LATE_MAX: Duration = Duration::from_millis(5);
 pub struct Watcher {
     /// One sample per interval; [`Watcher::stop`] returns the rest.
     pub samples: Receiver<TimedSample>,
-    /// Dropped to stop the thread.
     stop_sender: Sender<()>,
     thread: JoinHandle<()>,
 }
@@ -30,9 +28,7 @@ pub struct Watcher {
 /// The machine at the end of an interval.
 #[derive(Debug)]
 pub struct TimedSample {
-    /// When the first sampler was called.
     pub at: Instant,
-    /// The data.
     pub machine: MachineSample,
     _queued: QueuedBytes,
 }
@@ -77,7 +73,6 @@ impl Watcher {
         Ok(Self { samples, stop_sender, thread })
     }
 
-    /// Whether a sampler has panicked, which ended the thread.
     pub fn has_panicked(&self) -> bool {
         self.thread.is_finished()
     }
@@ -92,7 +87,6 @@ impl Watcher {
     }
 }
 
-/// The samplers and when they are due.
 struct SampleLoop {
     samplers: Vec<Scheduled>,
     interval: Duration,
@@ -154,7 +148,6 @@ impl SampleLoop {
         due
     }
 
-    /// Calls all samplers that are due.
     fn sample_due(&mut self) {
         let now = Instant::now();
         self.samplers.iter_mut().for_each(|sampler| sampler.sample_if_due(now));
@@ -200,7 +193,6 @@ impl Scheduled {
     }
 }
 
-/// CPU time of the calling thread, in nanoseconds.
 pub(crate) fn thread_time() -> u64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     (time.tv_sec as u64) * 1_000_000_000 + time.tv_nsec as u64

@@ -30,7 +30,6 @@ pub enum Target {
     Zram(u64),
 }
 
-/// The measured figures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Measure {
     Speed,

@@ -53,7 +53,6 @@ pub struct Options {
 struct Env {
     /// The tools available, in the order in which they run.
     paths: Vec<(Tool, PathBuf)>,
-    /// Directory of the targets.
     scratch: TempDir,
     /// Target of the concurrent program.
     reference: PathBuf,

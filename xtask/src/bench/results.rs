@@ -8,7 +8,6 @@ use crate::table::{Spread, aligned};
 use fathom_model::units;
 use std::fmt::Write;
 
-/// A measured figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Figure {
     Iops,
@@ -106,7 +105,6 @@ impl Goal {
     }
 }
 
-/// All rounds of a case.
 pub struct Rounds<'a> {
     pub case: &'a Case,
     /// Each round: the tools' figures.

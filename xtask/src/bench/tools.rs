@@ -25,7 +25,6 @@ pub struct ToolSpec {
     pub tool: Tool,
     pub id: &'static str,
     pub name: &'static str,
-    /// The program that it is.
     pub program: &'static str,
     /// Arguments before those shared with fio. The overhead of sampling is measured separately.
     command: &'static [&'static str],
@@ -59,7 +58,6 @@ pub static TOOLS: [ToolSpec; 8] = [
     spec(Tool::TIoUringHalf, ["t/io_uring-half", "t/io_uring -s depth/2", "t/io_uring"], &[]),
 ];
 
-/// When a run ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
     Seconds(u32),
@@ -71,7 +69,6 @@ impl Tool {
         &TOOLS[self as usize]
     }
 
-    /// Whether it is fathom, in one of its variants.
     pub fn is_fathom(self) -> bool {
         self.spec().program == "fathom"
     }
@@ -108,14 +105,12 @@ impl Tool {
         args
     }
 
-    /// The arguments that run a job file.
     pub fn job_file(self, path: &Path) -> Vec<String> {
         let mut args = self.command();
         args.extend([path.display().to_string(), "--output-format=json".into()]);
         args
     }
 
-    /// The result of a run, from its output.
     pub fn read_output(self, stdout: &str, end: End) -> Result<Done> {
         if self.is_own_form() {
             return from_lines(stdout, end);
@@ -140,7 +135,6 @@ impl End {
     }
 }
 
-/// The result of a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Done {
     pub iops: f64,

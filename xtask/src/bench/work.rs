@@ -13,7 +13,6 @@ use rustix::thread::{CpuSet, sched_getaffinity};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// One tool's part in a case.
 pub struct Work<'a> {
     case: &'a Case,
     tool: Tool,
@@ -22,7 +21,6 @@ pub struct Work<'a> {
     target: &'a Path,
     /// fathom's permission to write.
     permission: Option<String>,
-    /// Working directory.
     dir: &'a Path,
     job_file: PathBuf,
     env: &'a Env,
@@ -45,7 +43,6 @@ pub fn permitted(case: &Case, env: &Env) -> Result<()> {
     }
 }
 
-/// A run and its result.
 type Run = (Finished, Done);
 
 impl<'a> Work<'a> {
@@ -105,7 +102,6 @@ impl<'a> Work<'a> {
         lines
     }
 
-    /// Runs the tool and takes the case's figures.
     pub fn measure(&self) -> Result<Measured> {
         match self.case.measure {
             Measure::Speed => {
@@ -187,7 +183,6 @@ impl<'a> Work<'a> {
     }
 }
 
-/// Measured time of concurrent programs.
 fn window(env: &Env) -> Duration {
     Duration::from_secs(if env.quick { 1 } else { 8 })
 }

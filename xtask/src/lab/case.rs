@@ -31,7 +31,6 @@ impl Kernel {
     }
 }
 
-/// What the guest consists of.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Machine {
     /// Bytes of a logical block of each NVMe disk.
@@ -93,14 +92,11 @@ fn number(word: &str, value: &str, min: u64, max: u64) -> Result<u64> {
     Ok(parsed.ok_or_else(|| format!("{word}: expected {min} to {max}"))?)
 }
 
-/// One case of the lab.
 #[derive(Clone, Debug)]
 pub struct Case {
     pub name: String,
-    /// What it tests, in a sentence.
     pub title: String,
     pub machine: Machine,
-    /// Parameters for the kernel.
     pub cmdline: String,
     /// Loaded before the script starts.
     pub modules: Vec<String>,

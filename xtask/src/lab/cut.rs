@@ -45,10 +45,8 @@ pub fn take_back(dir: &Path, disks: usize) -> Result<()> {
 #[derive(Debug, PartialEq)]
 struct Entry {
     flags: u64,
-    /// Where on the disk.
     offset: u64,
     len: u64,
-    /// Where in the log its data is, if it has any.
     data: usize,
 }
 

@@ -155,7 +155,6 @@ impl Suite {
         Ok(suite)
     }
 
-    /// A program of apt that uses only this suite.
     fn apt(&self, program: &str) -> Command {
         let mut command = Command::new(program);
         for (key, path) in [
@@ -199,7 +198,6 @@ impl Suite {
     }
 }
 
-/// Runs a command to its end and returns its output.
 fn run(command: &mut Command) -> Result<String> {
     let output = command.output()?;
     if !output.status.success() {

@@ -17,7 +17,6 @@ use std::time::{Duration, Instant};
 /// A boot takes about 10 s; several times that on a busy host.
 const BOOT_LIMIT: Duration = Duration::from_secs(180);
 
-/// Everything needed to start a guest.
 pub struct Setup<'a> {
     pub image: &'a Image,
     pub machine: &'a Machine,
@@ -142,7 +141,6 @@ impl Guest {
     }
 }
 
-/// QEMU's properties of a disk.
 fn nvme(index: usize, lba_bytes: u32) -> Value {
     json!({
         "driver": "nvme", "id": format!("nvme{index}"), "serial": format!("LAB{index}"),
@@ -161,7 +159,6 @@ impl Drop for Qemu {
     }
 }
 
-/// The file behind a disk.
 pub fn disk_path(dir: &Path, index: usize) -> PathBuf {
     dir.join(format!("nvme{index}.raw"))
 }
@@ -210,13 +207,11 @@ fn accept(listener: &UnixListener, qemu: &mut Child) -> Result<UnixStream> {
     Err("QEMU did not connect within 30 s".into())
 }
 
-/// The guest's peer.
 pub enum GuestPeer {
     Channel,
     Terminal,
 }
 
-/// QEMU's arguments.
 pub fn arguments(setup: &Setup, talk: GuestPeer) -> Vec<String> {
     let machine = setup.machine;
     // Mitigations are pointless under emulation and would take seconds of each boot.

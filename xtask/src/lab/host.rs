@@ -55,7 +55,6 @@ pub fn unpacked(program: &str, file: &Path) -> Result<Vec<u8>> {
     Ok(output.stdout)
 }
 
-/// The shared libraries of a program, and its loader, as the program has them.
 pub fn libraries(program: &Path) -> Result<Vec<String>> {
     let output = Command::new("ldd").arg(program).output()?;
     let text = String::from_utf8_lossy(&output.stdout);

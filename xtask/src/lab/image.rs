@@ -9,7 +9,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The files passed to QEMU.
 pub struct Image {
     pub kernel: PathBuf,
     pub initrd: PathBuf,
@@ -45,7 +44,6 @@ pub fn programs(root: &Path, dir: &Path, built: Option<&Path>) -> Result<Program
     Ok(files.into_iter().collect())
 }
 
-/// Builds the files of a guest with this kernel; `dir` is private to this run.
 pub fn build(
     root: &Path,
     lab: &Path,
@@ -149,7 +147,6 @@ fn kernel_file(package: &Path) -> Result<PathBuf> {
     Ok(packed)
 }
 
-/// A file whose name starts with a prefix, anywhere below a directory.
 fn find(dir: &Path, start: &str) -> Result<Option<PathBuf>> {
     for entry in fs::read_dir(dir)? {
         let entry = entry?;

@@ -58,7 +58,6 @@ pub struct Options {
     prepare: bool,
 }
 
-/// Runs the cases and prints a line for each; an error if one failed.
 pub fn run(options: &Options) -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize()?;
     let all = read_cases(&root.join("lab/cases"))?;

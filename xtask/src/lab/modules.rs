@@ -52,7 +52,6 @@ struct Module {
     aliases: Vec<String>,
 }
 
-/// An archive of the modules in the unpacked kernel package.
 pub fn archive(package: &Path) -> Result<Vec<u8>> {
     let root = ["lib/modules", "usr/lib/modules"]
         .iter()

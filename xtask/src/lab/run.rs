@@ -20,25 +20,21 @@ const GRACE: Duration = Duration::from_secs(20);
 /// Maximum console output printed of a failed case.
 const CONSOLE_LINES: usize = 60;
 
-/// Directories of results.
 pub struct Places {
     pub logs: PathBuf,
     pub records: PathBuf,
 }
 
-/// How a case ended.
 pub struct Outcome {
     pub case: String,
     pub kernel: &'static str,
     pub time: Duration,
-    /// Time spent booting for it, not included in its time.
     pub boot_time: Duration,
     /// Why each attempt failed, except the last one if the case passed.
     pub faults: Vec<Fault>,
     pub passed: bool,
 }
 
-/// Why a case failed, with details.
 pub struct Fault {
     pub what: String,
     /// Whether the guest is unusable.
@@ -91,7 +87,6 @@ pub fn boot(boot: &Boot, image: &Image, places: &Places, report: &dyn Fn(Outcome
     Ok(())
 }
 
-/// The guests of a boot, one at a time.
 struct Guests<'a> {
     boot: &'a Boot,
     image: &'a Image,
@@ -286,7 +281,6 @@ impl Run<'_> {
     }
 }
 
-/// The meaning of an exit status of the guest's shell.
 fn fault(status: &str, limit: Duration) -> Option<String> {
     match status {
         "0" => None,
@@ -308,7 +302,6 @@ impl SavedFiles {
         SavedFiles { dir, text: String::new() }
     }
 
-    /// Unpacks a tar archive in base64.
     fn store(&mut self) -> Result<()> {
         fs::create_dir_all(&self.dir)?;
         let archive =

@@ -2,7 +2,6 @@
 
 use super::case::{Case, Kernel, Machine};
 
-/// One boot and the cases that it serves.
 #[derive(Debug)]
 pub struct Boot {
     pub kernel: Kernel,
@@ -11,10 +10,8 @@ pub struct Boot {
     pub cases: Vec<Case>,
 }
 
-/// The kernels that a case runs on, of those that it is for.
 #[derive(Clone, Copy)]
 pub enum Kernels {
-    /// Its first one.
     First,
     All,
     Only(Kernel),

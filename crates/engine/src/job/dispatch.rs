@@ -28,7 +28,6 @@ use fathom_model::plan::{self, Engine, Mix};
 use std::rc::Rc;
 use std::sync::PoisonError;
 
-/// A worker, or why there is none.
 type Built<'a> = Result<Box<dyn Work<'a> + 'a>, EngineError>;
 
 /// The worker of a job, which is ready to start.

@@ -7,7 +7,6 @@ use rand_core::Rng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
 
-/// Draws block numbers below a bound.
 pub(crate) struct OffsetDraw {
     blocks: u64,
     random: Xoshiro256PlusPlus,
@@ -72,7 +71,6 @@ impl OffsetDraw {
         Self { blocks, random: Xoshiro256PlusPlus::seed_from_u64(seed), kind }
     }
 
-    /// The next block number.
     #[inline]
     pub fn next(&mut self) -> u64 {
         match &mut self.kind {
@@ -126,7 +124,6 @@ impl UniformNumbers {
         Self(u128::from(high) << 64 | u128::from(low | 1))
     }
 
-    /// A number below `bound`.
     #[inline]
     pub fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_mul(0xda94_2042_e4dd_58b5);
@@ -220,7 +217,6 @@ impl Zipf {
         (-self.theta * x.ln()).exp()
     }
 
-    /// The integral of the density, up to a constant.
     fn integral(&self, x: f64) -> f64 {
         let log = x.ln();
         let t = (1.0 - self.theta) * log;

@@ -10,7 +10,6 @@ use rand_core::Rng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
 
-/// A sequence of block numbers.
 pub(crate) trait OffsetSequence: Clone {
     /// Numbers below `blocks` in the order of `job`, if this type implements it.
     fn new(job: &JobPlan, blocks: u64) -> Option<Self>
@@ -143,7 +142,6 @@ impl OffsetSequence for Permutation {
     }
 }
 
-/// Independent draws.
 #[derive(Clone)]
 pub(crate) struct Uniform {
     blocks: u64,
@@ -162,7 +160,6 @@ impl OffsetSequence for Uniform {
     }
 }
 
-/// Sequential, wrapping at the end.
 #[derive(Clone)]
 pub(crate) struct Sequential {
     blocks: u64,

@@ -9,7 +9,6 @@ use fathom_model::plan::{Distribution, JobPlan, Mix, Order, Region};
 use fathom_model::{Dir, PerDir};
 use std::os::fd::RawFd;
 
-/// A source for any job.
 pub(crate) struct FullSource {
     blocks: Blocks,
     /// Whether I/Os wait for those in flight that overlap them. The worker does the waiting.
@@ -19,13 +18,11 @@ pub(crate) struct FullSource {
     apart: bool,
 }
 
-/// What generates the I/Os.
 enum Blocks {
     Any(AnySource),
     TrimWrite(TrimWrite),
 }
 
-/// The current pass over one file.
 struct Pass {
     fd: RawFd,
     region: Region,

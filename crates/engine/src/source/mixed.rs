@@ -27,7 +27,6 @@ pub(super) struct Mixed {
 }
 
 impl Mixed {
-    /// Whether `job` needs it.
     pub fn applies(job: &JobPlan) -> bool {
         let repeats = |run: u32| job.access.repeat_offset && run > 1;
         matches!(job.access.order, Order::Random { run, .. } if repeats(run))
@@ -115,7 +114,6 @@ impl BlockMap {
         map
     }
 
-    /// Begins a pass.
     fn clear(&mut self) {
         self.free = self.blocks;
         let mut bits = self.blocks;

@@ -50,7 +50,6 @@ pub(crate) trait Source {
     fn ready(&mut self, want: usize) -> usize {
         want
     }
-    /// Begins a batch.
     fn batch(&mut self) -> Self::Batch<'_>;
 }
 
@@ -81,13 +80,11 @@ impl<D: IoGenerator> IoGenerator for &mut D {
     }
 }
 
-/// The source for any job.
 pub(crate) struct AnySource {
     mix: Mix,
     sizes: PerDir<Sizes>,
     regions: Vec<Region>,
     service: Service,
-    /// The region of the next I/O.
     current: usize,
     random: Xoshiro256PlusPlus,
     len_max: u32,

@@ -10,7 +10,6 @@ use rand_core::Rng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
 
-/// A permutation and the position in it.
 #[derive(Clone)]
 pub(crate) struct Permutation {
     n: u64,

@@ -22,7 +22,6 @@ struct CommandSlot {
     transferred: u32,
 }
 
-/// SCSI commands of a job.
 pub(crate) struct Bsg {
     plan: ScsiCommands,
     slots: Box<[CommandSlot]>,

@@ -37,7 +37,6 @@ const SINCE_5_6: u32 = sys::IORING_FEAT_RW_CUR_POS;
 /// The kernel registers at most 1 GiB as one buffer.
 const REGISTRATION_MAX: usize = 1 << 30;
 
-/// A queue on a ring.
 pub(crate) struct Uring<M> {
     ring: Ring,
     target: RingTarget,
@@ -50,7 +49,6 @@ pub(crate) struct Uring<M> {
     mixed_entries: u32,
 }
 
-/// Inputs for creating a ring.
 pub(crate) struct Parts<'a> {
     pub plan: &'a plan::Uring,
     pub depth: u32,

@@ -32,7 +32,6 @@ pub(crate) struct TargetView<'a> {
     pub write: u64,
 }
 
-/// Address and registration of the buffers.
 #[derive(Clone, Copy)]
 pub(crate) struct Buffers {
     pub base: u64,
@@ -45,12 +44,10 @@ pub(crate) struct Buffers {
 /// A file as entries name it.
 #[derive(Clone, Copy)]
 pub(crate) struct Handle {
-    /// Descriptor, or index among the registered files.
     pub number: i32,
     /// IOSQE_FIXED_FILE or 0.
     pub flags: u8,
     pub kind: FileKind,
-    /// First words of a read and of a write.
     read: u64,
     write: u64,
 }
@@ -79,7 +76,6 @@ impl RingTarget {
         target
     }
 
-    /// Precomputes the first words, once it is known what is registered.
     pub fn registered(&mut self) {
         let (read, write) = if self.buffers.fixed {
             (Opcode::IORING_OP_READ_FIXED, Opcode::IORING_OP_WRITE_FIXED)
@@ -125,7 +121,6 @@ impl Buffers {
     }
 }
 
-/// A kind of entry.
 pub(crate) trait Mode {
     /// Whether entries and completions are double-sized (SQE128, CQE32).
     const WIDE: bool = false;
@@ -253,7 +248,6 @@ impl Mode for Vectored {
     }
 }
 
-/// Requests that do nothing.
 pub(crate) struct Nop {
     lengths: Vec<i32>,
 }
@@ -285,7 +279,6 @@ impl Mode for Nop {
     }
 }
 
-/// NVMe passthrough commands.
 pub(crate) struct Passthrough {
     lengths: Vec<i32>,
 }

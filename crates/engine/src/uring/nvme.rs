@@ -21,7 +21,6 @@ const DEALLOCATE: u64 = 1 << 25;
 /// Attribute of Dataset Management, in command dword 11.
 const ATTRIBUTE_DEALLOCATE: u64 = 4 << 32;
 
-/// Passthrough with these commands.
 pub(crate) struct Commands {
     inner: Passthrough,
     plan: NvmeCommands,
@@ -33,7 +32,6 @@ pub(crate) struct Commands {
 }
 
 impl Commands {
-    /// Whether a job needs it.
     pub fn apply(plan: &NvmeCommands, trims: bool) -> bool {
         trims || *plan != NvmeCommands::default()
     }
@@ -49,7 +47,6 @@ impl Commands {
         }
     }
 
-    /// The command of the next write.
     fn write_mode(&mut self) -> WriteMode {
         let modes = &self.plan.write_modes;
         let Some((last, _)) = modes.last() else { return WriteMode::Write };
@@ -99,7 +96,6 @@ impl Commands {
         Some(())
     }
 
-    /// Turns the words of a read on the slot into those of a deallocation.
     fn deallocate(&mut self, words: [[u64; 8]; 2], slot: u32) -> [[u64; 8]; 2] {
         let [mut entry, mut rest] = words;
         let ranges = &self.ranges[slot as usize];

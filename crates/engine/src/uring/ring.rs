@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicU32, fence};
 /// An SQ entry as 64-bit words; SQE128 takes two of them.
 pub(crate) type Entry = [u64; 8];
 
-/// An SQ entry being filled in.
 pub(crate) struct Sqe<'a> {
     words: *mut Entry,
     has_extension: bool,
@@ -17,7 +16,6 @@ pub(crate) struct Sqe<'a> {
 }
 
 impl Sqe<'_> {
-    /// The entry.
     #[inline]
     pub fn words(&mut self) -> &mut Entry {
         // SAFETY: an element of the mapped array, which the kernel does not read before the tail moves.
@@ -69,7 +67,6 @@ pub(crate) struct Second<'a> {
 }
 
 impl Second<'_> {
-    /// Its value.
     pub fn get(&self) -> u64 {
         assert!(self.wide, "only completions of rings with CQE32 have a second result");
         // SAFETY: with CQE32 each completion has two elements of the array, both filled in before the tail moved.
@@ -153,7 +150,6 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
-    /// Maps the memory of a ring that was just set up.
     pub fn map(fd: OwnedFd, params: &sys::io_uring_params) -> io::Result<Self> {
         let (sq, cq) = (&params.sq_off, &params.cq_off);
         let entry_shift = u32::from(params.flags & sys::IORING_SETUP_SQE128 != 0);
@@ -252,7 +248,6 @@ impl Ring {
         (self.tail >> self.shift) as u32
     }
 
-    /// Number of SQ entries.
     #[inline]
     pub fn size(&self) -> u32 {
         self.sq_entries
@@ -380,7 +375,6 @@ impl Ring {
         if error.raw_os_error() == Some(libc::EINTR) { Ok(()) } else { Err(error) }
     }
 
-    /// Requests pushed and not yet completed.
     pub fn outstanding(&self) -> u32 {
         // SAFETY: points into the mapped ring.
         self.tail().wrapping_sub(unsafe { &*self.cq_tail }.load(Acquire))
@@ -409,7 +403,6 @@ impl Ring {
         head_cell.store(head.wrapping_add(count), Release);
     }
 
-    /// CQ overflows so far.
     pub fn overflows(&self) -> u64 {
         // SAFETY: points into the mapped ring.
         u64::from(unsafe { &*self.cq_overflow }.load(Relaxed))

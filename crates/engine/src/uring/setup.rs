@@ -7,14 +7,11 @@ use linux_raw_sys::io_uring as sys;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-/// Requested properties of a ring.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Wanted {
     /// Requests that can be pushed before a turn.
     pub entries: u32,
-    /// Flags that the job requires.
     pub required: u32,
-    /// Flags that only lower its cost.
     pub optional: u32,
     pub sq_cpu: u32,
     pub sq_idle_ms: u32,
@@ -59,13 +56,11 @@ pub(crate) const CHEAPER: u32 = sys::IORING_SETUP_SUBMIT_ALL
     | sys::IORING_SETUP_DEFER_TASKRUN
     | sys::IORING_SETUP_NO_SQARRAY;
 
-/// Names of the setup flags in `flags`.
 pub(crate) fn flag_names(flags: u32) -> Vec<String> {
     let optional = OPTIONAL.iter().map(|(flag, name, _)| (*flag, *name));
     named(REQUIRED.into_iter().chain(optional), flags)
 }
 
-/// Names of the features in `features`.
 pub(crate) fn feature_names(features: u32) -> Vec<String> {
     named(FEATURES.into_iter(), features)
 }
@@ -110,7 +105,6 @@ fn attempt(wanted: &Wanted, optional: u32) -> io::Result<Ring> {
     Ring::map(fd, &params)
 }
 
-/// io_uring_register(2).
 pub(crate) fn register(
     ring: &OwnedFd,
     opcode: u32,
@@ -124,7 +118,6 @@ pub(crate) fn register(
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
-/// Why the ring could not be created.
 pub(crate) fn explain(error: &io::Error, wanted: &Wanted) -> EngineError {
     let failed = EngineError::by_kernel(Operation::SetUpRing(wanted.entries), error);
     let sysctl = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled").ok();

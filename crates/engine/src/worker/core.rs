@@ -55,7 +55,6 @@ pub(crate) struct Core<'a> {
     pub(super) left_bytes: u64,
     pub(super) until_think: u64,
     pub(super) issue_state: IssueState,
-    /// End of the current span.
     pub(super) until_ns: u64,
     /// The end of the job, once it has begun.
     pub(super) drain: Option<Drain>,
@@ -74,11 +73,9 @@ pub(crate) struct Core<'a> {
     pub(super) flush_started_ns: u64,
     /// Completions other than plain successes.
     pub(super) exceptions: Vec<(Token, i32)>,
-    /// The last clock read.
     pub now_ns: u64,
     pub depth: DepthCounts,
     pub failure: Option<EngineError>,
-    /// The job must end.
     pub(super) fatal: bool,
     /// The queue itself failed: there is nothing to wait for.
     pub(super) queue_broken: bool,
@@ -140,7 +137,6 @@ impl<'a> Core<'a> {
         }
     }
 
-    /// Whether the buffers are in huge pages.
     pub fn is_huge(&self) -> bool {
         self.writes.slab.is_huge()
     }
@@ -290,19 +286,16 @@ impl<'a> Core<'a> {
         }
     }
 
-    /// The worker is about to sleep, or has ended.
     pub fn pauses(&mut self) {
         self.observer.iter_mut().for_each(|observer| observer.pauses());
     }
 
-    /// Publishes that a turn begins.
     #[inline]
     pub(super) fn begin_turn(&self) {
         self.shared.in_flight.store(self.in_flight, Relaxed);
         self.shared.turns.add(1);
     }
 
-    /// The turn has ended.
     #[inline]
     pub(super) fn end_turn(&self, wait_for: u32, reaped: u32) {
         if self.shared.wait_check.is_requested() {

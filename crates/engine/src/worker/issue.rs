@@ -150,7 +150,6 @@ fn next_due(pace: &Pace, draw: &mut impl IoGenerator, now_ns: u64) -> Result<(Di
     }
 }
 
-/// The result that means success.
 #[inline]
 fn expected(dir: Dir, len: u32) -> u32 {
     if dir == Dir::Trim { 0 } else { len }

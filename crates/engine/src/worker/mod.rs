@@ -34,7 +34,6 @@ struct Slot {
     file: u32,
     /// Batch and direction, or [`Tag::SLOW_PATH`] for a flush.
     tag: Tag,
-    /// The result that means success.
     expect: u32,
 }
 
@@ -51,13 +50,11 @@ enum IssueState {
     Issuing,
     /// Flush this file once nothing is in flight.
     DrainToFlush(Op, u32),
-    /// A flush is in flight.
     Flushing,
     /// Pause for the plan's thinktime once nothing is in flight.
     DrainToThink,
 }
 
-/// An I/O that was drawn but not issued yet.
 #[derive(Clone, Copy)]
 struct DeferredIo {
     dir: Dir,
@@ -65,16 +62,11 @@ struct DeferredIo {
     request: Request,
 }
 
-/// Why a span of work ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum End {
-    /// All I/Os were issued and completed.
     Finished,
-    /// The deadline passed.
     TimeOver,
-    /// A stop was requested.
     Stopped,
-    /// An error that ends the job.
     Failed,
 }
 
@@ -91,7 +83,6 @@ pub(crate) trait Work<'a> {
         self.parts().0
     }
     fn parts(&mut self) -> (&mut Core<'a>, &mut dyn Queue);
-    /// Issues and reaps I/Os until the span is over.
     fn work(&mut self) -> End;
 }
 

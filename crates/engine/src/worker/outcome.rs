@@ -142,7 +142,6 @@ impl Core<'_> {
         self.queue_broken = true;
     }
 
-    /// Reports the I/Os that did not complete.
     pub(super) fn give_up(&mut self) {
         self.fatal = true;
         let op = Operation::Drain { lost: self.in_flight, paths: self.paths.clone() };
@@ -169,7 +168,6 @@ impl Core<'_> {
         }
     }
 
-    /// What an errno means for this job.
     fn hint(&self, errno: i32) -> Hint {
         let polled = self.job.engine.uring().is_some_and(|u| u.iopoll);
         match errno {

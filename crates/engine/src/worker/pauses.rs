@@ -23,7 +23,6 @@ impl Core<'_> {
         }
     }
 
-    /// The remaining request of a slot.
     pub(super) fn request(&self, slot: u32) -> Request {
         let (offset, Slot { len, file, tag, .. }) =
             (self.offsets[slot as usize], self.slots[slot as usize]);

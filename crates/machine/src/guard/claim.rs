@@ -18,7 +18,6 @@ use std::time::Duration;
 const TRIES: u32 = 10;
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// The devices and disks that this run holds, shared among its targets.
 #[derive(Default)]
 pub(crate) struct TargetLocks {
     /// Each with whether trims can go through it.
@@ -26,7 +25,6 @@ pub(crate) struct TargetLocks {
     disks: HashMap<Number, Arc<OwnedFd>>,
 }
 
-/// A device held for the run.
 pub(crate) struct TargetLock {
     /// Open with O_EXCL.
     pub device: Arc<OwnedFd>,
@@ -125,8 +123,6 @@ fn changed(path: &str) -> GuardError {
     GuardError::Changed { path: path.to_string() }
 }
 
-/// Locks an open file or device against other writers. Readers take no lock and can run alongside a
-/// writer.
 pub(crate) fn locked(path: &str, fd: Arc<OwnedFd>) -> Result<Arc<OwnedFd>, GuardError> {
     locked_with(path, fd, FlockOperation::NonBlockingLockExclusive)
 }

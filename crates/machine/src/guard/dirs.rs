@@ -64,7 +64,6 @@ impl NewDirs {
         marked.and(inner)
     }
 
-    /// Keeps the directories on drop.
     pub fn keep(&self) {
         self.keep.store(true, Ordering::Relaxed);
     }

@@ -9,7 +9,6 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// An open descriptor, with the status at that time.
 pub(crate) struct OpenDescriptor {
     pub fd: Arc<OwnedFd>,
     pub stat: Stat,

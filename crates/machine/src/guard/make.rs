@@ -62,7 +62,6 @@ impl Drop for Made {
     }
 }
 
-/// Creates, marks and locks a file, and preallocates its space.
 pub(crate) fn create(
     path: &str,
     spot: Spot,
@@ -231,7 +230,6 @@ impl Grown {
         self.own = false;
     }
 
-    /// Keeps the new size on drop.
     pub fn keep(&self) {
         self.keep.store(true, Ordering::Relaxed);
     }

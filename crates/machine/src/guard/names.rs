@@ -23,9 +23,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The names of one job, which passed all checks. What was created for it is removed on drop, unless kept.
 pub struct NamedTargets {
-    /// The open directories that hold the names.
     pub dirs: Vec<OwnedFd>,
-    /// The names, in the order of the plan.
     pub names: Vec<NamedTarget>,
     op: NameOp,
     unlink: bool,
@@ -35,7 +33,6 @@ pub struct NamedTargets {
     _locks: Vec<OwnedFd>,
 }
 
-/// A name in a directory.
 pub struct NamedTarget {
     /// Its path: of a job that removes names, a temporary one in the same directory, so that no other program can give it to
     /// a file of its own between a check and the removal that is measured.
@@ -152,7 +149,6 @@ fn check(
     Ok(targets)
 }
 
-/// Opens a directory in which names may be created.
 fn directory(
     lookup: &Lookup,
     plan: &Names,

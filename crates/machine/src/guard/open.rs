@@ -19,21 +19,15 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
-/// How a worker opens a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WorkerOpen {
-    /// O_DIRECT.
     pub direct: bool,
-    /// Open read-write; otherwise read-only.
     pub write: bool,
-    /// O_SYNC or O_DSYNC.
     pub sync_io: SyncIo,
 }
 
-/// The size of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extent {
-    /// Size in bytes.
     pub bytes: u64,
     /// Bytes allocated by the file system, at most `bytes`.
     pub allocated: u64,
@@ -56,18 +50,13 @@ pub(crate) struct TargetEntry {
     want: Want,
     may_write: bool,
     held: OnceLock<OpenDescriptor>,
-    /// Where the first worker to open the file creates it.
     late: Mutex<Option<Spot>>,
-    /// The part to be filled.
     fill: Mutex<Option<Fill>>,
-    /// Whether the file did not exist before.
     is_new: bool,
-    /// The file created by this run, to be removed or kept.
     made: OnceLock<Made>,
     grown: Option<Grown>,
     /// Whether fathom created the file and no one else changed it: its mark is renewed at the end.
     own: bool,
-    /// Size after extension, in bytes.
     size_bytes: u64,
     /// Whether to keep created files unless the plan removes them.
     kept: AtomicBool,
@@ -207,7 +196,6 @@ impl TargetEntry {
         Ok(())
     }
 
-    /// Current facts, after creating or extending the file.
     pub fn facts(&self, lookup: &Lookup, asked: &str, before: &TargetFacts) -> TargetFacts {
         let now = self.held.get().and_then(|held| lookup.open_target(asked, &held.fd).ok());
         let mut facts = now.unwrap_or_else(|| before.clone());
@@ -269,12 +257,10 @@ impl Drop for TargetEntry {
 pub struct Writing(Weak<TargetEntry>);
 
 impl Writing {
-    /// Called before the worker's first write.
     pub fn begin(&self) {
         self.with(|entry, fd| entry.history.begin(fd));
     }
 
-    /// Called after its last.
     pub fn end(&self) {
         self.with(|entry, fd| entry.history.end(fd));
     }
@@ -395,7 +381,6 @@ impl OpenTarget {
         Ok(rustix::fs::fadvise(&fd, start, NonZeroU64::new(len), Advice::DontNeed)?)
     }
 
-    /// Whether this run created the file.
     pub fn is_created(&self) -> bool {
         self.entry.made.get().is_some()
     }
@@ -417,7 +402,6 @@ impl OpenTarget {
         }
     }
 
-    /// Current size of a file; `None` for other targets, or before creation.
     pub fn extent(&self) -> Option<Extent> {
         let held = self.entry.held.get().filter(|_| self.entry.kind == TargetKind::File)?;
         let now = rustix::fs::fstat(&held.fd).ok()?;

@@ -6,7 +6,6 @@ use fathom_model::shell;
 use fathom_sys::device::Node;
 use rustix::fs::Stat;
 
-/// Permissions given on the command line. A job file cannot give any.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Permissions {
     /// Values of `--erase`: `<device>` or `<device>@<serial number or size>`.
@@ -15,16 +14,12 @@ pub struct Permissions {
     pub overwrite: Vec<String>,
 }
 
-/// How `--erase` identifies a device.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Erase {
-    /// By name only.
     Named,
-    /// By name and serial number or size.
     Confirmed,
 }
 
-/// The permission that `--erase` gives for a device.
 pub(crate) fn erase(
     permissions: &Permissions,
     subject: &Subject,
@@ -98,7 +93,6 @@ pub(crate) fn may_overwrite(permissions: &Permissions, subject: &Subject, stat: 
     })
 }
 
-/// The flag that permits overwriting a file.
 pub(crate) fn overwrite_flag(subject: &Subject) -> String {
     quoted("--overwrite", subject.path())
 }

@@ -104,7 +104,6 @@ impl Drop for Promise {
     }
 }
 
-/// The device, the bytes, and what makes the name unique.
 fn name(device: u64, bytes: u64) -> String {
     format!("{device}-{bytes}-{}", scratch::unique())
 }

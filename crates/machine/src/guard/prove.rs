@@ -16,8 +16,6 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// State shared by all checks of a run: the claims, and a snapshot of the storage stack, read on first
-/// use.
 pub(crate) struct Prover<'a> {
     pub roots: &'a Roots,
     pub permissions: &'a Permissions,
@@ -43,7 +41,6 @@ impl Prover<'_> {
     }
 }
 
-/// Proof that a target may be used, with the resources it holds.
 #[derive(Default)]
 pub(crate) struct Proof {
     /// Descriptors that hold the target while open.
@@ -52,7 +49,6 @@ pub(crate) struct Proof {
     pub opens_for_writing: bool,
     /// What trims of a block device go through.
     pub trims: Option<Arc<OwnedFd>>,
-    /// Whether workers may write.
     pub may_write: bool,
     /// The new size of an existing file that will be extended.
     pub grow_to: Option<u64>,

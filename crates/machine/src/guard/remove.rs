@@ -12,7 +12,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 /// Device and inode.
 pub type Identity = (u64, u64);
 
-/// A name in an open directory.
 type At<'a> = (BorrowedFd<'a>, &'a [u8]);
 
 /// Removes `name` from `dir` if it refers to `made`. A name that is gone is no error.

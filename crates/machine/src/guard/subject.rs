@@ -12,12 +12,9 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-/// Identity of a file or device.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum TargetIdentity {
-    /// A file, by device and inode.
     File(u64, u64),
-    /// A block or character device, by kind and number.
     Device(TargetKindKey, Number),
     /// A name that does not exist yet, by its directory's device and inode.
     New(u64, u64, String),
@@ -32,55 +29,38 @@ pub(crate) enum TargetKindKey {
     Generic,
 }
 
-/// Location of a file or device.
 pub(crate) enum Location {
-    /// It exists; an O_PATH descriptor.
     Existing(OwnedFd),
-    /// It does not exist.
     New(Spot),
 }
 
-/// A name in an open directory.
 pub(crate) struct Spot {
-    /// The directory.
     pub dir: OwnedFd,
     /// Directories to be created in it, each within the one before; see [`super::dirs`].
     pub missing: Vec<String>,
-    /// The name in it, or in the last of these.
     pub name: String,
 }
 
-/// The combined requirements of all targets for one file or device.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Want {
-    /// Written or trimmed.
     pub written: bool,
     pub trimmed: bool,
     /// The largest size required, in bytes.
     pub create_size: Option<u64>,
     /// How space is preallocated.
     pub fallocate: Fallocate,
-    /// Fill newly created parts with data.
     pub fill: bool,
-    /// Create when the job opens it.
     pub late: bool,
-    /// Remove after the run if this run created it.
     pub unlink: bool,
-    /// Invalidate the page cache first.
     pub invalidate: bool,
 }
 
-/// A file or device used by a plan.
 pub(crate) struct Subject {
-    /// Its paths in the plan, at least one.
     pub paths: Vec<String>,
     /// Indexes of its targets in the plan, parallel to `paths`.
     pub members: Vec<usize>,
-    /// What the plan requires.
     pub want: Want,
-    /// Its location.
     pub place: Location,
-    /// Facts about it.
     pub facts: TargetFacts,
 }
 
@@ -174,7 +154,6 @@ fn existing(
     Ok((Location::Existing(fd), facts, identity))
 }
 
-/// The identity of the file with this status.
 pub(crate) fn file_identity(stat: &Stat) -> TargetIdentity {
     TargetIdentity::File(stat.st_dev, stat.st_ino)
 }

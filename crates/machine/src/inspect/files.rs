@@ -44,7 +44,6 @@ pub(super) const CGROUP: &[&str] = &[
     "blkio.throttle.write_iops_device",
 ];
 
-/// Files of a disk.
 pub(super) const DISK: &[&str] = &[
     "alignment_offset",
     "inflight",
@@ -79,7 +78,6 @@ pub(super) const DISK: &[&str] = &[
     "queue/zoned",
 ];
 
-/// Files of the PCI device that a disk is attached to.
 pub(super) const PCI: &[&str] = &[
     "iommu_group/type",
     "link/l1_aspm",
@@ -89,6 +87,5 @@ pub(super) const PCI: &[&str] = &[
     "power/runtime_status",
 ];
 
-/// Files of an NVMe controller.
 pub(super) const NVME: &[&str] =
     &["cntlid", "firmware_rev", "power/pm_qos_latency_tolerance_us", "state", "transport"];

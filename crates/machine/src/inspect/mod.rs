@@ -23,7 +23,6 @@ const PARENTS_MAX: usize = 8;
 /// Programs that change settings on which measurements depend.
 const DAEMONS: [&str; 4] = ["irqbalance", "tuned", "power-profiles-", "thermald"];
 
-/// Reads the machine and the disks with these names.
 pub fn inspect(roots: &Roots, disks: &[DeviceFacts]) -> Inspection {
     let mounts = mounts::own(roots);
     let node = |disk: &DeviceFacts| Node::named(roots, &disk.name);
@@ -111,7 +110,6 @@ fn lacks(host: &mut Readings, path: &str, why: &str) {
     host.missing.insert(path.into(), why.into());
 }
 
-/// Whether a directory can be listed.
 fn listed(host: &mut Readings, path: &str, dir: &Path) {
     match std::fs::read_dir(dir) {
         Ok(_) => host.set(path, "readable"),
@@ -119,7 +117,6 @@ fn listed(host: &mut Readings, path: &str, dir: &Path) {
     }
 }
 
-/// Limits of this process's cgroups.
 fn limits(host: &mut Readings, hierarchy: &Hierarchy) {
     for file in files::CGROUP {
         let all: Vec<String> = hierarchy

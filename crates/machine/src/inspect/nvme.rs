@@ -46,7 +46,6 @@ pub(super) fn report(controller: &str, namespace: Option<u32>) -> Result<NvmeRep
     Ok(report)
 }
 
-/// The Identify Controller data.
 fn identified(controller: &str, page: &[u8; 4096]) -> NvmeReport {
     let version = u32_at(page, 80);
     let celsius = |kelvin: u16| (kelvin > 0).then(|| i32::from(kelvin) - KELVIN);
@@ -82,7 +81,6 @@ fn power_state(descriptor: &[u8]) -> PowerState {
     }
 }
 
-/// The SMART / Health Information log.
 fn smart(log: &[u8; 512]) -> NvmeSmart {
     // Counters have 128 bits.
     let counter = |at: usize| match log[at + 8..at + 16].iter().all(|byte| *byte == 0) {
@@ -108,7 +106,6 @@ fn smart(log: &[u8; 512]) -> NvmeSmart {
     }
 }
 
-/// The Firmware Slot Information log.
 fn firmware_slots(log: &[u8; 512]) -> FirmwareSlots {
     let (active, next) = (log[0] & 7, log[0] >> 4 & 7);
     let mut revisions: Vec<String> =

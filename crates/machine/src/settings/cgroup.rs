@@ -183,7 +183,6 @@ fn remove(effects: &Effects, dir: &PathBuf) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether fathom gives a group such a name.
 fn is_fathoms(name: &str) -> bool {
     name.strip_prefix("fathom-").is_some_and(|pid| pid.parse::<u32>().is_ok())
 }

@@ -14,7 +14,6 @@ use std::path::{Path, PathBuf};
 const PLACES: [&str; 5] =
     ["sys/block/", "sys/devices/", "sys/kernel/mm/", "proc/irq/", "proc/sys/vm/"];
 
-/// Locations of the kernel's files and of the journal.
 #[derive(Clone)]
 pub(super) struct Effects {
     pub roots: Roots,
@@ -30,7 +29,6 @@ impl Effects {
         }
     }
 
-    /// The value of a setting.
     pub fn read(&self, entry: &JournalEntry) -> io::Result<String> {
         Ok(place::value(entry.setting, &self.read_file(&entry.file)?))
     }
@@ -43,7 +41,6 @@ impl Effects {
         Ok(String::from_utf8(bytes).map_err(io::Error::other)?.trim().to_string())
     }
 
-    /// Writes a value.
     pub fn write(&self, file: &str, value: &str) -> io::Result<()> {
         let path = self.resolve(file)?;
         match roots::exists(&path).map_err(io::Error::other)? {
@@ -52,7 +49,6 @@ impl Effects {
         }
     }
 
-    /// Writes an existing file.
     pub fn write_path(&self, path: &Path, value: &str) -> io::Result<()> {
         self.step();
         let mut file = OpenOptions::new().write(true).truncate(true).open(path)?;
@@ -62,7 +58,6 @@ impl Effects {
         Ok(())
     }
 
-    /// The value of a setting that is to be changed.
     pub fn read_place(&self, place: &SettingFile) -> Result<String, SettingsError> {
         let text = self.read_file(&place.file).map_err(|source| SettingsError::Unreadable {
             change: place.change(),
@@ -72,12 +67,10 @@ impl Effects {
         Ok(place::value(Some(place.setting), &text))
     }
 
-    /// Changes a setting.
     pub fn write_place(&self, place: &SettingFile) -> Result<(), SettingsError> {
         self.write(&place.file, &place.value).map_err(|error| place.refused(error))
     }
 
-    /// Applies a change that is not undone.
     pub fn write_once(&self, place: &SettingFile) -> Result<(), SettingsError> {
         if place.setting == Setting::DropCaches {
             // Dirty pages cannot be dropped.

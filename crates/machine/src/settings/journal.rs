@@ -23,7 +23,6 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// Links in the directory are not followed, and no other process is waited for.
 const PLAIN: i32 = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).bits().cast_signed();
 
-/// Which journal of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SlotKind {
     /// Restored as soon as its process is gone.
@@ -85,13 +84,10 @@ impl Drop for JournalSlot {
 pub(super) struct Journal {
     /// The boot in which it was changed: a reboot restores everything.
     pub boot_id: String,
-    /// The process.
     pub pid: u32,
     /// Whether restoring has begun, so that values can be any of those in between.
     pub restoring: bool,
-    /// The settings.
     pub entries: Vec<JournalEntry>,
-    /// The cgroup that was created.
     pub group: Option<RunCgroup>,
 }
 
@@ -104,11 +100,9 @@ pub(super) struct JournalEntry {
     pub target: String,
     /// The file, such as `sys/block/sda/queue/scheduler`.
     pub file: String,
-    /// The value to restore.
     pub old: String,
     /// Values set by this process; if none are known, any value counts as set by it.
     pub ours: Vec<String>,
-    /// Whether it was requested.
     pub is_requested: bool,
     /// Whether it also changes as a side effect of another setting.
     pub is_consequence: bool,
@@ -117,17 +111,14 @@ pub(super) struct JournalEntry {
     pub is_pending: bool,
 }
 
-/// The cgroup of one process.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct RunCgroup {
-    /// Its directories, one for each hierarchy.
     pub dirs: Vec<PathBuf>,
     /// Where the process was before, for each directory.
     pub back: Vec<PathBuf>,
 }
 
 impl JournalEntry {
-    /// Whether a change of the scheduler resets it.
     pub fn is_reset_by_scheduler(&self) -> bool {
         self.is_consequence && self.setting != Some(Setting::ReadAheadKb)
     }
@@ -162,7 +153,6 @@ impl JournalEntry {
         }
     }
 
-    /// Whether `value` is the old one.
     pub fn is_old(&self, value: &str) -> bool {
         place::same(self.setting, &self.old, value)
     }
@@ -221,7 +211,6 @@ impl Journal {
         self.entries.iter().filter(|entry| entry.is_requested)
     }
 
-    /// This journal with the changes of a later one.
     pub fn merged(mut self, later: &Self) -> Self {
         later.entries.iter().cloned().for_each(|entry| self.note(entry));
         self.pid = later.pid;
@@ -234,7 +223,6 @@ impl Effects {
         self.state.join(format!("{key}{}", kind.suffix()))
     }
 
-    /// The keys that have journals.
     pub fn keys(&self) -> Result<Vec<String>, SettingsError> {
         self.names(&[SlotKind::Transient.suffix(), SlotKind::Kept.suffix()])
     }
@@ -252,7 +240,6 @@ impl Effects {
         Ok(())
     }
 
-    /// The keys with files of these suffixes, sorted.
     fn names(&self, suffixes: &[&str]) -> Result<Vec<String>, SettingsError> {
         if self.state.as_os_str().is_empty() {
             return Ok(Vec::new());
@@ -271,7 +258,6 @@ impl Effects {
         Ok(keys)
     }
 
-    /// Locks a key.
     pub fn lock(&self, key: &str) -> Result<JournalSlot, SettingsError> {
         if self.state.as_os_str().is_empty() {
             return Err(SettingsError::NoStateDir);
@@ -314,7 +300,6 @@ impl Effects {
         self.lock(key)
     }
 
-    /// A journal of this boot, if there is one.
     pub fn load(&self, key: &str, kind: SlotKind) -> Result<Option<Journal>, SettingsError> {
         let path = self.path(key, kind);
         let mut bytes = Vec::new();
@@ -333,7 +318,6 @@ impl Effects {
         Ok(None)
     }
 
-    /// Replaces a journal, so that the new one is on disk.
     pub fn save(
         &self,
         slot: &JournalSlot,
@@ -354,7 +338,6 @@ impl Effects {
         self.sync_dir()
     }
 
-    /// Removes a journal.
     pub fn remove(&self, slot: &JournalSlot, kind: SlotKind) -> Result<(), SettingsError> {
         let path = self.path(&slot.key, kind);
         self.step();

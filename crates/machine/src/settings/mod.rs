@@ -26,7 +26,6 @@ use std::sync::Arc;
 /// Called before and after each change of a file, so that tests can end the process there.
 pub type StepHook = Arc<dyn Fn() + Send + Sync>;
 
-/// Access to the settings of a machine.
 #[derive(Clone)]
 pub struct Settings {
     effects: Effects,
@@ -44,17 +43,12 @@ pub struct Applied {
 /// A setting that a fathom process which has ended left changed, or was requested to keep.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Left {
-    /// The setting, its target and the value that fathom gave it.
     pub what: String,
-    /// The value before.
     pub old: String,
-    /// The value now; `None` if it cannot be read.
     pub now: Option<String>,
-    /// The process that changed it.
     pub pid: u32,
     /// Whether it stays changed until `fathom restore` or a reboot.
     pub is_kept: bool,
-    /// Whether the process is still running.
     pub is_in_use: bool,
 }
 
@@ -65,12 +59,10 @@ impl Settings {
         Self::new(Roots::default(), state_dir())
     }
 
-    /// Settings below `roots`, with their journal in the directory `state`.
     pub fn new(roots: Roots, state: PathBuf) -> Self {
         Self { effects: Effects { roots, state, on_step: None } }
     }
 
-    /// The same, calling `hook` at each step.
     pub fn with_steps(mut self, hook: StepHook) -> Self {
         self.effects.on_step = Some(hook);
         self
@@ -228,7 +220,6 @@ impl Guard {
         Ok(guard)
     }
 
-    /// The settings in effect.
     pub fn applied(&self) -> &[Applied] {
         &self.applied
     }

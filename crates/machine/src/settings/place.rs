@@ -18,11 +18,9 @@ const RESET_BY_SCHEDULER: [Setting; 2] = [Setting::NrRequests, Setting::WbtLatUs
 /// block/blk-settings.c, Linux 6.12 and later).
 const RAISES_READ_AHEAD: [Setting; 2] = [Setting::Iostats, Setting::MaxSectorsKb];
 
-/// A file and the value to write to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct SettingFile {
     pub setting: Setting,
-    /// The kernel's name of what it belongs to.
     pub target: String,
     /// Below the roots, such as `sys/block/sda/queue/scheduler`.
     pub file: String,
@@ -32,18 +30,15 @@ pub(super) struct SettingFile {
 }
 
 impl SettingFile {
-    /// The change, with the kernel's name of the target.
     pub fn change(&self) -> SettingChange {
         let (target, value) = (self.target.clone(), self.value.clone());
         SettingChange { setting: self.setting, target, value }
     }
 
-    /// The corresponding setting in effect.
     pub fn applied(&self, old: String) -> Applied {
         Applied { change: self.change(), old }
     }
 
-    /// The kernel's refusal.
     pub fn refused(&self, source: io::Error) -> SettingsError {
         let hint = match source.kind() {
             io::ErrorKind::PermissionDenied => "; run as root",
@@ -65,7 +60,6 @@ impl SettingFile {
         SettingsError::Refused { change, file, hint: hint.into(), source }
     }
 
-    /// Whether the value can be read back.
     pub fn is_readable(&self) -> bool {
         !matches!(self.setting, Setting::DropCaches | Setting::Cgroup)
     }

@@ -6,32 +6,23 @@ use super::journal::{Journal, JournalEntry, JournalSlot, SlotKind};
 use std::fmt;
 use std::io;
 
-/// Result of restoring a setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Restored {
-    /// The setting and its target: `scheduler of sda`.
     pub what: String,
-    /// The result.
     pub how: RestoredHow,
 }
 
-/// Result of restoring a setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RestoredHow {
-    /// It was restored.
     Restored {
-        /// The value before that.
         from: String,
-        /// The old value.
         to: String,
     },
     /// It already had its old value.
     Unchanged,
     /// Another program changed it meanwhile, so it was left unchanged.
     ChangedByOthers {
-        /// Its value.
         found: String,
-        /// The value before fathom changed it.
         old: String,
     },
     /// The disk, CPU or interrupt no longer exists.
@@ -45,7 +36,6 @@ impl Restored {
         Self { what, how: RestoredHow::Failed(error.to_string()) }
     }
 
-    /// Whether it still has to be restored.
     pub fn is_failure(&self) -> bool {
         matches!(self.how, RestoredHow::Failed(_))
     }

@@ -1,12 +1,9 @@
 //! Magic numbers at fixed offsets.
 
-/// A signature.
 pub(super) struct Magic {
-    /// Name for messages.
     pub name: &'static str,
     /// Offset from the start, or before the end, in bytes.
     pub offset: u64,
-    /// The magic number.
     pub bytes: &'static [u8],
 }
 
@@ -14,7 +11,6 @@ const fn magic(name: &'static str, offset: u64, bytes: &'static [u8]) -> Magic {
     Magic { name, offset, bytes }
 }
 
-/// Linux software RAID.
 pub(super) const MD: &str = "a member of a Linux RAID array (md)";
 /// Its magic number 0xa92b4efc.
 pub(super) const MD_MAGIC_LE: [u8; 4] = 0xa92b_4efc_u32.to_le_bytes();

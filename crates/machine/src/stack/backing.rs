@@ -24,7 +24,6 @@ pub(super) struct Layer {
     pub guess: Option<RangeInclusive<u64>>,
 }
 
-/// All loop devices that are set up.
 pub(super) fn loops(roots: &Roots, namespaces: &[Namespace]) -> Result<Vec<Layer>, Unread> {
     let nodes = Node::listed(&roots.sys.join("block"), "loop")?.into_iter();
     nodes.filter_map(|node| loop_layer(roots, namespaces, node).transpose()).collect()

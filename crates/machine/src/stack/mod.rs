@@ -21,15 +21,12 @@ use sources::Sources;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// Maximum number of attempts to read all of it, since devices and processes come and go meanwhile.
 const TRIES: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(5);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FileIdentity {
-    /// st_dev.
     pub device: Number,
-    /// st_ino.
     pub inode: u64,
     /// Possible sizes in bytes.
     pub sizes: RangeInclusive<u64>,
@@ -59,7 +56,6 @@ impl FileIdentity {
     }
 }
 
-/// A backing store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Object {
     Device(Number),

@@ -12,7 +12,6 @@ use std::path::{Path, PathBuf};
 /// OVERLAYFS_SUPER_MAGIC (linux/magic.h).
 const OVERLAY: i64 = 0x794c_7630;
 
-/// Swap space in use.
 pub(super) struct Swap {
     pub objects: Vec<Object>,
 }
@@ -40,7 +39,6 @@ pub(super) fn swaps(roots: &Roots, namespaces: &[Namespace]) -> Result<Vec<Swap>
     Ok(paths.map(|path| Swap { objects: objects(roots, namespaces, &path) }).collect())
 }
 
-/// A path from raw bytes.
 pub(super) fn bytes_path(bytes: Vec<u8>) -> PathBuf {
     PathBuf::from(std::ffi::OsString::from_vec(bytes))
 }
@@ -91,14 +89,12 @@ pub(super) fn is_overlay(fs: &StatFs) -> bool {
     fs.f_type == OVERLAY
 }
 
-/// The identity of the file with this status.
 pub(crate) fn identity(stat: &Stat, overlaid: bool) -> FileIdentity {
     let size = u64::try_from(stat.st_size).unwrap_or(0);
     let device = (major(stat.st_dev), minor(stat.st_dev));
     FileIdentity { device, inode: stat.st_ino, sizes: size..=size, overlaid }
 }
 
-/// The device number of a block device node.
 pub(crate) fn block_number(stat: &Stat) -> Option<Number> {
     let is_block = FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice;
     is_block.then(|| (major(stat.st_rdev), minor(stat.st_rdev)))

@@ -34,7 +34,6 @@ pub(crate) struct Sharing {
     pub uses: Vec<String>,
     /// Devices below that no one holds exclusively, so the writer must.
     pub unheld: Vec<Node>,
-    /// Backing files, with the paths known to the kernel.
     pub files: Vec<(FileIdentity, PathBuf)>,
 }
 

@@ -44,7 +44,6 @@ pub fn volume_of(roots: &Roots, path: &str) -> Option<String> {
     volumes::by_path(roots, Path::new(path))
 }
 
-/// The packages with online CPUs.
 fn packages(roots: &Roots) -> Vec<CpuPackage> {
     let dir = roots.sys.join("devices/system/cpu");
     let model = host::cpu_model(&text(roots.proc.join("cpuinfo")).unwrap_or_default());
@@ -79,7 +78,6 @@ pub(crate) fn numa_nodes(roots: &Roots) -> Vec<NumaNode> {
     numbered(&entries(&dir), "node").into_iter().map(node).collect()
 }
 
-/// CPUs that this process may run on.
 pub(crate) fn cpus_allowed(roots: &Roots) -> Vec<u32> {
     let status = text(roots.proc.join("self/status")).unwrap_or_default();
     host::cpu_list(host::field(&status, "Cpus_allowed_list").unwrap_or(""))

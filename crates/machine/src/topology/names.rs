@@ -24,7 +24,6 @@ pub(super) struct PciNames<'a> {
 }
 
 impl<'a> PciNames<'a> {
-    /// Finds the vendors in the text of a database.
     pub fn new(database: &'a [u8]) -> Self {
         let text = std::str::from_utf8(database).unwrap_or_default();
         let mut vendors = HashMap::new();

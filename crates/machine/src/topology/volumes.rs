@@ -80,7 +80,6 @@ fn size_bytes(dir: &Path) -> u64 {
     number::<u64>(dir.join("size")).unwrap_or(0).saturating_mul(512)
 }
 
-/// Mounts and swap spaces.
 struct Uses<'a> {
     roots: &'a Roots,
     mounts: Vec<Mount>,
@@ -136,7 +135,6 @@ impl<'a> Uses<'a> {
         found
     }
 
-    /// The device that holds a file.
     fn holder_of(&self, file: &str) -> Option<String> {
         let mount = mounts::above(&self.mounts, Path::new(file))?;
         let by_number = Node::by_number(self.roots, mount.device).map(|node| node.name());

@@ -5,19 +5,14 @@ use super::QuantityUnit;
 /// Values as a picture. Whatever it shows is also in a table of the same page.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Chart {
-    /// What it shows.
     pub title: String,
-    /// How.
     pub kind: ChartKind,
-    /// The horizontal axis; that of the names in a chart of bars.
     pub x: Axis,
-    /// The vertical axis; that of the bars' length.
     pub y: Axis,
     /// In the order of the legend.
     pub series: Vec<ChartSeries>,
 }
 
-/// How values are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChartKind {
     /// Points, joined in their order.
@@ -28,18 +23,14 @@ pub enum ChartKind {
     Histogram,
 }
 
-/// An axis.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Axis {
-    /// What it measures.
     pub name: String,
-    /// The unit of its values.
     pub unit: QuantityUnit,
     /// Whether equal distances are equal ratios. Needs values above 0.
     pub log: bool,
 }
 
-/// Points that belong together.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChartSeries {
     /// Its name in the legend; may be empty where it is the only one.
@@ -48,16 +39,11 @@ pub struct ChartSeries {
     pub points: Vec<ChartPoint>,
 }
 
-/// A point, or a bar.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ChartPoint {
-    /// Names it.
     pub label: String,
-    /// Position on the horizontal axis.
     pub x: f64,
-    /// Position on the vertical axis, or length.
     pub y: f64,
-    /// The interval of `y`.
     pub interval: Option<(f64, f64)>,
     /// What is special about it, such as `knee`.
     pub mark: Option<String>,
@@ -147,7 +133,6 @@ impl Axis {
 }
 
 impl Chart {
-    /// All points of all series.
     pub fn points(&self) -> impl Iterator<Item = &ChartPoint> {
         self.series.iter().flat_map(|series| &series.points)
     }

@@ -6,19 +6,13 @@ use crate::calendar::{self, TimeZone};
 /// The command, the host and the date, then the machine, its devices and the command line. What is empty is left out.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Heading {
-    /// The command, such as `fathom run`.
     pub title: String,
-    /// Host name.
     pub host: String,
     /// When the command started, in nanoseconds since 1970 (UTC); 0 if unknown.
     pub started_unix_ns: u64,
-    /// Kernel, CPUs and version of fathom.
     pub machine: Text,
-    /// The devices that are measured.
     pub devices: Text,
-    /// The command line, quoted for a shell.
     pub command: String,
-    /// The time zone in which the date is printed.
     pub zone: TimeZone,
 }
 

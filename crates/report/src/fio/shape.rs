@@ -11,7 +11,6 @@ type Bounds = &'static [(&'static str, u64)];
 const US: u64 = 1000;
 const MS: u64 = 1_000_000;
 
-/// Classes of `latency_ns`.
 pub(crate) const LATENCY_NS: Bounds = &[
     ("2", 2),
     ("4", 4),
@@ -25,7 +24,6 @@ pub(crate) const LATENCY_NS: Bounds = &[
     ("1000", US),
 ];
 
-/// Classes of `latency_us`.
 pub(crate) const LATENCY_US: Bounds = &[
     ("2", 2 * US),
     ("4", 4 * US),
@@ -39,7 +37,6 @@ pub(crate) const LATENCY_US: Bounds = &[
     ("1000", MS),
 ];
 
-/// Classes of `latency_ms`.
 pub(crate) const LATENCY_MS: Bounds = &[
     ("2", 2 * MS),
     ("4", 4 * MS),

@@ -11,7 +11,6 @@ use std::collections::BTreeMap;
 /// The last bin that fio has, in nanoseconds. `fio_jsonplus_clat2csv` never ends on a greater one.
 const BIN_MAX_NS: u64 = 17_112_760_320;
 
-/// fio's object for one direction.
 #[derive(Serialize)]
 pub(super) struct Direction {
     io_bytes: u64,
@@ -78,7 +77,6 @@ impl Direction {
     }
 }
 
-/// fio's object for the latencies of one priority.
 #[derive(Serialize)]
 struct Priority {
     prioclass: u16,
@@ -109,7 +107,6 @@ fn priorities(stats: &DirStats, plan: &JobPlan, plus: bool) -> Vec<Priority> {
     all.iter().filter(|_| is_shown).map(of).collect()
 }
 
-/// fio's object for flushes.
 #[derive(Serialize)]
 pub(super) struct Flushes {
     total_ios: u64,
@@ -124,7 +121,6 @@ impl Flushes {
     }
 }
 
-/// fio's object for a latency.
 #[derive(Serialize)]
 pub(super) struct Latency {
     min: u64,

@@ -10,7 +10,6 @@ use fathom_model::record::{Cost, DirRecord, Granted, RunRecord, Usage};
 use fathom_model::watch::Missing;
 use serde::Serialize;
 
-/// The object under the key `fathom`.
 #[derive(Serialize)]
 pub(super) struct Extra<'a> {
     version: &'a str,

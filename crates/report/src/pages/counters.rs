@@ -17,7 +17,6 @@ fn per_second(name: &str, rate: Option<f64>) -> Text {
     rate.map(|rate| of(count(rate), &format!("{name}/s"))).into()
 }
 
-/// CPU usage of processes; for the machine, other entries print it.
 fn used(work: &Work) -> Option<Text> {
     let used = of(number(work.cpus?), "CPUs used");
     let switches = per_second("context switches", work.context_switches);

@@ -5,7 +5,6 @@ use fathom_analysis::rules::{Diagnosed, Diagnosis, NotChecked, that_matter};
 use fathom_model::finding::Severity;
 use fathom_model::{Facts, list};
 
-/// Disks up to this many are named.
 const DISKS_NAMED: usize = 4;
 
 /// Findings, worst first, each with its value, the recommended value and the command that sets it; then checks that
@@ -71,7 +70,6 @@ fn entry(body: &mut Document, group: &[&Diagnosed], verbose: bool) {
     }
 }
 
-/// The checks that could not be made, by reason.
 fn not_checked(page: &mut Document, missing: &[NotChecked]) {
     let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
     for one in missing {

@@ -11,20 +11,13 @@ use std::path::Path;
 /// Devices up to this many are described; the others are counted.
 const DEVICES_SHOWN: usize = 3;
 
-/// Where a page comes from: a record, or the machine as it is.
 #[derive(Debug, Clone, Copy)]
 pub struct Origin<'a> {
-    /// The command: `run`, `limit`.
     pub name: &'a str,
-    /// Version of fathom.
     pub version: &'a str,
-    /// The command line; the first word is the program.
     pub command: &'a [String],
-    /// When the command started, in nanoseconds since 1970 (UTC); 0 if unknown.
     pub started_unix_ns: u64,
-    /// The machine.
     pub host: &'a Host,
-    /// The targets.
     pub targets: &'a [TargetFacts],
 }
 
@@ -101,7 +94,6 @@ fn device(device: &DeviceFacts) -> Text {
     text!(device.name.as_str(), known, on)
 }
 
-/// The devices that are observed.
 pub fn device_list<'a>(all: impl IntoIterator<Item = &'a DeviceFacts>) -> Text {
     listed(all.into_iter().map(device))
 }

@@ -3,20 +3,14 @@
 use crate::doc::{DataColumn, Document, Text, bytes};
 use serde::Serialize;
 
-/// One file of the list.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct LeftoverRow {
-    /// Its path.
     pub path: String,
-    /// What it is.
     pub what: &'static str,
-    /// Allocated bytes.
     pub bytes: u64,
-    /// Whether it was removed.
     pub removed: bool,
 }
 
-/// The files, in the order given.
 pub fn leftovers(rows: &[LeftoverRow]) -> Document {
     let mut page = Document::default();
     if rows.is_empty() {

@@ -45,7 +45,6 @@ pub(super) fn programs(
     page.entry(if is_own { "others" } else { "programs" }, parts(shown));
 }
 
-/// `fio (pid 812)`, `fio (3 processes)`.
 fn name(uses: &ProcessUse) -> Text {
     match uses.processes {
         0 | 1 => text!(uses.comm.as_str(), format!("\u{a0}(pid\u{a0}{})", uses.pid)),

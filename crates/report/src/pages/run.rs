@@ -113,7 +113,6 @@ fn shown_groups(record: &RunRecord) -> Vec<JobGroup<'_>> {
     shown.into_iter().map(|group| derive::group(record, group.plan, group.jobs)).collect()
 }
 
-/// The plans of a group's jobs.
 fn plans<'a>(record: &'a RunRecord, group: &JobGroup) -> Vec<&'a JobPlan> {
     group.jobs.iter().filter_map(|index| record.plan.jobs.get(*index)).collect()
 }

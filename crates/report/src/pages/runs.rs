@@ -84,7 +84,6 @@ pub fn runs(rows: &[RunRow], zone: &TimeZone) -> Document {
     page
 }
 
-/// A run, or an observation.
 pub fn run_summary(record: RunRecord) -> RunSummary {
     let verdict: Vec<&Finding> = record.header.findings.iter().filter(|f| f.is_verdict()).collect();
     let sentences: Vec<&str> = verdict.iter().map(|finding| finding.summary.as_str()).collect();
@@ -119,7 +118,6 @@ pub fn limit_summary(record: LimitRecord) -> RunSummary {
     }
 }
 
-/// An experiment, with its effects.
 pub fn experiment_summary(record: ExperimentRecord) -> RunSummary {
     let sentences: Vec<String> =
         super::experiment::effects(&record).iter().map(render::line).collect();

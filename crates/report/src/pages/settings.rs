@@ -3,12 +3,9 @@
 use crate::doc::{DataColumn, Document, Text};
 use serde::Serialize;
 
-/// A setting that is changed.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct SettingRow {
-    /// The setting, its target and its value.
     pub what: String,
-    /// The value before.
     pub old: String,
     /// The value now, if it can be read.
     pub now: Option<String>,
@@ -16,7 +13,6 @@ pub struct SettingRow {
     pub state: String,
 }
 
-/// The settings that are changed.
 pub fn settings(rows: &[SettingRow]) -> Document {
     let mut page = Document::default();
     if rows.is_empty() {
@@ -42,7 +38,6 @@ pub fn settings(rows: &[SettingRow]) -> Document {
     page
 }
 
-/// What became of settings, one sentence each.
 pub fn restored(sentences: &[String]) -> Document {
     let mut page = Document::default();
     if sentences.is_empty() {

@@ -46,12 +46,10 @@ pub fn threads(report: &Report) -> Document {
     page
 }
 
-/// The figures of groups of threads that `wanted` selects.
 pub(super) fn figure_columns(wanted: impl Fn(&&ThreadMetric) -> bool) -> Vec<DataColumn> {
     THREADS.iter().filter(wanted).map(|metric| DataColumn::number(metric.title)).collect()
 }
 
-/// Their values.
 pub(super) fn figure_cells(
     group: &ThreadGroup,
     wanted: impl Fn(&&ThreadMetric) -> bool,
@@ -79,7 +77,6 @@ pub(super) fn thread_states(page: &mut Document, groups: &ThreadGroups) {
     page.entry("mean threads by state", Text::join(shown, ", "));
 }
 
-/// Sampling overhead, and what was not sampled well.
 fn footer(page: &mut Document, report: &Report) {
     let (groups, cost) = (report.groups, report.cost);
     let each = time(report.us_per_thread_sample() * 1000.0);

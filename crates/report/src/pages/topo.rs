@@ -41,7 +41,6 @@ pub(crate) fn topo_tree(report: &TopologyReport) -> Vec<TreeNode> {
     roots(report, false)
 }
 
-/// What the figures of links are.
 fn about_links(report: &TopologyReport) -> Text {
     let (mut links, mut without) = (0, 0);
     report.topology.each(&mut |hop| {

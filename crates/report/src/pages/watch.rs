@@ -113,7 +113,6 @@ pub(super) fn machine(
     }
 }
 
-/// Counters and events.
 fn details(page: &mut Document, interval: &Interval<'_>, seen: &Observed) {
     let rates = interval.rates;
     for (place, text) in rates.counters.iter().flat_map(counters::lines).enumerate() {
@@ -235,7 +234,6 @@ fn disks(page: &mut Document, rates: &MachineRates, seen: &Observed) {
     }
 }
 
-/// The figures of a disk that pages show.
 fn main_figures(
     disk: &DiskRates,
     group: FigureGroup,

@@ -19,7 +19,6 @@ const GLYPHS: [char; 8] = ['●', '○', '■', '□', '▲', '△', '◆', '◇
 /// Eighths of a block.
 const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
 
-/// The lines of `chart` in at most `width` columns, without line ends.
 pub(super) fn lines(chart: &Chart, width: usize) -> Vec<String> {
     let mut out = vec![escape::text(&chart.title).into_owned()];
     out.extend(match chart.kind {
@@ -119,7 +118,6 @@ fn area(chart: &Chart, width: usize) -> Vec<String> {
     out
 }
 
-/// Names of the series, and of what is marked.
 fn legend(chart: &Chart) -> Vec<String> {
     let named = chart.series.iter().enumerate().filter(|(_, series)| !series.name.is_empty());
     let mut parts: Vec<String> = named

@@ -31,7 +31,6 @@ pub(super) fn glued(text: &Text, place: Place) -> String {
     glue(&text.spans.iter().map(span).collect::<String>())
 }
 
-/// `text` on one line.
 pub(super) fn plain(text: &Text, place: Place) -> String {
     loose(&glued(text, place))
 }

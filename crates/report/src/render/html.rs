@@ -11,7 +11,6 @@ use std::fmt::Write;
 
 const STYLE: &str = include_str!("html.css");
 
-/// The document as a page, named by its heading.
 pub fn html(document: &Document) -> String {
     let title = document.heading.as_ref().map_or_else(|| "fathom".into(), Heading::line);
     let title = escaped(&title);
@@ -26,7 +25,6 @@ pub fn html(document: &Document) -> String {
     out + "</main>\n</body>\n</html>\n"
 }
 
-/// Who measured what, below the title.
 fn begin(out: &mut String, heading: &Heading) {
     for text in [&heading.machine, &heading.devices].into_iter().filter(|text| !text.is_empty()) {
         // Writing to a string cannot fail.
@@ -85,7 +83,6 @@ fn key_values(out: &mut String, entries: &[(String, Text)]) {
     out.push_str("</dl>\n");
 }
 
-/// A table; those of trees have branches before the first cell of each row.
 fn table(out: &mut String, data: &DataTable, tree: Option<&TreeRows>) {
     let class = |is_text: bool| if is_text { "" } else { " class=\"n\"" };
     out.push_str("<div class=\"scroll\"><table>\n<thead><tr>");

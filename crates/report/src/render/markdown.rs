@@ -7,7 +7,6 @@ use crate::doc::{Block, DataTable, Document, Heading};
 use fathom_model::escape;
 use fathom_model::finding::Severity;
 
-/// The document as Markdown.
 pub fn markdown(document: &Document) -> String {
     let mut out = String::new();
     document.heading.iter().for_each(|heading| begin(&mut out, heading));
@@ -15,7 +14,6 @@ pub fn markdown(document: &Document) -> String {
     out
 }
 
-/// The title, and who measured what.
 fn begin(out: &mut String, heading: &Heading) {
     out.push_str(&format!("# {}\n\n", safe(&loose(&heading.line()))));
     for text in [&heading.machine, &heading.devices].into_iter().filter(|text| !text.is_empty()) {

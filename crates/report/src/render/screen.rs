@@ -16,14 +16,11 @@ const BARS: [&str; 9] = [" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "
 /// Width of one CPU with its number and usage: `12 ▃  45%  `.
 const CPU: u16 = 11;
 
-/// Whether to use color, which never carries information alone.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Paint {
-    /// The terminal supports color and `NO_COLOR` is not set.
     pub color: bool,
 }
 
-/// The role of a piece of text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tone {
     Plain,
@@ -179,7 +176,6 @@ fn parts(text: &Text) -> Vec<Vec<Span>> {
     parts
 }
 
-/// A table whose rows can be sorted and selected.
 #[derive(Debug, Clone, Default)]
 pub struct Listing {
     pub table: DataTable,
@@ -193,7 +189,6 @@ pub struct Listing {
     pub reversed: bool,
 }
 
-/// Where a column is drawn.
 struct PlacedColumn {
     index: usize,
     x: u16,

@@ -21,7 +21,6 @@ const COLORS: usize = 6;
 /// Lines across the area at most, and labels below it.
 const GRID: usize = 6;
 
-/// The chart as a figure with its title and legend.
 pub(super) fn figure(chart: &Chart) -> String {
     let picture = match chart.kind {
         ChartKind::Lines => lines(chart),

@@ -22,7 +22,6 @@ const GROWING: usize = 8;
 const EVIDENCE: usize = 32;
 const WIDTH_MIN: usize = 20;
 
-/// The document in lines that end with a line break.
 pub fn text(document: &Document, style: Style) -> String {
     rendered(document, style, false)
 }
@@ -48,7 +47,6 @@ struct Page {
 }
 
 impl Page {
-    /// Who measured what, where and when.
     fn heading(&mut self, document: &Document) {
         let Some(heading) = &document.heading else { return };
         let title = loose(&escape::text(&heading.line())).len();
@@ -268,7 +266,6 @@ fn color(severity: Severity) -> &'static str {
     }
 }
 
-/// A table's strings.
 struct Cells {
     names: Vec<String>,
     /// As many cells in each as there are columns.

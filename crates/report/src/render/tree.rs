@@ -3,13 +3,11 @@
 use crate::doc::{DataTable, Tree, TreeNode};
 use fathom_model::finding::Severity;
 
-/// A tree as rows.
 #[derive(Default)]
 pub(super) struct TreeRows {
     pub table: DataTable,
     /// For each row what stands before its first line and before further ones.
     pub branches: Vec<(String, String)>,
-    /// For each row how bad it is.
     pub severities: Vec<Option<Severity>>,
 }
 

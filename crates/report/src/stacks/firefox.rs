@@ -63,7 +63,6 @@ pub fn firefox(sampled: &Sampled) -> String {
     profile.to_string()
 }
 
-/// One thread's tables, whose rows name each other by number.
 #[derive(Debug, Default)]
 struct Tables {
     comm: String,

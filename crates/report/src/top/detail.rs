@@ -13,7 +13,6 @@ use fathom_analysis::metrics::{DISK, FigureGroup, FigureUnit};
 use fathom_model::watch::{BlocksSample, ThreadCount};
 use std::collections::BTreeSet;
 
-/// The details of the row with this key.
 pub fn page(view: &View<'_>, ui: &Ui, panel: Panel, key: &str) -> Document {
     let page = match panel {
         Panel::Disks => disk(view, key),
@@ -58,7 +57,6 @@ fn disk(view: &View<'_>, name: &str) -> Option<Document> {
     Some(page)
 }
 
-/// A row for each direction.
 fn directions(disk: &DiskRates, elapsed_ns: u64) -> DataTable {
     let groups = [FigureGroup::Read, FigureGroup::Write, FigureGroup::Discard, FigureGroup::Flush];
     let mut titles: Vec<&str> = Vec::new();
@@ -149,7 +147,6 @@ fn layer(view: &View<'_>, name: &str) -> Option<Document> {
     (!body.blocks.is_empty()).then(|| section(name, about, body))
 }
 
-/// One ring, with the totals of all rings.
 fn ring(view: &View<'_>, key: &str) -> Option<Document> {
     let mut rates = rings::rates(view)?;
     rates.rings.retain(|ring| rings::key(&ring.ring) == key);

@@ -17,7 +17,6 @@ fn figures() -> impl Iterator<Item = &'static DiskMetric> {
     DISK.iter().filter(|metric| !metric.label.is_empty())
 }
 
-/// The table: whole devices, and partitions on request.
 pub fn table(view: &View<'_>, ui: &Ui) -> Listing {
     let wanted = |disk: &&DiskRates| {
         (ui.partitions || disk.kind != DiskKind::Partition) && (ui.idle || is_active(disk))
@@ -38,12 +37,10 @@ pub fn table(view: &View<'_>, ui: &Ui) -> Listing {
     Listing::new(columns, shown.iter().map(row).collect(), keys, note)
 }
 
-/// The column by which it is sorted by default.
 pub fn sort() -> usize {
     1 + figures().position(|metric| metric.id == SORT).unwrap_or(0)
 }
 
-/// Whether it did I/O or has some in flight.
 fn is_active(disk: &DiskRates) -> bool {
     let ios = [disk.read, disk.write, disk.discard, disk.flush].map(|io| io.ios);
     disk.in_flight > 0 || ios.iter().any(|ios| *ios > 0.0)

@@ -67,7 +67,6 @@ fn state(view: &View<'_>) -> Vec<String> {
     parts
 }
 
-/// CPU time of the view and all samplers.
 fn overhead(view: &View<'_>) -> String {
     match view.own_ns {
         Some(ns) if view.elapsed_ns > 0 => {

@@ -39,7 +39,6 @@ const FIGURES: &[&str] = &[
     "PSI: time in which some task was stalled. ACTIVE: mean number of threads. inflt: I/Os in flight.",
 ];
 
-/// The help page.
 pub fn page() -> Document {
     let mut page = Document::default();
     for (key, what) in KEYS {

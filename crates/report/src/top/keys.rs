@@ -13,10 +13,8 @@ pub enum Go {
     /// So many intervals on, or back.
     By(i64),
     First,
-    /// To the last one, and on with those that come.
     Last,
     To(String),
-    /// On, or not any more.
     Toggle,
     Faster,
     Slower,
@@ -54,7 +52,6 @@ pub fn press(ui: &mut Ui, key: KeyEvent, view: Option<&View<'_>>) -> Action {
     if ui.page == Page::Tables { tables(ui, key.code, view) } else { page(ui, key.code) }
 }
 
-/// A time that is being typed.
 fn type_on(ui: &mut Ui, mut typed: String, code: KeyCode) -> Action {
     match code {
         KeyCode::Enter => return Action::Go(Go::To(typed)),
@@ -88,7 +85,6 @@ fn time(ui: &mut Ui, code: KeyCode) -> Option<Action> {
     }))
 }
 
-/// Keys on a page of text.
 fn page(ui: &mut Ui, code: KeyCode) -> Action {
     match code {
         KeyCode::Up => ui.scrolled = ui.scrolled.saturating_sub(1),
@@ -110,7 +106,6 @@ fn open(ui: &mut Ui, page: Page) {
     ui.scrolled = 0;
 }
 
-/// Keys on the tables.
 fn tables(ui: &mut Ui, code: KeyCode, view: Option<&View<'_>>) -> Action {
     match code {
         KeyCode::Char('q') => return Action::Quit,
@@ -140,7 +135,6 @@ fn tables(ui: &mut Ui, code: KeyCode, view: Option<&View<'_>>) -> Action {
     Action::None
 }
 
-/// Keys for which one must know what is on the screen.
 fn rows(ui: &mut Ui, code: KeyCode, view: &View<'_>) {
     let focus = ui.focus;
     let table = super::table(view, ui, focus);

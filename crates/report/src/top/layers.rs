@@ -13,7 +13,6 @@ pub fn width(screen: u16) -> u16 {
     (screen / 3).clamp(10, 56)
 }
 
-/// The table.
 pub fn table(view: &View<'_>) -> Listing {
     let note = if view.now.stacks.is_some() { "no samples" } else { "stacks are not sampled" };
     let times = times(view, |_| true);
@@ -31,7 +30,6 @@ pub fn table(view: &View<'_>) -> Listing {
     Listing::new(columns, times.layers.iter().map(row).collect(), keys, note.into())
 }
 
-/// CPU time in the interval by layer.
 pub fn times(view: &View<'_>, wanted: impl Fn(&StackCount) -> bool) -> LayerTimes {
     LayerTimes::of(&view.now.stacks, view.stacks, wanted)
 }

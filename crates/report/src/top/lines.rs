@@ -35,7 +35,6 @@ const DSTAT: &[Columns] = &[
 const COUNTED: Columns = columns! { "------pmu-----": "ipc" 4 "ipc", "GHz" 4 "busy_ghz",
 "mpki" 4 "cache_misses_per_1000_instructions" };
 
-/// The header lines of [`plain`].
 pub fn plain_header(view: &View<'_>) -> String {
     let groups = columns(view);
     let titles = groups.iter().map(|(title, _)| *title).collect::<Vec<_>>();
@@ -126,7 +125,6 @@ const CSV_FIRST: &str = "run,blocked,new_per_s,user_pct,nice_pct,system_pct,idle
     cache_misses_per_s,cache_misses_per_1000_instructions,counted_pct,instructions_per_io,\
     cycles_per_io";
 
-/// The figures of an interval in the order of CSV.
 fn in_csv_order(interval: &Interval<'_>) -> Vec<(&'static str, Option<f64>)> {
     let mut figures: Vec<_> = interval.figures().map(|(id, _, value)| (id, value)).collect();
     let first: Vec<&str> = CSV_FIRST.split(',').collect();
@@ -134,7 +132,6 @@ fn in_csv_order(interval: &Interval<'_>) -> Vec<(&'static str, Option<f64>)> {
     figures
 }
 
-/// The header line of [`csv`].
 pub fn csv_header() -> String {
     let (machine, rates) = (MachineSample::default(), MachineRates::default());
     let nothing = Interval { before: &machine, now: &machine, rates: &rates };

@@ -8,7 +8,6 @@ use fathom_analysis::machine::{RingRates, RingsRates, ring_rates, setup_flag_nam
 use fathom_analysis::metrics::RING;
 use fathom_model::watch::{RingSample, RingsSample};
 
-/// The table.
 pub fn table(view: &View<'_>) -> Listing {
     let mut columns = vec![DataColumn::text("RING pid/fd").wide(12, 16)];
     columns.push(DataColumn::text("comm").ranked(1).wide(12, 15));

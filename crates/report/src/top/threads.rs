@@ -28,7 +28,6 @@ pub fn table(view: &View<'_>, ui: &Ui) -> Listing {
     Listing::new(columns, rows, keys, note)
 }
 
-/// The figures with a column.
 fn figures() -> impl Iterator<Item = &'static ThreadMetric> {
     THREADS.iter().filter(|metric| !metric.label.is_empty())
 }
@@ -40,7 +39,6 @@ pub fn groups(view: &View<'_>, grouping: Grouping) -> Option<ThreadGroups> {
     Some(groups)
 }
 
-/// The columns of a grouping.
 pub fn grouped_by(grouping: Grouping) -> &'static [By] {
     match grouping {
         Grouping::Activity => &DEFAULT,
@@ -50,7 +48,6 @@ pub fn grouped_by(grouping: Grouping) -> &'static [By] {
     }
 }
 
-/// The key of a group's row.
 pub fn key(values: &[String]) -> String {
     values.join("\t")
 }

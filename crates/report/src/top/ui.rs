@@ -1,6 +1,5 @@
 //! What the user has selected.
 
-/// Settings of the screen.
 #[derive(Debug, Clone, Default)]
 pub struct Ui {
     pub focus: Panel,
@@ -27,7 +26,6 @@ pub struct TableUi {
     pub reversed: bool,
 }
 
-/// A table of the screen.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Panel {
     #[default]
@@ -38,7 +36,6 @@ pub enum Panel {
 }
 
 impl Panel {
-    /// All panels, in screen order.
     pub const ALL: [Self; 4] = [Self::Disks, Self::Threads, Self::Layers, Self::Rings];
 
     /// Its index in [`Panel::ALL`].
@@ -68,7 +65,6 @@ pub enum Grouping {
 }
 
 impl Grouping {
-    /// The next one, cyclically.
     pub fn next(self) -> Self {
         match self {
             Self::Activity => Self::State,
@@ -79,16 +75,12 @@ impl Grouping {
     }
 }
 
-/// What the screen shows.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Page {
     #[default]
     Tables,
-    /// The keys.
     Help,
-    /// Unavailable sources and sampling overhead.
     Missing,
-    /// Details of one table row, by its key.
     Detail(Panel, String),
 }
 

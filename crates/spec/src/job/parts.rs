@@ -18,12 +18,9 @@ pub struct PrioritySpec {
     pub split: PerDir<Vec<PriorityShare>>,
 }
 
-/// Priority of a percentage of the I/Os of one size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PriorityShare {
-    /// In bytes.
     pub block: u64,
-    /// Of these I/Os.
     pub percent: u32,
     /// Class, level and hint; `None` for those of the job.
     pub own: Option<[u16; 3]>,
@@ -42,7 +39,6 @@ pub struct DedupeSpec {
     pub global: bool,
 }
 
-/// Rate limits and think time of a job.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RateSpec {
     /// `rate`, in bytes per second.
@@ -55,7 +51,6 @@ pub struct RateSpec {
     pub floor: RateFloor,
     /// `flow`, the job's weight; 0 for none.
     pub flow: u32,
-    /// `flow_id`.
     pub flow_id: u32,
     /// `flow_sleep`, in nanoseconds.
     pub flow_sleep_ns: u64,
@@ -67,7 +62,6 @@ pub struct RateSpec {
     pub think_blocks: u32,
 }
 
-/// CPUs and priorities of a job.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PlacementSpec {
     /// `cpus_allowed`; empty means all CPUs.
@@ -80,21 +74,15 @@ pub struct PlacementSpec {
     pub io_class: Option<u8>,
     /// `prio`.
     pub io_level: Option<u8>,
-    /// `numa_cpu_nodes`.
     pub nodes: Option<Nodes>,
-    /// `numa_mem_policy`.
     pub memory: MemoryPolicy,
     /// `lockmem`, in bytes.
     pub locked_bytes: u64,
 }
 
-/// NUMA nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Nodes {
-    /// All.
     All,
-    /// These.
     Only(Vec<u32>),
-    /// All but these.
     Without(Vec<u32>),
 }

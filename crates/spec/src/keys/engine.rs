@@ -275,7 +275,6 @@ fn engine(job: &mut JobSpec, v: Value<'_>) -> Result<(), String> {
     Err(format!("unknown engine '{}'; use {near}", v.text))
 }
 
-/// The names of all supported engines.
 pub(crate) fn engines() -> impl Iterator<Item = (&'static str, EngineName)> {
     ENGINES.iter().copied()
 }

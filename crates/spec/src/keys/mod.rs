@@ -22,19 +22,14 @@ use crate::value::Value;
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
-/// How a key changes a job.
 pub(crate) type Setter = fn(&mut JobSpec, Value<'_>) -> Result<(), String>;
 
-/// One key of job files and command lines.
 #[derive(Debug, Clone, Copy)]
 pub struct Key {
-    /// Canonical name.
     pub name: &'static str,
-    /// Alternative names.
     pub aliases: &'static [&'static str],
     /// The section of the documentation that lists it.
     pub group: Group,
-    /// The form of its value.
     pub takes: Takes,
     /// One-line description.
     pub doc: &'static str,
@@ -44,14 +39,11 @@ pub struct Key {
     pub off: &'static [&'static str],
     /// The key without which this one has no effect, whatever its value.
     pub needs: Option<&'static str>,
-    /// Sets a value, or is refused.
     pub action: Action,
 }
 
-/// The effect of a key.
 #[derive(Debug, Clone, Copy)]
 pub enum Action {
-    /// Sets a value of the job.
     Set(SetFn),
     /// Refused, for this reason.
     Refuse(&'static str),
@@ -61,19 +53,16 @@ pub enum Action {
 #[derive(Debug, Clone, Copy)]
 pub struct SetFn(pub(crate) Setter);
 
-/// The value that a key takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Takes {
     /// 0 or 1; without a value, 1.
     Flag,
-    /// A value of this form.
     Value(&'static str),
     /// A value of this form, or none.
     Optional(&'static str),
 }
 
 impl Takes {
-    /// The form of the value.
     pub const fn form(self) -> &'static str {
         match self {
             Takes::Flag => "0|1",
@@ -82,22 +71,14 @@ impl Takes {
     }
 }
 
-/// A group of keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Group {
-    /// Files and devices.
     Target,
-    /// I/O pattern.
     Access,
-    /// I/O engine.
     Engine,
-    /// Start, end and placement of jobs.
     Schedule,
-    /// Rate limits and think time.
     Rate,
-    /// Buffers, flushes and errors.
     Data,
-    /// Reporting.
     Report,
     /// Unsupported.
     Refused,
@@ -116,7 +97,6 @@ impl Group {
         Group::Refused,
     ];
 
-    /// The heading of the group.
     pub const fn title(self) -> &'static str {
         match self {
             Group::Target => "Targets",
@@ -158,12 +138,10 @@ impl Key {
         Self { group, ..self }
     }
 
-    /// All names, the canonical one first.
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
         std::iter::once(self.name).chain(self.aliases.iter().copied())
     }
 
-    /// Whether it is a flag.
     pub fn is_flag(&self) -> bool {
         self.takes == Takes::Flag
     }
@@ -186,12 +164,10 @@ static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| {
     supported.chain(refused::keys()).collect()
 });
 
-/// All keys by group, refused keys last.
 pub fn keys() -> impl Iterator<Item = &'static Key> {
     KEYS.iter()
 }
 
-/// The key with this canonical or alternative name.
 pub fn find(name: &str) -> Option<&'static Key> {
     keys().find(|key| key.names().any(|n| n == name))
 }

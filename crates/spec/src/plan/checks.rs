@@ -13,7 +13,6 @@ use fathom_model::units::bytes as show;
 /// What is wrong with a key of a job; the key is empty if it is not about one.
 pub(super) type KeyProblem = (&'static str, String);
 
-/// Checks settings against each other and the machine.
 pub(super) fn settings(job: &JobSpec, facts: &Facts) -> Vec<KeyProblem> {
     let mut problems = Vec::new();
     for dir in Dir::ALL {
@@ -62,7 +61,6 @@ pub(super) fn settings(job: &JobSpec, facts: &Facts) -> Vec<KeyProblem> {
     problems
 }
 
-/// Checks a job that writes each block after trimming it.
 fn trim_write(job: &JobSpec) -> Option<KeyProblem> {
     if job.work.rw.kind != RwKind::TrimWrite {
         return None;
@@ -73,7 +71,6 @@ fn trim_write(job: &JobSpec) -> Option<KeyProblem> {
     limited.then(|| ("rw", why.to_string()))
 }
 
-/// Checks trims of several ranges.
 fn trim_ranges(job: &JobSpec) -> Option<KeyProblem> {
     let count = u64::from(job.engine.uring.nvme.ranges);
     if count <= 1 || !job.mix().has(Dir::Trim) {
@@ -137,7 +134,6 @@ fn bsg(job: &JobSpec) -> Option<KeyProblem> {
     Some((key, why.to_string()))
 }
 
-/// Checks a job that writes an SSD to its steady state.
 fn steady_state(job: &JobSpec) -> Option<KeyProblem> {
     let work = &job.work;
     if !work.to_steady_state {
@@ -258,7 +254,6 @@ pub(super) fn with_colon_hint(job: &JobSpec, file: &File<'_>, why: String) -> St
     }
 }
 
-/// Checks the type of a target against what the job requests.
 pub(super) fn target(job: &JobSpec, file: &File<'_>, spec: &Spec) -> Result<(), String> {
     let path = &file.path;
     match file.facts.kind {
@@ -345,7 +340,6 @@ fn under_dev(path: &str) -> bool {
     parts.first() == Some(&"dev")
 }
 
-/// Checks the region of a target that a job uses.
 pub(super) fn region(
     job: &JobSpec,
     file: &File<'_>,
@@ -395,7 +389,6 @@ pub(super) fn blocks_fit(job: &JobSpec, path: &str, part: &Part) -> Result<(), S
     distribution(job, path, part)
 }
 
-/// Checks that the blocks of a distribution are within the region.
 fn distribution(job: &JobSpec, path: &str, part: &Part) -> Result<(), String> {
     let beyond = |what: String| {
         let len = show(part.len);
@@ -438,7 +431,6 @@ fn regions_of_flash(job: &JobSpec, path: &str, part: &Part) -> Result<(), String
     Ok(())
 }
 
-/// Checks the alignment of direct I/O.
 fn aligned(job: &JobSpec, file: &File<'_>, part: &Part) -> Result<(), String> {
     let path = &file.path;
     let passthrough = job.engine.name.is_passthrough();

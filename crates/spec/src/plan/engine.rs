@@ -21,7 +21,6 @@ pub(super) struct Choice {
     pub note: Option<String>,
 }
 
-/// The engine and queue depth of a job on `files`.
 pub(super) fn choose(job: &JobSpec, files: &[File<'_>], host: &Host) -> Choice {
     let name = &job.name;
     let (engine, depth) = (resolve(&job.engine), job.engine.depth);
@@ -79,7 +78,6 @@ pub(super) fn without(job: &JobSpec) -> Option<(Dir, &'static str)> {
     Some((lacking, instead))
 }
 
-/// The engine with its settings.
 fn resolve(spec: &EngineSpec) -> Engine {
     let sqpoll =
         spec.sqpoll.then_some(SqPoll { cpu: spec.sqpoll_cpu, idle_ms: spec.sqpoll_idle_ms });
@@ -114,7 +112,6 @@ fn resolve(spec: &EngineSpec) -> Engine {
     }
 }
 
-/// The SCSI commands of a ring.
 fn bsg(spec: &EngineSpec) -> ScsiCommands {
     let nvme = &spec.uring.nvme;
     let verifies = nvme.write_modes.iter().any(|(mode, _)| *mode == WriteMode::Verify);
@@ -138,7 +135,6 @@ pub(super) fn batch(spec: &EngineSpec, depth: u32) -> Batch {
     }
 }
 
-/// Whether an engine supports a key.
 type Supports = fn(EngineName) -> bool;
 
 /// Keys that only some engines support.
@@ -184,7 +180,6 @@ const KEYS: &[(&str, Supports)] = &[
     ("rate_min", EngineName::moves_data),
 ];
 
-/// Whether the job's engine supports `key`.
 pub(super) fn supports(job: &JobSpec, key: &str) -> bool {
     keys_of(job.engine.name).any(|known| known == key)
 }
@@ -209,7 +204,6 @@ fn foreign(job: &JobSpec) -> impl Iterator<Item = &'static str> {
     KEYS.iter().filter(known).map(|(key, _)| *key).filter(|key| job.has(key) && !is_off(job, key))
 }
 
-/// Whether the value of `key` requests nothing.
 fn is_off(job: &JobSpec, key: &str) -> bool {
     let last = job.given.iter().rev().find(|given| given.key == key);
     last.is_some_and(|given| match key {

@@ -102,7 +102,6 @@ fn order(job: &JobSpec) -> Order {
     Order::Random { distribution, run }
 }
 
-/// The smallest block size of the directions that occur, in bytes.
 pub(super) fn block_min(job: &JobSpec) -> u64 {
     job.used_dirs().map(|dir| job.work.sizes[dir].min()).min().unwrap_or(1).max(1)
 }
@@ -229,7 +228,6 @@ pub(super) fn notes(job: &JobSpec, clone: u32, choice: Choice) -> Vec<String> {
     notes
 }
 
-/// The seed that the clones of a job share.
 pub(super) fn base_seed(job: &JobSpec, entropy: u64) -> u64 {
     match (job.work.seed, job.work.repeat) {
         (Some(seed), _) => seed,

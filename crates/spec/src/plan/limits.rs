@@ -5,7 +5,6 @@ use fathom_model::plan::Plan;
 use fathom_model::units::bytes as show;
 use std::collections::{BTreeMap, HashMap};
 
-/// Checks the memory that the workers need.
 pub(super) fn memory(plan: &Plan, facts: &Facts) -> Result<(), String> {
     let host = &facts.host;
     let need = plan.memory_need(host.cpus_online);

@@ -83,7 +83,6 @@ fn settings(spec: &Spec, facts: &Facts, problems: &mut Problems) -> Vec<waves::S
     starts
 }
 
-/// An error about a key of a job, or about the job if the key is not in it.
 fn key_error(job: &JobSpec, key: &str, why: &str) -> SpecError {
     let place = job.place_of(key).cloned();
     SpecError { place, ..job_error(job, why) }
@@ -103,7 +102,6 @@ struct Planner<'a> {
     index: HashMap<String, usize>,
 }
 
-/// A file or device of one clone, with its facts.
 struct File<'a> {
     path: String,
     /// The directory that it must not leave.
@@ -251,7 +249,6 @@ impl<'a> Planner<'a> {
     }
 }
 
-/// A directory name in canonical form.
 fn without_slash(directory: &str) -> String {
     match directory.trim_end_matches('/') {
         "" => "/".to_string(),
@@ -270,7 +267,6 @@ fn stricter(before: Option<String>, file: &File<'_>) -> Result<Option<String>, S
     }
 }
 
-/// The keys of a job, for output.
 fn own_options(job: &JobSpec) -> BTreeMap<String, String> {
     let own = job.given.iter().filter(|given| !given.global);
     let mut map: BTreeMap<String, String> =

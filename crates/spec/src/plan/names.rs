@@ -7,7 +7,6 @@ use crate::spec::Spec;
 use fathom_model::Dir;
 use fathom_model::plan::{Mix, NameOp, Names, Paths, Until};
 
-/// The operation of a job, if it is one on names.
 pub(super) fn operation(job: &JobSpec) -> Option<NameOp> {
     match job.engine.name {
         EngineName::Names(op) => Some(op),
@@ -15,7 +14,6 @@ pub(super) fn operation(job: &JobSpec) -> Option<NameOp> {
     }
 }
 
-/// The names that clone `clone` of `job` uses.
 pub(super) fn resolve(job: &JobSpec, op: NameOp, clone: u32, spec: &Spec) -> Result<Names, String> {
     let paths = names::paths(job, clone).map_err(|error| error.message)?;
     let within = names::directory(job, clone).map(super::without_slash);
@@ -57,7 +55,6 @@ pub(super) fn until(job: &JobSpec, names: &Names) -> Until {
     Until { bytes: None, ios, runtime_ns, ramp_ns }
 }
 
-/// What such a job cannot do.
 pub(super) fn problems(job: &JobSpec, readonly: bool) -> Vec<KeyProblem> {
     let Some(op) = operation(job) else { return Vec::new() };
     let engine = op.name();

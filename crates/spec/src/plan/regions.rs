@@ -8,7 +8,6 @@ use fathom_model::facts::{TargetFacts, TargetKind};
 use fathom_model::plan::{BlockSizes, Mix, Region};
 use fathom_model::units::bytes as show;
 
-/// The part of one file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Part {
     pub start: u64,
@@ -23,7 +22,6 @@ impl Part {
     }
 }
 
-/// The region of each of `files` that clone `clone` uses.
 pub(super) fn regions(job: &JobSpec, clone: u32, files: &[File<'_>]) -> Result<Vec<Part>, String> {
     let block = jobs::block_min(job);
     let count = files.len() as u64;

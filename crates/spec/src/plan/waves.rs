@@ -3,14 +3,12 @@
 use crate::job::JobSpec;
 use std::collections::HashMap;
 
-/// Wave and reporting group of a job.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Start {
     pub wave: u32,
     pub group: u32,
 }
 
-/// Assigns waves, job by job.
 #[derive(Debug, Default)]
 pub(super) struct Waves {
     wave: u32,

@@ -3,7 +3,6 @@
 /// Maximum length of a pattern in bytes, as in fio.
 const PATTERN_BYTES_MAX: usize = 512;
 
-/// The bytes of a pattern.
 pub(crate) fn pattern(text: &str) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     let mut rest = text;

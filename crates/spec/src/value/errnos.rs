@@ -33,7 +33,6 @@ const NAMES: &[(&str, i32)] = &[
     ("ECANCELED", 125),
 ];
 
-/// The number of an error given by name or number.
 pub(crate) fn errno(text: &str) -> Result<i32, String> {
     if let Some((_, number)) = NAMES.iter().find(|(name, _)| *name == text) {
         return Ok(*number);

@@ -14,7 +14,6 @@ pub(crate) use lists::{
 
 use crate::job::Size;
 
-/// The value of a key.
 #[derive(Debug, Clone, Copy)]
 pub struct Value<'a> {
     /// Its text; for a key without a value, the default that the key implies.
@@ -39,7 +38,6 @@ impl<'a> Value<'a> {
         Self { text, ..self }
     }
 
-    /// A percentage from 0 to 100, with or without `%`.
     pub(crate) fn percent(self) -> Result<u32, String> {
         let number = self.text.strip_suffix('%').map_or(self.text, str::trim_end);
         self.with(number).count32(0, 100)
@@ -54,7 +52,6 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// An integer in a range.
     pub(crate) fn count(self, min: u64, max: u64) -> Result<u64, String> {
         let n = self.bytes()?;
         if n < min || n > max {
@@ -63,13 +60,11 @@ impl<'a> Value<'a> {
         Ok(n)
     }
 
-    /// A 32-bit integer in a range.
     pub(crate) fn count32(self, min: u32, max: u32) -> Result<u32, String> {
         let n = self.count(u64::from(min), u64::from(max))?;
         u32::try_from(n).map_err(|_| format!("{n} is out of range; use {min} to {max}"))
     }
 
-    /// A signed integer in a range.
     pub(crate) fn signed(self, min: i64, max: i64) -> Result<i64, String> {
         let n = match self.text.strip_prefix('-') {
             Some(rest) => -to_i64(self.with(rest).bytes()?)?,
@@ -106,7 +101,6 @@ impl<'a> Value<'a> {
         Ok(Size::Percent(number.count32(0, u32::MAX)?))
     }
 
-    /// An integer with an optional size suffix.
     pub(crate) fn bytes(self) -> Result<u64, String> {
         if self.text.starts_with('(') {
             return unsigned(self.text, evaluate(self.text, &|number| self.with(number).bytes())?);
@@ -159,14 +153,12 @@ impl<'a> Value<'a> {
             .ok_or_else(|| format!("'{}' exceeds 500 years; use a shorter time", self.text))
     }
 
-    /// The number and its unit.
     fn split_number(self, what: &str) -> Result<(u64, &'a str), String> {
         let (number, rest) = split_number(self.text, what)?;
         let end = rest.find(OPERATORS).filter(|_| self.lax).unwrap_or(rest.len());
         Ok((number, rest[..end].trim_end()))
     }
 
-    /// One of a set of words.
     pub(crate) fn choice<T: Copy>(self, words: &[(&str, T)]) -> Result<T, String> {
         words.iter().find(|(word, _)| *word == self.text).map(|(_, value)| *value).ok_or_else(
             || {

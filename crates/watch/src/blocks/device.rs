@@ -10,34 +10,14 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// Why no device can be traced.
 #[derive(Debug, thiserror::Error)]
 pub enum BlocksError {
-    /// No such device.
     #[error("unknown block device {name}; known devices: {known}")]
-    NoDevice {
-        /// Name as given.
-        name: String,
-        /// All known devices.
-        known: String,
-    },
-    /// The path is not a block device.
+    NoDevice { name: String, known: String },
     #[error("{path}: {why}; give a device such as nvme0n1 or /dev/nvme0n1")]
-    NotADevice {
-        /// Path as given.
-        path: String,
-        /// What is wrong with it.
-        why: String,
-    },
-    /// The devices cannot be listed.
+    NotADevice { path: String, why: String },
     #[error("{path}: {source}")]
-    Unreadable {
-        /// The unreadable path.
-        path: PathBuf,
-        /// The error.
-        source: io::Error,
-    },
-    /// Block layer events are not available.
+    Unreadable { path: PathBuf, source: io::Error },
     #[error("{0}")]
     Missing(Missing),
 }
@@ -84,7 +64,6 @@ impl BlockDevice {
         }
     }
 
-    /// Whether an event with this device number and sector belongs to the device.
     pub fn owns(&self, dev: u32, sector: u64) -> bool {
         let inside = self.range.is_none_or(|(first, end)| (first..end).contains(&sector));
         (dev == self.disk && inside) || self.parts.contains(&dev)
@@ -108,7 +87,6 @@ pub(super) fn with_first(
     Ok((disks, first))
 }
 
-/// The devices with these names or paths, without duplicates.
 pub(super) fn find(sys_root: &Path, wanted: &[String]) -> Result<Vec<BlockDevice>, BlocksError> {
     let all = all(sys_root)?;
     let mut found: Vec<BlockDevice> = Vec::new();
@@ -126,7 +104,6 @@ pub(super) fn find(sys_root: &Path, wanted: &[String]) -> Result<Vec<BlockDevice
     Ok(found)
 }
 
-/// A device, with the attributes by which it is selected.
 struct BlockDeviceNode {
     device: BlockDevice,
     number: u32,
@@ -168,7 +145,6 @@ fn all(sys_root: &Path) -> Result<Vec<BlockDeviceNode>, BlocksError> {
     Ok(paths.iter().filter_map(|path| disk(path)).flatten().collect())
 }
 
-/// A whole device and its partitions.
 fn disk(path: &Path) -> Option<Vec<BlockDeviceNode>> {
     let disk = dev_number(path)?;
     let device = BlockDevice {
@@ -217,7 +193,6 @@ fn dev_number(path: &Path) -> Option<u32> {
     Some(number(parse_number(&text(path.join("dev"))?)?))
 }
 
-/// The name, as in /proc/diskstats.
 fn file_name(path: &Path) -> Option<String> {
     Some(path.file_name()?.to_str()?.replace('!', "/"))
 }

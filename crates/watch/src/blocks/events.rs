@@ -4,7 +4,6 @@ use crate::perf::{EventField, PerfRecord, Tracepoint, bindings};
 use fathom_model::watch::BlockOp;
 use std::collections::HashMap;
 
-/// Why an event is recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum EventKind {
     /// A bio was queued; one in `one_in`.
@@ -38,7 +37,6 @@ pub(super) struct BlockEvent {
     pub comm: [u8; 16],
 }
 
-/// The fields of a tracepoint.
 #[derive(Debug)]
 pub(super) struct EventLayout {
     dev: Option<EventField>,

@@ -21,7 +21,6 @@ pub(super) struct QueueLimits {
 }
 
 impl QueueLimits {
-    /// Reads the limits from a device's `queue` directory.
     pub fn read(queue: &Path) -> Self {
         let read = |name: &str| number::<u64>(queue.join(name)).unwrap_or(0);
         Self {

@@ -14,10 +14,8 @@ pub(super) const UNPLUGS: [u32; 9] = [1, 2, 3, 5, 9, 17, 32, 33, 64];
 /// Maximum number of tasks reported.
 const TASKS_MAX: usize = 16;
 
-/// Maximum number of task names, and of split sizes per device; more are ignored.
 const KEPT_MAX: usize = 4096;
 
-/// Everything sampled so far.
 #[derive(Debug)]
 pub(super) struct SizeTally {
     devices: Vec<DeviceTally>,
@@ -62,7 +60,6 @@ impl SizeTally {
         }
     }
 
-    /// Counts an unplug.
     pub fn unplug(&mut self, event: &BlockEvent) {
         let bucket = UNPLUGS.partition_point(|first| *first <= event.requests);
         let Some(bucket) = bucket.checked_sub(1) else { return };

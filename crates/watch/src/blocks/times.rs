@@ -14,7 +14,6 @@ const FORGET_NS: u64 = 60_000_000_000;
 /// Maximum number of requests in flight that are timed.
 const UNDER_WAY_MAX: usize = 1 << 16;
 
-/// Latencies of the requests of a set of devices.
 #[derive(Debug)]
 pub(super) struct RequestTimes {
     devices: Vec<DeviceTimes>,
@@ -69,12 +68,10 @@ impl RequestTimes {
         }
     }
 
-    /// Whether a timed request has not completed yet.
     pub fn is_in_flight(&self) -> bool {
         self.devices.iter().any(|of| !of.in_flight.is_empty())
     }
 
-    /// Drops all requests in flight.
     pub fn forget_all(&mut self) {
         self.devices.iter_mut().for_each(|of| of.in_flight.clear());
     }

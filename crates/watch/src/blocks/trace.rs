@@ -12,7 +12,6 @@ use rustix::time::{ClockId, clock_gettime};
 use std::collections::HashMap;
 use std::io;
 
-/// Size of each CPU's ring buffer, in bytes.
 const RING: usize = 256 << 10;
 
 /// Maximum sampling period of splits, which are as rare as large I/Os.
@@ -21,7 +20,6 @@ const SPLITS_ONE_IN: u32 = 5;
 /// Lowest bit of the sector number that selects requests to be timed: 4 KiB.
 const FIRST_BIT: u32 = 3;
 
-/// The sampled events of a set of devices.
 #[derive(Debug)]
 pub(super) struct EventTrace {
     one_in: u32,
@@ -41,7 +39,6 @@ pub(super) struct EventTrace {
 }
 
 impl EventTrace {
-    /// Opens the events and starts recording.
     pub fn open(
         tracepoints: &mut BlockTracepoints,
         one_in: u32,
@@ -144,7 +141,6 @@ impl EventTrace {
         Ok(())
     }
 
-    /// Reads all ring buffers.
     pub fn drain(&mut self) {
         // Every event before this instant is in some CPU's ring buffer by now.
         let now = clock_gettime(ClockId::Monotonic);
@@ -180,7 +176,6 @@ impl EventTrace {
         }
     }
 
-    /// Stores the results so far in `blocks`, whose devices are those of [`EventTrace::open`].
     pub fn put(&self, blocks: &mut BlocksSample) {
         blocks.one_in = self.one_in;
         blocks.lost = self.lost;

@@ -20,13 +20,11 @@ pub(super) struct SamplingWindows {
 }
 
 impl SamplingWindows {
-    /// Creates the event groups, disabled.
     pub fn open(cpus: &[u32]) -> io::Result<Self> {
         let (begins, ends) = (GroupLeaders::open(cpus)?, GroupLeaders::open(cpus)?);
         Ok(Self { begins, ends, schedule: WindowSchedule::default(), waited: 0 })
     }
 
-    /// The group that an event belongs to; `None` if it is always enabled.
     pub fn leaders(&self, what: EventKind) -> Option<&GroupLeaders> {
         match what {
             EventKind::Unplug | EventKind::Split => None,
@@ -58,7 +56,6 @@ impl SamplingWindows {
         }
     }
 
-    /// Total length of the windows so far, in nanoseconds.
     pub fn enabled_ns(&self) -> u64 {
         self.begins.enabled_ns()
     }

@@ -9,7 +9,6 @@ const DEPTH_MAX: u32 = 32;
 /// Structures searched for a field, with anonymous ones in it; valid tables need far fewer.
 const STRUCTURES_MAX: u32 = 1000;
 
-/// A BTF table.
 #[derive(Debug)]
 pub(crate) struct Btf {
     bytes: Vec<u8>,
@@ -19,7 +18,6 @@ pub(crate) struct Btf {
     names: usize,
 }
 
-/// Location of a field in a structure, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BtfField {
     pub offset: u32,
@@ -45,14 +43,11 @@ mod kind {
     pub const ENUM64: u32 = 19;
 }
 
-/// The fixed part of a type.
 #[derive(Clone, Copy)]
 struct Type {
     name: u32,
     info: u32,
-    /// Its size, or the ID of the type that it refers to.
     size_or_type: u32,
-    /// Offset of the variable part.
     rest: usize,
 }
 
@@ -126,12 +121,10 @@ impl Btf {
         (1..u32::try_from(self.types.len()).ok()?).find(is_it)
     }
 
-    /// The ID of the function `name`.
     pub fn function(&self, name: &str) -> Option<u32> {
         self.find(kind::FUNC, name)
     }
 
-    /// The ID of the structure `name`.
     pub fn structure(&self, name: &str) -> Option<u32> {
         self.find(kind::STRUCT, name)
     }

@@ -14,11 +14,9 @@ const TRACE_ITER: u32 = 28;
 /// Some helpers are reserved for GPL-compatible programs. fathom's own code is MIT-licensed.
 const LICENSE: &[u8] = b"Dual MIT/GPL\0";
 
-/// An array map with one value.
 #[derive(Debug)]
 pub(crate) struct Array(OwnedFd);
 
-/// A loaded program.
 #[derive(Debug)]
 pub(crate) struct Program(OwnedFd);
 

@@ -64,17 +64,14 @@ impl Code {
         self.add(0x7b, to, from as u8, offset, 0);
     }
 
-    /// `to` = `from`.
     pub fn copy(&mut self, to: Reg, from: Reg) {
         self.add(0xbf, to, from as u8, 0, 0);
     }
 
-    /// `to` = `value`.
     pub fn set(&mut self, to: Reg, value: i32) {
         self.add(0xb7, to, 0, 0, value);
     }
 
-    /// `to` += `value`.
     pub fn increase(&mut self, to: Reg, value: i32) {
         self.add(0x07, to, 0, 0, value);
     }
@@ -86,7 +83,6 @@ impl Code {
         self.add(0, Reg::R0, 0, 0, 0);
     }
 
-    /// Calls a kernel helper by ID.
     pub fn call(&mut self, helper: i32) {
         self.add(0x85, Reg::R0, 0, 0, helper);
     }
@@ -104,7 +100,6 @@ impl Code {
         self.0[jump.0].offset = distance as i16;
     }
 
-    /// Returns 0.
     pub fn end(&mut self) {
         self.set(Reg::R0, 0);
         self.add(0x95, Reg::R0, 0, 0, 0);

@@ -10,7 +10,6 @@ const RATE_MAX: u64 = 20_000;
 /// Maximum number of periods for which returns are recorded after a window: one second.
 const RETURN_PERIODS_MAX: u32 = 20;
 
-/// What to record in the next period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Recorded {
     pub entries: bool,
@@ -22,7 +21,6 @@ pub(super) struct Recorded {
 pub(super) struct CallBudget {
     cpus: u64,
     schedule: WindowSchedule,
-    /// The machine makes few system calls.
     is_continuous: bool,
     /// Entries were recorded in the last period.
     recorded: bool,

@@ -51,7 +51,6 @@ impl FileTable {
         path.is_absolute() && !is_pseudo && (!is_device || is_block())
     }
 
-    /// Forgets all descriptors.
     pub fn forget(&mut self) {
         self.known.clear();
     }

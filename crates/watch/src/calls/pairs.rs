@@ -8,29 +8,29 @@ use std::collections::{BTreeMap, HashMap};
 /// Maximum number of calls in flight; there is one per thread.
 const IN_FLIGHT_MAX: usize = 1 << 16;
 
-/// A record of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct CallEvent {
     pub time_ns: u64,
     pub pid: i32,
     pub tid: i32,
-    /// System call number.
     pub number: u32,
     pub what: CallEventKind,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CallEventKind {
-    /// With the first argument.
-    Entry { first: u64 },
+    Entry {
+        first: u64,
+    },
     /// With the result, negative for an error.
-    Return { result: i64 },
+    Return {
+        result: i64,
+    },
 }
 
 /// The calls recorded: number, name, and whether the first argument is a descriptor.
 pub(super) type CallNames = HashMap<u32, (&'static str, bool)>;
 
-/// Latencies by call.
 #[derive(Debug)]
 pub(super) struct CallPairs {
     names: CallNames,
@@ -85,7 +85,6 @@ impl CallPairs {
         self.in_flight.remove(&tid);
     }
 
-    /// Number of calls that have not returned.
     pub fn in_flight(&self) -> usize {
         self.in_flight.len()
     }

@@ -53,7 +53,6 @@ const fn llc_load(result: u32) -> EventCode {
     (perf::PERF_TYPE_HW_CACHE, config as u64)
 }
 
-/// What is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct EventScope {
     pub of: EventTarget,
@@ -61,7 +60,6 @@ pub(super) struct EventScope {
     pub inherit: bool,
 }
 
-/// CPU modes to count in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CpuMode {
     User,
@@ -108,17 +106,14 @@ impl HardwareEvents {
         Ok((Self { user, kernel, cache }, lacks))
     }
 
-    /// Starts or resumes counting.
     pub fn enable(&self) -> io::Result<()> {
         self.pairs().try_for_each(|pair| pair.leader.enable())
     }
 
-    /// Stops counting; the values are preserved.
     pub fn disable(&self) -> io::Result<()> {
         self.pairs().try_for_each(|pair| pair.leader.disable())
     }
 
-    /// Stores the values so far in `counted`.
     pub fn read(&self, counted: &mut Counted) -> io::Result<()> {
         counted.user = Some(executed(self.user.read()?));
         counted.kernel = self.kernel.as_ref().map(EventPair::read).transpose()?.map(executed);

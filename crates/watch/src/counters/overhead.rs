@@ -12,7 +12,6 @@ use std::thread;
 /// Pairs of alternating measurements without and with counting, so that background noise affects
 /// both.
 const PAIRS: usize = 21;
-/// Round trips per measurement.
 const ROUNDS: usize = 150;
 
 /// Medians over pairs of measurements (without, with counting), in nanoseconds for `switches` context

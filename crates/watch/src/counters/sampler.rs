@@ -35,14 +35,11 @@ pub struct CounterSampler {
     missing: Vec<Missing>,
 }
 
-/// Counting windows for hardware events.
 #[derive(Debug, Default)]
 struct CounterWindows {
-    /// Periods so far.
     samples: u32,
 }
 
-/// Events of one thread or CPU.
 #[derive(Debug)]
 struct CounterGroup {
     cpu: Option<u32>,
@@ -125,7 +122,6 @@ impl CounterSampler {
         Ok(Self { groups, windows: None, missing })
     }
 
-    /// Counters that are not available, or not as requested, and what would allow them.
     pub fn missing(&self) -> &[Missing] {
         &self.missing
     }
@@ -134,7 +130,6 @@ impl CounterSampler {
         self.groups.iter().any(|group| group.hardware.is_some())
     }
 
-    /// Enables or disables the hardware events. Values are preserved.
     fn enable_hardware(&self, on: bool) {
         for hardware in self.groups.iter().filter_map(|group| group.hardware.as_ref()) {
             // On failure nothing is counted, which shows in `running_ns`.
@@ -215,7 +210,6 @@ fn attach(of: EventTarget, kinds: Option<&EventPairs>) -> io::Result<Option<Coun
 
 const WHAT: &str = "instructions, cycles, context switches";
 
-/// A CPU or a thread, and the process that it belongs to.
 #[derive(Debug, Clone, Copy)]
 struct CounterTarget {
     of: EventTarget,
@@ -290,7 +284,6 @@ impl CounterGroup {
     }
 }
 
-/// Software events, which every machine has.
 #[derive(Debug)]
 struct SoftwareEvents {
     clock: PerfEvent,

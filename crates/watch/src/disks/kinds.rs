@@ -17,7 +17,6 @@ pub(super) struct DiskKinds {
 
 #[derive(Debug, Default)]
 struct KnownDisk {
-    /// In the spelling of /proc/diskstats.
     name: String,
     kind: DiskKind,
     below: Vec<String>,

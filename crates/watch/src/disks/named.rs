@@ -7,7 +7,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// Reads the counters of a fixed set of block devices.
 #[derive(Debug, Clone)]
 pub struct NamedDisks {
     path: PathBuf,
@@ -17,7 +16,6 @@ pub struct NamedDisks {
 /// The counters of the devices at one instant; `fathom_analysis::derive` makes the difference of two.
 #[derive(Debug, Clone)]
 pub struct DiskSnapshot {
-    /// When they were read.
     pub at: Instant,
     /// Each device that exists, in the order of /proc/diskstats.
     pub disks: Vec<DiskCounters>,
@@ -33,7 +31,6 @@ impl NamedDisks {
         Self { path: proc.join("diskstats"), names }
     }
 
-    /// Reads all counters. A device that does not exist is left out.
     pub fn snapshot(&self) -> io::Result<DiskSnapshot> {
         let text = read_text(&self.path)?;
         let at = Instant::now();

@@ -5,7 +5,6 @@ use fathom_model::watch::{DiskCounters, IoCounters};
 use std::io;
 use std::path::Path;
 
-/// Parses the contents of the file at `path`, which is used in errors only.
 pub(super) fn parse(text: &str, path: &Path) -> io::Result<Vec<DiskCounters>> {
     let unexpected = |text: &str| unexpected_line(path, "11 or more counters after the name", text);
     text.lines().map(|text| line(text).ok_or_else(|| unexpected(text))).collect()
@@ -42,7 +41,6 @@ fn line(line: &str) -> Option<DiskCounters> {
     })
 }
 
-/// Whether the device has done or is doing any I/O.
 pub(super) fn did_any(disk: &DiskCounters) -> bool {
     let ios = [&disk.read, &disk.write, &disk.discard, &disk.flush].map(|io| io.ios);
     disk.in_flight > 0 || ios.iter().any(|ios| *ios > 0)

@@ -8,22 +8,18 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-/// An open event. Dropping it closes it.
 #[derive(Debug)]
 pub(crate) struct PerfEvent(File);
 
-/// What an event monitors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EventTarget {
     /// A thread, 0 for the calling one, on any CPU.
     Thread(i32),
-    /// A CPU, any thread.
     Cpu(u32),
     /// A thread while it runs on this CPU.
     ThreadOn(i32, u32),
 }
 
-/// An event's value, in the kernel's read format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Reading {
     pub value: u64,
@@ -59,7 +55,6 @@ impl PerfEvent {
         Ok(Self(File::from(unsafe { OwnedFd::from_raw_fd(fd) })))
     }
 
-    /// Enables the event, with its group if it is a leader.
     pub fn enable(&self) -> io::Result<()> {
         // SAFETY: the descriptor is an open perf event, and ENABLE takes a number.
         done(unsafe { sys::ioctls::ENABLE(self.0.as_raw_fd(), bindings::PERF_IOC_FLAG_GROUP) })
@@ -93,7 +88,6 @@ impl PerfEvent {
         done(unsafe { sys::ioctls::SET_OUTPUT(self.0.as_raw_fd(), ring as _) })
     }
 
-    /// The ID in its records (`PERF_SAMPLE_IDENTIFIER`).
     pub fn id(&self) -> io::Result<u64> {
         let mut id: u64 = 0;
         // SAFETY: the descriptor is an open perf event, and the kernel writes one u64 to `id`.

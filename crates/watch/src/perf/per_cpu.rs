@@ -6,27 +6,22 @@ use fathom_model::cpus;
 use std::io;
 use std::path::Path;
 
-/// One event per CPU. Dropping it closes them.
 #[derive(Debug)]
 pub(crate) struct PerCpuEvents(Vec<PerfEvent>);
 
 impl PerCpuEvents {
-    /// From open events, one per CPU.
     pub fn new(events: Vec<PerfEvent>) -> Self {
         Self(events)
     }
 
-    /// Enables all events.
     pub fn enable(&self) -> io::Result<()> {
         self.0.iter().try_for_each(PerfEvent::enable)
     }
 
-    /// The sum of all values so far.
     pub fn read(&self) -> io::Result<u64> {
         self.0.iter().try_fold(0, |sum: u64, event| Ok(sum.wrapping_add(event.read()?.value)))
     }
 
-    /// The events, in the order of the CPUs.
     pub fn events(&self) -> &[PerfEvent] {
         &self.0
     }

@@ -11,7 +11,6 @@ use std::ptr::{self, NonNull};
 use std::slice;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A ring buffer of records. Dropping it unmaps it.
 #[derive(Debug)]
 pub(crate) struct PerfRing {
     page: NonNull<bindings::perf_event_mmap_page>,
@@ -26,11 +25,8 @@ unsafe impl Send for PerfRing {}
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PerfRecord<'a> {
-    /// `PERF_RECORD_SAMPLE` and the like.
     pub kind: u32,
-    /// `PERF_RECORD_MISC_…`.
     pub misc: u16,
-    /// What follows the header.
     pub body: &'a [u8],
 }
 
@@ -135,12 +131,10 @@ impl Drop for PerfRing {
 }
 
 impl<'a> PerfRecord<'a> {
-    /// The u64 at offset `at` of the body.
     pub fn u64_at(&self, at: usize) -> Option<u64> {
         Some(u64::from_ne_bytes(*self.body.get(at..)?.first_chunk()?))
     }
 
-    /// The u32 at offset `at` of the body.
     pub fn u32_at(&self, at: usize) -> Option<u32> {
         Some(u32::from_ne_bytes(*self.body.get(at..)?.first_chunk()?))
     }

@@ -19,13 +19,11 @@ use std::path::{Path, PathBuf};
 #[derive(Debug)]
 pub(crate) struct Tracefs {
     events: OwnedFd,
-    /// Its path, for error messages.
     path: PathBuf,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Tracepoint {
-    /// Name as in perf: `block:block_rq_issue`.
     pub name: String,
     id: u64,
     fields: Vec<EventField>,
@@ -91,7 +89,6 @@ impl Tracefs {
         Ok(Self { events: events.map_err(failed)?, path })
     }
 
-    /// The tracepoint `group`:`name`.
     pub fn tracepoint(&self, group: &str, name: &str) -> Result<Tracepoint, Missing> {
         let full = format!("{group}:{name}");
         let format = Path::new(group).join(name).join("format");
@@ -126,14 +123,12 @@ fn unmounted(what: &str, error: Errno) -> Missing {
 }
 
 impl Tracepoint {
-    /// Parses a `format` file; `None` if it is malformed.
     pub fn parse(name: String, format: &str) -> Option<Self> {
         let id = format.lines().find_map(|line| line.strip_prefix("ID:"))?.trim().parse().ok()?;
         let fields: Vec<EventField> = format.lines().filter_map(EventField::parse).collect();
         (!fields.is_empty()).then_some(Self { name, id, fields })
     }
 
-    /// The field with this name, if this kernel has it.
     pub fn field(&self, name: &str) -> Option<&EventField> {
         self.fields.iter().find(|field| field.name == name)
     }

@@ -12,7 +12,6 @@ use std::time::Duration;
 /// several events count the same tracepoint.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum TraceCoverage {
-    /// Never.
     Off,
     /// In windows of 50 ms, one every 800 ms on average: suffices for shares, latencies and rates.
     #[default]
@@ -30,7 +29,6 @@ pub(crate) struct GroupLeaders {
 }
 
 impl GroupLeaders {
-    /// Opens the leaders, disabled.
     pub fn open(cpus: &[u32]) -> io::Result<Self> {
         let mut attr = bindings::perf_event_attr {
             type_: bindings::PERF_TYPE_SOFTWARE,
@@ -50,17 +48,14 @@ impl GroupLeaders {
         use_monotonic(attr);
     }
 
-    /// The leaders, in the order of the CPUs.
     pub fn events(&self) -> &[PerfEvent] {
         self.leaders.events()
     }
 
-    /// Whether the groups are enabled.
     pub fn is_enabled(&self) -> bool {
         self.is_enabled
     }
 
-    /// Enables or disables the groups.
     pub fn set_enabled(&mut self, on: bool) {
         if on != self.is_enabled {
             // A CPU that went offline has no events.
@@ -69,7 +64,6 @@ impl GroupLeaders {
         }
     }
 
-    /// Time for which the groups have been enabled so far, in nanoseconds.
     pub fn enabled_ns(&self) -> u64 {
         let of = |event: &PerfEvent| Some(event.read().ok()?.enabled_ns);
         self.events().iter().filter_map(of).max().unwrap_or(0)
@@ -88,13 +82,11 @@ fn use_monotonic(attr: &mut bindings::perf_event_attr) {
 pub(crate) struct WindowSchedule(u64);
 
 impl WindowSchedule {
-    /// Length of a period.
     pub const PERIOD: Duration = Duration::from_millis(50);
     const ROUND: u64 = 16;
     /// Coprime to [`Self::ROUND`].
     const STEP: u64 = 7;
 
-    /// Whether the next period is a window.
     pub fn next(&mut self) -> bool {
         let (round, position) = (self.0 / Self::ROUND, self.0 % Self::ROUND);
         self.0 += 1;

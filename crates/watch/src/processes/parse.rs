@@ -5,7 +5,6 @@ use fathom_model::watch::ProcessUse;
 /// `PF_KTHREAD` in the flags of a process (include/linux/sched.h).
 const KERNEL_THREAD: u64 = 0x0020_0000;
 
-/// Fields of /proc/PID/stat.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ProcessStat {
     pub comm: String,
@@ -20,7 +19,6 @@ pub(super) struct ProcessStat {
 }
 
 impl ProcessStat {
-    /// `None` if the text has another form.
     pub fn parse(text: &[u8]) -> Option<Self> {
         let text = String::from_utf8_lossy(text);
         // The name, in parentheses, may contain anything.
@@ -40,7 +38,6 @@ impl ProcessStat {
     }
 }
 
-/// What a process used since it started.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct ProcessCounters {
     pub cpu_ns: u64,
@@ -69,7 +66,6 @@ impl ProcessCounters {
         }
     }
 
-    /// The difference from `part`.
     pub fn less(self, part: &Self) -> Self {
         Self {
             cpu_ns: self.cpu_ns.saturating_sub(part.cpu_ns),

@@ -15,20 +15,16 @@ const DESCRIPTORS_MAX: usize = 16_384;
 /// Upper bound for the search, as 1/n of a CPU's time.
 const PART: u32 = 200;
 
-/// The peers found so far.
 #[derive(Debug, Default)]
 pub(super) struct Peers {
-    /// Process IDs, with the times at which they started.
     found: HashSet<(i32, u64)>,
     next_at: Option<Instant>,
 }
 
-/// One end of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum ChannelEnd {
     /// The inode of a pipe, and whether this end reads.
     Pipe(u64, bool),
-    /// The inode of a socket.
     Socket(u64),
 }
 
@@ -67,7 +63,6 @@ impl Peers {
         self.next_at = Some(Instant::now() + began.elapsed() * PART);
     }
 
-    /// Whether this process is one.
     pub fn contains(&self, pid: i32, start: u64) -> bool {
         self.found.contains(&(pid, start))
     }

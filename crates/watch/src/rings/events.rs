@@ -86,7 +86,6 @@ impl EventCounters {
         }
     }
 
-    /// The current counts.
     pub fn read(&mut self) -> RingEvents {
         let punted = self.punted.as_mut().and_then(PuntCounter::read);
         let runs = |counters: &Vec<PerCpuEvents>| -> io::Result<u64> {
@@ -117,7 +116,6 @@ fn batch(index: usize) -> String {
     }
 }
 
-/// What is needed to open events.
 struct RingTracepoints {
     tracefs: Tracefs,
     cpus: Vec<u32>,
@@ -157,7 +155,6 @@ impl RingTracepoints {
     }
 }
 
-/// Records of new rings.
 #[derive(Debug)]
 struct CreateEvents {
     // Declared before the events, so that it is unmapped before they are closed.

@@ -35,7 +35,6 @@ pub(crate) fn parse(text: &[u8]) -> FdInfo {
     FdInfo { inode, queues: queues(&values, overflowed), sq_poll: sq_poll(&values) }
 }
 
-/// The values of the keys used.
 #[derive(Default)]
 struct Values<'a>([Option<&'a str>; KEYS.len()]);
 

@@ -8,11 +8,9 @@ use std::collections::HashMap;
 use std::mem::MaybeUninit;
 use std::path::Path;
 
-/// Target of a ring's link in /proc/PID/fd.
 const LINK: &[u8] = b"anon_inode:[io_uring]";
 const WORKER: &str = "iou-wrk-";
 
-/// A ring, and where it is open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct RingLocation {
     pub pid: i32,
@@ -38,7 +36,6 @@ impl RingLocation {
 #[derive(Debug, Default)]
 pub(super) struct FoundRings {
     pub rings: Vec<RingLocation>,
-    /// Processes that have rings, ascending.
     pub processes: Vec<i32>,
     pub missing: Vec<Missing>,
 }
@@ -113,7 +110,6 @@ fn missing(denied: &[i32]) -> Option<Missing> {
 /// Counts io-wq workers.
 #[derive(Debug, Default)]
 pub(super) struct WorkerCounter {
-    /// What is known of each thread.
     known: HashMap<i32, KnownThread>,
     samples: u64,
 }
@@ -121,9 +117,7 @@ pub(super) struct WorkerCounter {
 #[derive(Debug, Clone, Copy, Default)]
 struct KnownThread {
     is_worker: bool,
-    /// How often its name was read.
     read: u8,
-    /// The last sample in which it existed.
     last_sample: u64,
 }
 

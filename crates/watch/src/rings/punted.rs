@@ -7,7 +7,6 @@ use std::time::Instant;
 /// Events per second above which windows are used: counting them costs 0.1% of a CPU.
 const MANY: f64 = 10_000.0;
 
-/// The counter and its schedule.
 #[derive(Debug)]
 pub(super) struct PuntCounter {
     counter: PerCpuEvents,
@@ -21,10 +20,8 @@ pub(super) struct PuntCounter {
 #[derive(Debug)]
 struct Estimate {
     all: f64,
-    /// The counter's last value, and when it was read.
     count: u64,
     at: Instant,
-    /// Events per second during the last enabled period.
     rate: f64,
     /// Whether part of the time was extrapolated.
     is_estimate: bool,

@@ -10,7 +10,6 @@ use std::path::Path;
 #[derive(Debug, Default)]
 pub(super) struct ElfSymbols {
     functions: Vec<ElfSymbol>,
-    /// Concatenated symbol names.
     names: Vec<u8>,
     segments: Vec<LoadSegment>,
 }
@@ -75,12 +74,10 @@ impl ElfSymbols {
         Ok(())
     }
 
-    /// Memory used, in bytes.
     pub fn bytes(&self) -> usize {
         self.names.len() + self.functions.len() * size_of::<ElfSymbol>()
     }
 
-    /// The demangled name of the function at file offset `offset`.
     pub fn name(&self, offset: u64) -> Option<String> {
         let within =
             |s: &&LoadSegment| (s.offset..s.offset.saturating_add(s.size)).contains(&offset);

@@ -11,11 +11,9 @@ use std::time::Instant;
 /// Maximum length of a kernel function: addresses further from the preceding symbol are unknown.
 const LONGEST: u64 = 1 << 16;
 
-/// The kernel's functions, sorted by address.
 #[derive(Debug, Default)]
 pub(super) struct Kallsyms {
     functions: Vec<KernelSymbol>,
-    /// Concatenated names, with their modules.
     names: String,
 }
 
@@ -131,13 +129,11 @@ fn plain(name: &str) -> &str {
 #[derive(Debug)]
 pub(super) struct KallsymsReader {
     thread: JoinHandle<(io::Result<Kallsyms>, u64)>,
-    /// Its thread ID; 0 if unknown.
     pub tid: i32,
     pub began: Instant,
 }
 
 impl KallsymsReader {
-    /// Starts reading.
     pub fn start(proc_root: &Path) -> io::Result<Self> {
         let proc_root = proc_root.to_path_buf();
         let (tid_sender, tid_receiver) = mpsc::channel();
@@ -152,7 +148,6 @@ impl KallsymsReader {
         Ok(Self { thread, tid: tid_receiver.recv().unwrap_or_default(), began: Instant::now() })
     }
 
-    /// Whether everything has been read.
     pub fn is_done(&self) -> bool {
         self.thread.is_finished()
     }

@@ -13,7 +13,6 @@ const ADDRESSES: usize = 1 << 16;
 /// Minimum time between reads of the symbols, which change when modules are loaded.
 const RELOAD: Duration = Duration::from_secs(60);
 
-/// Resolves kernel addresses.
 #[derive(Debug)]
 pub(super) struct KernelNames {
     proc_root: PathBuf,
@@ -28,15 +27,12 @@ pub(super) struct KernelNames {
     known: HashMap<u64, u32>,
     /// Names that occur only in interrupt context.
     interrupts: HashSet<u32>,
-    /// Those of them that are interrupt entry points.
     entries: HashSet<u32>,
     ids: Vec<u32>,
 }
 
-/// The functions of a chain.
 #[derive(Debug)]
 pub(super) struct Chain<'a> {
-    /// Name IDs, innermost first.
     pub ids: &'a [u32],
     /// Whether the chain includes an interrupt.
     pub interrupted: bool,
@@ -88,7 +84,6 @@ impl KernelNames {
         self.reader.is_none()
     }
 
-    /// Ends deferral: waits for the reader.
     pub fn finish(&mut self) {
         self.patience = Duration::ZERO;
         if let Some(reader) = self.reader.take() {
@@ -99,12 +94,10 @@ impl KernelNames {
         }
     }
 
-    /// Whether this is the reader's thread.
     pub fn is_reader(&self, tid: i32) -> bool {
         self.reader_tid == Some(tid)
     }
 
-    /// CPU time of the reader since the last call, in nanoseconds.
     pub fn take_reader_ns(&mut self) -> u64 {
         std::mem::take(&mut self.reader_ns)
     }
@@ -176,7 +169,6 @@ fn is_entry(name: &str) -> bool {
         || name.starts_with("asm_sysvec_")
 }
 
-/// Whether kernel symbols are hidden from this user.
 fn hidden(proc_root: &Path) -> Option<Missing> {
     let why = match Kallsyms::shown(proc_root) {
         Ok(true) => return None,

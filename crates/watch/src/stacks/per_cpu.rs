@@ -18,31 +18,23 @@ const RINGS: [usize; 2] = [1 << 13, 1 << 19];
 /// Maximum number of events when sampling thread by thread.
 const EVENTS_MAX: usize = 8192;
 
-/// The event that triggers samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Trigger {
-    /// CPU cycles.
     Cycles,
-    /// A timer on each CPU.
     Timer,
-    /// The scheduler tick.
     Tick(Tick),
 }
 
-/// What to sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct SampleSource {
     pub trigger: Trigger,
-    /// Includes kernel mode.
     pub kernel: bool,
     pub hz: u32,
-    /// Includes user call chains.
     pub user: bool,
     /// Includes the registers needed by [`retpoline::target`], if the architecture has them.
     pub registers: bool,
 }
 
-/// The open events.
 #[derive(Debug)]
 pub(super) struct PerCpuRings {
     pub source: SampleSource,
@@ -63,7 +55,6 @@ struct CpuRing {
 }
 
 impl SampleSource {
-    /// Name of the event in records.
     pub fn event(self) -> &'static str {
         match self.trigger {
             Trigger::Cycles => "cycles",

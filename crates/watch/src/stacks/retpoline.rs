@@ -10,7 +10,6 @@ const NAMES: [&str; 15] = [
     "rax", "rbx", "rcx", "rdx", "rsi", "rdi", "rbp", "r8", "r9", "r10", "r11", "r12", "r13", "r14",
     "r15",
 ];
-/// Their number.
 pub(super) const COUNT: usize = NAMES.len();
 
 /// The address that `function` is about to call, if it is a retpoline.

@@ -11,14 +11,12 @@ const NAMES: usize = 100_000;
 /// Separates kernel and user functions.
 const USER: u32 = u32::MAX;
 
-/// Names by ID.
 #[derive(Debug)]
 pub(super) struct NameTable {
     ids: HashMap<Arc<str>, u32>,
     names: Vec<Arc<str>>,
 }
 
-/// Stacks by ID.
 #[derive(Debug)]
 pub(super) struct StackTable {
     /// Outermost first: kernel functions, [`USER`], user functions.
@@ -38,7 +36,6 @@ impl NameTable {
         this
     }
 
-    /// The ID of `name`.
     pub fn id(&mut self, name: &str) -> u32 {
         if let Some(id) = self.ids.get(name) {
             return *id;
@@ -52,7 +49,6 @@ impl NameTable {
         id as u32
     }
 
-    /// The name with this ID.
     pub fn name(&self, id: u32) -> &str {
         self.names.get(id as usize).map_or("", |name| name)
     }
@@ -81,7 +77,6 @@ impl StackTable {
         (id.unwrap_or_else(|| self.add(names)), true)
     }
 
-    /// Stacks added since the last call.
     pub fn take_fresh(&mut self) -> Vec<Stack> {
         std::mem::take(&mut self.fresh)
     }

@@ -8,30 +8,25 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What is known of threads.
 #[derive(Debug)]
 pub(super) struct TaskTable {
     proc_root: PathBuf,
-    /// Name ID by thread.
     comms: HashMap<i32, u32>,
     ended: Vec<i32>,
     members: ScopeMembers,
 }
 
 impl TaskTable {
-    /// The threads of this scope.
     pub fn new(proc_root: &Path, scope: &Scope) -> io::Result<Self> {
         let members = ScopeMembers::new(proc_root, scope)?;
         let (comms, ended) = (HashMap::new(), Vec::new());
         Ok(Self { proc_root: proc_root.into(), comms, ended, members })
     }
 
-    /// Whether the process is sampled.
     pub fn wanted(&self, pid: i32) -> bool {
         self.members.contains(pid)
     }
 
-    /// A thread was created.
     pub fn forked(&mut self, (pid, tid): (i32, i32), (parent, parent_tid): (i32, i32)) {
         if let Some(comm) = self.comms.get(&parent_tid).copied() {
             self.comms.insert(tid, comm);
@@ -41,7 +36,6 @@ impl TaskTable {
         self.members.forked(pid, parent);
     }
 
-    /// A thread was named.
     pub fn named(&mut self, (pid, tid): (i32, i32), comm: &str, names: &mut NameTable) {
         self.members.named(pid, comm.as_bytes());
         self.comms.insert(tid, names.id(plain(comm)));

@@ -14,14 +14,10 @@ use std::thread;
 /// The tick timer's function, since Linux 6.8 and before (kernel/time/tick-sched.c).
 const FUNCTIONS: [&str; 2] = ["tick_nohz_handler", "tick_sched_timer"];
 
-/// The tracepoint `timer:hrtimer_expire_entry`, filtered for the tick.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Tick {
-    /// Tracepoint ID.
     pub tracepoint: u64,
-    /// Address of the tick's timer function.
     function: u64,
-    /// Tick period, in nanoseconds.
     pub ns: u64,
 }
 
@@ -42,7 +38,6 @@ impl Tick {
         Some(Self { tracepoint: tracepoint.attr().config, function, ns })
     }
 
-    /// Matches the tick's events only.
     pub fn filter(self) -> CString {
         CString::new(format!("function == {:#x}", self.function)).unwrap_or_default()
     }
@@ -94,7 +89,6 @@ fn measure() -> io::Result<f64> {
     Ok(costs[PAIRS / 2].max(0.0))
 }
 
-/// CPU time of this many rounds of user-mode work, in nanoseconds.
 fn spin(rounds: u64) -> u64 {
     let began = thread_time();
     let mut sum = 0_u64;

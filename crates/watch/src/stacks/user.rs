@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 
 /// Maximum total size of symbol tables, in bytes.
 const ROOM: usize = 256 << 20;
-/// The name of an address outside of code.
 const UNKNOWN: &str = "[unknown]";
 /// Minimum number of rounds between reads of a process's maps: invalid addresses are common in code
 /// without frame pointers.
@@ -18,7 +17,6 @@ const RELOAD: u64 = 5;
 /// Maximum number of addresses cached per process.
 const ADDRESSES: usize = 1 << 16;
 
-/// Resolves user addresses.
 #[derive(Debug)]
 pub(super) struct UserNames {
     proc_root: PathBuf,
@@ -40,13 +38,11 @@ struct ProcessMaps {
     round: u64,
 }
 
-/// An executable mapping of a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Mapping {
     start: u64,
     end: u64,
     offset: u64,
-    /// Device and inode.
     file: String,
     path: String,
 }
@@ -64,12 +60,10 @@ impl UserNames {
         }
     }
 
-    /// Starts a new round of samples.
     pub fn next_round(&mut self) {
         self.round += 1;
     }
 
-    /// A process exited.
     pub fn ended(&mut self, pid: i32) {
         self.processes.remove(&pid);
         self.parents.remove(&pid);
@@ -82,13 +76,11 @@ impl UserNames {
         self.processes.insert(pid, ProcessMaps { maps, known: HashMap::new(), round: self.round });
     }
 
-    /// A process was forked.
     pub fn forked(&mut self, pid: i32, parent: i32) {
         self.ended(pid);
         self.parents.insert(pid, parent);
     }
 
-    /// A process mapped code.
     pub fn mapped(&mut self, pid: i32, map: Mapping) {
         // The maps of unknown processes are read when needed.
         let Some(process) = self.processes.get_mut(&pid) else { return };
@@ -122,7 +114,6 @@ impl UserNames {
         ids
     }
 
-    /// The name ID of the function at `address`.
     pub fn id(&mut self, pid: i32, address: u64, names: &mut NameTable) -> u32 {
         if let Some(id) = self.known(pid).and_then(|known| known.get(&address)) {
             return *id;
@@ -237,7 +228,6 @@ impl Mapping {
         Some((record.u32_at(0)? as i32, Self { start, end, offset, file, path }))
     }
 
-    /// Whether the file at this path is the mapped one.
     fn is_of(&self, path: &Path) -> bool {
         fs::metadata(path).is_ok_and(|found| {
             let (major, minor) = (rustix::fs::major(found.dev()), rustix::fs::minor(found.dev()));

@@ -17,11 +17,9 @@ use std::path::Path;
 /// A bit of the flags in /proc/PID/stat (include/linux/sched.h).
 const PF_EXITING: u64 = 0x4;
 
-/// Reads the limits of a process's cgroups.
 #[derive(Debug)]
 pub(super) struct Cgroups {
     roots: Roots,
-    /// /proc/PID/cgroup, and its last contents.
     membership: PinnedProcFile,
     groups: String,
     /// Path of the cgroup that limits CPU time.
@@ -72,7 +70,6 @@ impl Cgroups {
         flags.is_some_and(|flags| flags & PF_EXITING != 0)
     }
 
-    /// Finds the directories of the cgroups.
     fn resolve(&mut self) {
         let all = cgroup::hierarchies(&self.roots, &self.groups);
         let level = |hierarchy, dir| CgroupDir::open(hierarchy, dir, &self.roots);

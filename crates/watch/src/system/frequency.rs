@@ -5,7 +5,6 @@ use fathom_model::watch::CpuSample;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Reads the frequency of each CPU.
 #[derive(Debug)]
 pub(super) struct Frequencies {
     dir: PathBuf,
@@ -24,7 +23,6 @@ impl Frequencies {
         Self { dir: sys.join("devices/system/cpu"), files: Vec::new(), next: 0 }
     }
 
-    /// The file with a CPU's frequency.
     pub fn file(&self, cpu: u32) -> PathBuf {
         self.dir.join(format!("cpu{cpu}/cpufreq/scaling_cur_freq"))
     }

@@ -26,7 +26,6 @@ pub(crate) fn memory(text: &str) -> MemorySample {
     memory
 }
 
-/// Parses /proc/vmstat.
 pub(crate) fn paging(text: &str) -> PagingSample {
     let mut paging = PagingSample::default();
     for line in text.lines() {
@@ -58,7 +57,6 @@ pub(crate) fn paging(text: &str) -> PagingSample {
     paging
 }
 
-/// Parses a file of /proc/pressure.
 pub(crate) fn pressure(text: &str) -> Pressure {
     let total = |kind: &str| {
         let line = text.lines().find(|line| line.starts_with(kind));

@@ -5,7 +5,6 @@ use fathom_model::watch::CpuSample;
 use std::io;
 use std::path::Path;
 
-/// Contents of /proc/stat.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct ProcStat {
     pub cpus: Vec<CpuSample>,
@@ -17,7 +16,6 @@ pub(crate) struct ProcStat {
 }
 
 impl ProcStat {
-    /// Parses the contents of the file at `path`, which is used in errors only.
     pub fn parse(text: &str, path: &Path) -> io::Result<Self> {
         let mut stat = Self::default();
         for line in text.lines() {

@@ -7,15 +7,12 @@ use fathom_model::watch::Missing;
 use std::fmt::Arguments;
 use std::path::Path;
 
-/// Result of the check.
 pub(super) struct ThreadAccess {
-    /// The kernel has `schedstat`.
     pub has_schedstat: bool,
     pub missing: Vec<Missing>,
 }
 
 impl ThreadAccess {
-    /// Checks the files of this process, and whether process 1 is visible.
     pub fn of(proc: &Proc, proc_root: &Path, parts: Parts) -> Self {
         let mut buffer = vec![0; 16 << 10];
         let mut read = |path: Arguments<'_>| proc.read_once(path, &mut buffer).err();

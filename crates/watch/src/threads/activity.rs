@@ -4,16 +4,13 @@ use fathom_model::watch::{ThreadCount, ThreadState};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// ID of a text in [`TextTable`].
 pub(super) type TextId = u32;
 
-/// The empty text.
 pub(super) const NONE: TextId = 0;
 
 /// Number of texts at which the table is cleared.
 const NAMES_MAX: usize = 65_536;
 
-/// All interned texts.
 #[derive(Debug)]
 pub(super) struct TextTable {
     numbers: HashMap<Arc<[u8]>, TextId>,
@@ -59,10 +56,8 @@ impl TextTable {
     }
 }
 
-/// Where a thread sleeps.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub(super) struct SleepPlace {
-    /// State letter.
     pub state: u8,
     pub timeslices: u64,
     /// What it waits for; `None` until the wait channel is known.
@@ -100,13 +95,11 @@ impl SleepPlace {
         self.cause.filter(|_| is_known)
     }
 
-    /// What it waits for.
     pub fn cause(self) -> ThreadState {
         self.cause.unwrap_or(ThreadState::Other)
     }
 }
 
-/// Like [`ThreadCount`], with interned texts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Activity {
     pub pid: i32,

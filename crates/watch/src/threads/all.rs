@@ -37,14 +37,12 @@ const CALL_REGISTERS: Option<[&str; 8]> =
 #[cfg(not(target_arch = "x86_64"))]
 const CALL_REGISTERS: Option<[&str; 8]> = None;
 
-/// Samples all threads.
 #[derive(Debug)]
 pub(super) struct AllThreads {
     iterator: Iterator,
     /// Size of a record, in 8-byte words.
     words: usize,
     bytes: Vec<u8>,
-    /// Length of the last snapshot, in bytes.
     len: usize,
     /// Process, thread and record index, ascending.
     order: Vec<(i32, i32, u32)>,
@@ -70,7 +68,6 @@ impl AllThreads {
         Ok(Self { iterator, words, bytes: Vec::new(), len: 0, order: Vec::new() })
     }
 
-    /// Takes a snapshot of all threads.
     pub fn sample(&mut self) -> io::Result<()> {
         let file = self.iterator.begin()?;
         self.len = 0;

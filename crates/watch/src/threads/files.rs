@@ -14,21 +14,17 @@ const RESERVE: u64 = 256;
 /// Sufficient for every path opened here.
 const PATH_MAX: usize = 64;
 
-/// A file of a thread.
 #[derive(Debug, Default)]
 pub(super) enum File {
-    /// Not opened yet, or closed again.
     #[default]
     Closed,
     Open(OwnedFd),
-    /// This process may not read it.
     Denied,
 }
 
 /// Why a file could not be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ReadError {
-    /// The thread has exited.
     Gone,
     /// Permission denied, or not supported by the kernel.
     Denied,
@@ -104,7 +100,6 @@ impl Proc {
         }
     }
 
-    /// Closes the file.
     pub fn close(&mut self, file: &mut File) {
         if let File::Open(_) = file {
             self.open -= 1;
@@ -112,7 +107,6 @@ impl Proc {
         }
     }
 
-    /// Opens, reads and closes the file at `path`.
     pub fn read_once<'b>(
         &self,
         path: Arguments<'_>,

@@ -51,14 +51,11 @@ pub fn library_time(proc_root: &Path, tid: i32) -> io::Result<u64> {
     Ok(namesakes.filter_map(|path| cpu_ns(&path)).sum())
 }
 
-/// The tasks of a process.
 struct OwnTasks {
-    /// Threads of the program itself.
     threads: Vec<i32>,
     helpers: Vec<Helper>,
 }
 
-/// A kernel thread of a ring.
 struct Helper {
     tid: i32,
     works_for: i32,
@@ -107,7 +104,6 @@ pub(super) fn owner_in_name(name: &[u8]) -> Option<i32> {
     number(name.strip_prefix(b"iou-sqp-").or_else(|| name.strip_prefix(b"iou-wrk-"))?)
 }
 
-/// CPU time of the task with this /proc directory, in nanoseconds.
 fn cpu_ns(task: &Path) -> Option<u64> {
     let exact = std::fs::read_to_string(task.join("schedstat"))
         .ok()

@@ -15,36 +15,28 @@ const YOUNG_SAMPLES: u32 = 20;
 /// Maximum length of a process's arguments, in bytes.
 const ARGUMENTS_MAX: usize = 4096;
 
-/// The processes to sample.
 #[derive(Debug)]
 pub(super) struct ProcessSet {
     scope: Scope,
-    /// Ascending by ID.
     pub processes: Vec<SampledProcess>,
-    /// Processes not sampled, ascending by ID.
     others: Vec<SkippedProcess>,
     loadavg: File,
     newest: Option<u32>,
-    /// Tasks of the machine, if known.
     pub tasks: usize,
     listed: u32,
     /// Processes that existed at the first sample are not young.
     is_first: bool,
-    /// IDs found, allocated once.
     found: Vec<i32>,
 }
 
-/// A process to sample.
 #[derive(Debug)]
 pub(super) struct SampledProcess {
     pub pid: i32,
-    /// Ascending by ID.
     pub tasks: Vec<SampledThread>,
     /// Arguments and user, once requested.
     pub about: Option<ProcessDetails>,
 }
 
-/// Optional attributes of a process.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ProcessDetails {
     pub cmdline: TextId,
@@ -81,7 +73,6 @@ impl ProcessSet {
         matches!(self.scope, Scope::Machine | Scope::Matching { .. })
     }
 
-    /// Finds the current processes.
     pub fn refresh(&mut self, proc: &mut Proc, buffer: &mut [u8]) {
         let loadavg = proc.read(&mut self.loadavg, format_args!("loadavg"), buffer);
         let tasks = loadavg.ok().and_then(parse::tasks);
@@ -231,7 +222,6 @@ impl SampledProcess {
         });
     }
 
-    /// Its name, which is its main thread's.
     pub fn name(&self) -> TextId {
         let main = self.tasks.binary_search_by_key(&self.pid, |task| task.tid);
         main.map_or(NONE, |at| self.tasks[at].comm)
@@ -247,7 +237,6 @@ impl SampledProcess {
     }
 }
 
-/// The arguments of process `pid`, separated by spaces.
 pub(super) fn arguments<'b>(pid: i32, proc: &Proc, buffer: &'b mut [u8]) -> &'b [u8] {
     let most = buffer.len().min(ARGUMENTS_MAX);
     let Ok(len) =
@@ -260,7 +249,6 @@ pub(super) fn arguments<'b>(pid: i32, proc: &Proc, buffer: &'b mut [u8]) -> &'b 
     text.trim_ascii_end()
 }
 
-/// The effective user ID of process `pid`.
 pub(super) fn user(pid: i32, proc: &Proc, buffer: &mut [u8]) -> Option<u32> {
     let text = proc.read_once(format_args!("{pid}/status"), buffer).ok()?;
     let line = text.split(|&b| b == b'\n').find_map(|line| line.strip_prefix(b"Uid:"))?;

@@ -10,7 +10,6 @@ use fathom_model::watch::ThreadState;
 /// Between samples with the same cause, the number of sleeps differs by this factor at most.
 const SAME_FACTOR: u64 = 8;
 
-/// Attributes the time that one thread spends off-CPU.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct OffCpu {
     found: Option<Found>,

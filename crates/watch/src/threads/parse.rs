@@ -1,19 +1,13 @@
 //! Zero-copy parsers for the files of /proc/PID/task/TID.
 
-/// The fields used of `stat`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TaskStat<'a> {
-    /// Name of the thread.
     pub comm: &'a [u8],
-    /// State letter.
     pub state: u8,
-    /// Parent process.
     pub parent: i32,
     /// `PF_…` flags of include/linux/sched.h.
     pub flags: u32,
-    /// Number of threads of its process.
     pub threads: u32,
-    /// The remaining fields.
     rest: Fields<'a>,
 }
 
@@ -61,14 +55,12 @@ pub(super) fn in_kernel_only(flags: u32) -> bool {
     flags & (PF_KTHREAD | PF_IO_WORKER | PF_USER_WORKER) != 0
 }
 
-/// Scheduler statistics of a thread: `schedstat`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Sched {
     /// Time on-CPU, in nanoseconds; of a running thread, up to the last tick.
     pub run_ns: u64,
     /// Time runnable, in nanoseconds, of completed waits.
     pub wait_ns: u64,
-    /// Number of timeslices.
     pub timeslices: u64,
 }
 
@@ -80,14 +72,11 @@ impl Sched {
     }
 }
 
-/// Contents of `syscall`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Call {
-    /// On-CPU or runnable.
     Running,
     /// Sleeping outside a system call, such as in a page fault.
     None,
-    /// Sleeping in this system call.
     In {
         number: u32,
         /// All six arguments, the first of which identify its file.
@@ -145,7 +134,6 @@ pub(super) fn tasks(loadavg: &[u8]) -> Option<(usize, u32)> {
     Some((number(all)?, number(words.next()?)?))
 }
 
-/// A decimal number.
 pub(super) fn number<N: TryFrom<u64>>(digits: &[u8]) -> Option<N> {
     if digits.is_empty() {
         return None;
@@ -163,7 +151,6 @@ fn hex(text: &[u8]) -> Option<u64> {
     digits.iter().try_fold(0, add)
 }
 
-/// Words separated by spaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Fields<'a>(&'a [u8]);
 

@@ -30,7 +30,6 @@ pub(super) struct StateTimes {
     pub run_ns: u64,
     pub wait_ns: u64,
     pub off_ns: u64,
-    /// Timeslices begun, if known.
     pub timeslices: Option<u64>,
 }
 

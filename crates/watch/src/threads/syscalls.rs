@@ -63,10 +63,8 @@ const WAITS_FOR_IO: &[&str] = &["io_uring_enter", "io_getevents", "io_pgetevents
 /// Flag of io_uring_enter: the descriptor is an index into the ring's own table.
 const IORING_ENTER_REGISTERED_RING: u64 = 16;
 
-/// A system call.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Syscall {
-    /// Its name; empty for unused numbers.
     pub name: &'static str,
     /// Whether it sleeps in state `S` for I/O.
     pub waits_for_io: bool,
@@ -75,7 +73,6 @@ pub(crate) struct Syscall {
     file_first: bool,
 }
 
-/// The system calls of the target architecture.
 #[derive(Debug)]
 pub(crate) struct Syscalls(Vec<Syscall>);
 
@@ -144,7 +141,6 @@ pub(super) fn place(wchan: &[u8]) -> ThreadState {
 }
 
 impl Syscall {
-    /// The file descriptor of a call with these arguments.
     pub fn descriptor(&self, args: &[u64; 6]) -> Option<u32> {
         let ring = self.name == "io_uring_enter" && args[3] & IORING_ENTER_REGISTERED_RING == 0;
         if !self.file_first && !ring {

@@ -14,18 +14,12 @@ use std::collections::HashMap;
 /// Number of samples after which the files of a thread that sleeps, but not for I/O, are closed.
 const IDLE_SAMPLES: u32 = 100;
 
-/// Optional fields of a sample.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Parts {
-    /// The kernel stack of a sleeping thread.
     pub kstack: bool,
-    /// The file of its system call.
     pub filename: bool,
-    /// The arguments of its process.
     pub cmdline: bool,
-    /// The user of its process.
     pub user: bool,
-    /// The CPU on which it last ran.
     pub cpu: bool,
 }
 
@@ -35,7 +29,6 @@ pub(super) struct SampledThread {
     pub comm: TextId,
     /// For an io_uring thread: the task in its name.
     pub works_for: Option<i32>,
-    /// Number of the last sample of this thread.
     pub sample_number: u64,
     pub ended: bool,
     files: Files,
@@ -63,28 +56,21 @@ struct Files {
     stack: File,
 }
 
-/// A thread's data in one sample.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ThreadReading {
-    /// State letter.
     pub state: u8,
     /// How it spent the time since the previous sample.
     pub spent: StateTimes,
     /// It ran while it was being sampled.
     pub torn: bool,
-    /// What it waits for, if it was found asleep.
     pub cause: Option<ThreadState>,
-    /// CPU on which it last ran, if requested.
     pub cpu: Option<u32>,
-    /// Number of threads of its process.
     pub threads: u32,
-    /// Whether its name has changed.
     pub renamed: bool,
     pub in_kernel_only: bool,
 }
 
 impl ThreadReading {
-    /// Whether the state alone shows that it is idle.
     fn at_rest(&self) -> bool {
         match self.state {
             b'S' => self.in_kernel_only,
@@ -93,7 +79,6 @@ impl ThreadReading {
     }
 }
 
-/// What is needed to sample a thread.
 #[derive(Debug)]
 pub(super) struct ReadContext {
     pub proc: Proc,
@@ -101,13 +86,11 @@ pub(super) struct ReadContext {
     pub calls: Syscalls,
     pub parts: Parts,
     pub all_states: bool,
-    /// The kernel has `schedstat`.
     pub has_schedstat: bool,
     /// This process may read where kernel threads sleep.
     pub is_root: bool,
     pub now_ns: u64,
     pub period_ns: u64,
-    /// Number of samples so far, including this one.
     pub sample_number: u64,
     pub buffer: Box<[u8]>,
     pub folded: Vec<u8>,
@@ -135,7 +118,6 @@ impl SampledThread {
         Some((slept, before + ns))
     }
 
-    /// Closes its files.
     pub fn close(&mut self, proc: &mut Proc) {
         proc.close(&mut self.files.stat);
         proc.close(&mut self.files.schedstat);
@@ -148,7 +130,6 @@ impl SampledThread {
         }
     }
 
-    /// Name IDs become invalid.
     pub fn forget_names(&mut self) {
         self.comm = NONE;
         self.sleep = SleepPlace::default();
@@ -253,7 +234,6 @@ impl SampledThread {
         })
     }
 
-    /// Updates its name; returns whether it has changed.
     fn rename(&mut self, comm: &[u8], names: &mut TextTable) -> bool {
         let is_other = names.bytes(self.comm) != comm;
         if is_other {

@@ -1,5 +1,5 @@
 //! Devices and mounts that tests make, and release themselves also when they fail.
-#![allow(dead_code, missing_docs)]
+#![allow(dead_code)]
 
 pub mod images;
 

@@ -32,7 +32,6 @@ pub(super) fn cost(body: &mut Document, record: &RunRecord, group: &JobGroup) {
     }
 }
 
-/// Requested queue depth and I/Os in flight.
 fn depth(record: &RunRecord, group: &JobGroup) -> Option<Text> {
     let plans = plans(record, group);
     if plans.iter().all(|plan| plan.engine.is_synchronous() && plan.depth == 1) {
@@ -69,7 +68,6 @@ fn cpu(done: &JobRecord, plan: &JobPlan) -> Option<Text> {
     Some(text!(per_io, parts, "; max ", most, " IOPS per core"))
 }
 
-/// How workers differ.
 fn workers(record: &RunRecord, group: &JobGroup) -> Option<Text> {
     let jobs = group.jobs.iter().filter_map(|index| record.jobs.get(*index)?.cost);
     let costs: Vec<Cost> = jobs.collect();
@@ -89,7 +87,6 @@ fn workers(record: &RunRecord, group: &JobGroup) -> Option<Text> {
     ))
 }
 
-/// Which settings of the ring are in effect, and which were requested and are not.
 fn in_effect(record: &RunRecord, group: &JobGroup) -> (Vec<String>, Vec<String>) {
     let granted = &group.record.granted;
     let ring = group.plan.engine.uring().cloned().unwrap_or_default();

@@ -107,7 +107,6 @@ pub(super) fn bandwidth(bytes: f64, show: &Show) -> Quantity {
     }
 }
 
-/// I/Os that missed the requested rate.
 fn behind(body: &mut Document, group: &JobGroup) {
     for (dir, done) in group.record.dirs.iter() {
         let due = done.counts.ios + done.unstarted_ios;
@@ -154,7 +153,6 @@ pub(super) fn extremes(body: &mut Document, record: &RunRecord, group: &JobGroup
     }
 }
 
-/// A row for each job of a group.
 pub(super) fn each_job(body: &mut Document, record: &RunRecord, group: &JobGroup) {
     let mut columns = columns("job", group.plan);
     if members(record, group).any(|(_, done)| done.error.is_some()) {

@@ -9,7 +9,6 @@ use fathom_model::topology::{Hop, HopKind, LinkMode, LinkStandard, Volume, Volum
 /// Volumes stacked deeper are left out: the kernel has no loops, but a stored tree may.
 const DEPTH_MAX: usize = 16;
 
-/// The tree's columns.
 pub(super) fn columns() -> Vec<DataColumn> {
     vec![
         DataColumn::text(""),
@@ -20,7 +19,6 @@ pub(super) fn columns() -> Vec<DataColumn> {
     ]
 }
 
-/// What makes rows.
 pub(super) struct Hops<'a> {
     pub report: &'a TopologyReport,
     pub verbose: bool,
@@ -160,7 +158,6 @@ impl<'a> Hops<'a> {
     }
 }
 
-/// `16 GT/s ×4`.
 fn mode(mode: LinkMode) -> String {
     format!("{}\u{a0}GT/s\u{a0}×{}", f64::from(mode.speed_mts) / 1000.0, mode.lanes)
 }
@@ -169,7 +166,6 @@ fn sata(mode: LinkMode) -> String {
     format!("SATA {}\u{a0}Gb/s", f64::from(mode.speed_mts) / 1000.0)
 }
 
-/// What a hop is, and its name.
 fn named(hop: &Hop) -> Text {
     let kind = match hop.kind {
         HopKind::RootComplex => "root complex ",
@@ -207,7 +203,6 @@ fn path(chain: &[&Hop], disk: Option<&Volume>) -> String {
     parts.collect::<Vec<_>>().join(" › ")
 }
 
-/// A block device: name, model or kind, size and mount points.
 fn volume(volume: &Volume) -> Text {
     let label = match volume.kind {
         VolumeKind::Partition => String::new(),

@@ -32,7 +32,6 @@ pub(super) fn tables(body: &mut Document, topology: &Topology, verbose: bool) {
     }
 }
 
-/// Finds disks with the nearest interrupts above them.
 fn collect<'a>(hop: &'a Hop, above: Option<&'a Hop>, wired: &mut Vec<Wired<'a>>) {
     let nearest = if hop.irqs.is_empty() { above } else { Some(hop) };
     // Ports have interrupts of their own, for hot plug and errors.

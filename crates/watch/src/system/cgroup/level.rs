@@ -7,7 +7,6 @@ use fathom_sys::cgroup::Hierarchy;
 use fathom_sys::device::{Node, parse_number};
 use std::path::Path;
 
-/// A cgroup with the open files of its limits.
 #[derive(Debug)]
 pub(super) struct CgroupDir {
     name: String,
@@ -15,7 +14,6 @@ pub(super) struct CgroupDir {
     files: Vec<(PinnedProcFile, Put)>,
 }
 
-/// Contents of a cgroup's files.
 #[derive(Debug, Default)]
 struct LevelLimits {
     quota_us: Option<f64>,
@@ -33,10 +31,8 @@ struct LevelLimits {
     io_control: Vec<(String, String)>,
 }
 
-/// Parses a file's contents into its fields.
 type Put = fn(&mut LevelLimits, &str);
 
-/// Files of cgroup v2.
 const VERSION_2: &[(&str, Put)] = &[
     ("cpu.max", |limits, text| {
         let mut words = text.split_ascii_whitespace();
@@ -109,7 +105,6 @@ const VERSION_1: &[(&str, &str, Put)] = &[
 ];
 
 impl CgroupDir {
-    /// Opens the files of the cgroup at `dir`.
     pub fn open(hierarchy: &Hierarchy, dir: &Path, roots: &Roots) -> Self {
         let open = |file: &str, put: Put| Some((PinnedProcFile::open(dir.join(file)).ok()?, put));
         let files = if hierarchy.is_v2 {
@@ -121,7 +116,6 @@ impl CgroupDir {
         Self { name: hierarchy.name(dir), roots: roots.clone(), files }
     }
 
-    /// Whether any file could be opened.
     pub fn has_files(&self) -> bool {
         !self.files.is_empty()
     }
@@ -202,7 +196,6 @@ impl LevelLimits {
         }
     }
 
-    /// A count by its key in io.stat.
     fn count_io(&mut self, device: &str, key: &str, count: &str) {
         let index = self.io_done.iter().position(|known| known.device == device);
         let index = index.unwrap_or_else(|| {
@@ -244,13 +237,11 @@ fn sum(total: &mut Option<u64>, more: Option<u64>) {
     }
 }
 
-/// The value in a line `key value`.
 fn value(text: &str, key: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' '))?;
     line.trim_ascii().parse().ok()
 }
 
-/// The kernel name of the device with this number, or the number itself.
 fn device_name(roots: &Roots, number: &str) -> String {
     let node = parse_number(number).and_then(|number| Node::by_number(roots, number));
     node.map_or_else(|| number.to_string(), |node| node.name())

@@ -29,7 +29,6 @@ pub(super) mod at {
     pub const STACK: usize = 24;
 }
 
-/// A thread's record.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::threads) struct Record<'a>(pub(super) &'a [u8]);
 
@@ -51,7 +50,6 @@ impl<'a> Record<'a> {
         self.word(at::FLAGS) as u32
     }
 
-    /// CPU on which it last ran.
     pub fn cpu(self) -> u32 {
         self.word(at::CPU) as u32
     }
