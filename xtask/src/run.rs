@@ -1,7 +1,7 @@
 //! Runs a program once and measures it from outside.
 
 use crate::Result;
-use fathom_model::watch::{Counted, Executed, Missing};
+use fathom_model::watch::{Counted, Executed, Unavailable};
 use fathom_watch::counters::Counters;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
@@ -109,7 +109,7 @@ impl Finished {
     }
 }
 
-fn told(missing: Missing) -> String {
+fn told(missing: Unavailable) -> String {
     missing.to_string()
 }
 

@@ -181,11 +181,11 @@ mod tests {
 
     #[test]
     fn counters_become_rates() {
-        let sample = |n| MachineSample { intervals_joined: n, ..MachineSample::default() };
+        let sample = |n| MachineSample { intervals_merged: n, ..MachineSample::default() };
         let (before, now) = (sample(5), sample(25));
         let rates = MachineRates { elapsed_ns: 2_000_000_000, ..MachineRates::default() };
         let interval = Interval { before: &before, now: &now, rates: &rates };
-        assert_eq!(interval.per_second(|s| Some(s.intervals_joined)), Some(10.0));
+        assert_eq!(interval.per_second(|s| Some(s.intervals_merged)), Some(10.0));
         assert_eq!(interval.per_second(|s| s.rings.as_ref().map(|_| 1)), None);
     }
 }

@@ -9,7 +9,7 @@ use fathom_analysis::machine;
 use fathom_machine::Roots;
 use fathom_model::advice::thread_not_created;
 use fathom_model::facts::DeviceFacts;
-use fathom_model::watch::{BlocksSample, MachineSample, Missing};
+use fathom_model::watch::{BlocksSample, MachineSample, Unavailable};
 use fathom_report::doc::Heading;
 use fathom_report::pages;
 use fathom_report::render::{self, Style};
@@ -80,10 +80,10 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     let mut samplers: Vec<Box<dyn Sampler>> = vec![Box::new(sampler)];
     match DiskSampler::open(&proc, &sys) {
         Ok(disks) => samplers.push(Box::new(disks)),
-        Err(error) => view.missing.push(Missing {
-            what: "await of all requests".into(),
-            why: error.to_string(),
-            allow: String::new(),
+        Err(error) => view.missing.push(Unavailable {
+            source: "await of all requests".into(),
+            reason: error.to_string(),
+            remedy: String::new(),
         }),
     }
     let watcher =
@@ -107,14 +107,14 @@ struct BlocksView<'a> {
     to: Option<Destination>,
     /// What goes to a file, which is written at the end.
     written: String,
-    missing: Vec<Missing>,
+    missing: Vec<Unavailable>,
     first: Option<(Instant, MachineSample)>,
     last: Option<(Instant, MachineSample)>,
     lines: usize,
 }
 
 impl<'a> BlocksView<'a> {
-    fn new(args: &'a Args, to: Option<Destination>, missing: Vec<Missing>) -> Self {
+    fn new(args: &'a Args, to: Option<Destination>, missing: Vec<Unavailable>) -> Self {
         let written = String::new();
         let heading = page::heading("blocks", None);
         Self { args, heading, to, written, missing, first: None, last: None, lines: 0 }

@@ -2,7 +2,7 @@
 //!
 //! Text from outside (names, paths, errors) is escaped, so that it cannot control the terminal.
 
-use fathom_model::watch::Missing;
+use fathom_model::watch::Unavailable;
 use fathom_model::{escape, list};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::BorrowedFd;
@@ -92,11 +92,11 @@ macro_rules! note {
 pub(crate) use note;
 
 /// Reports sources that are not available: their names on one line or, if `verbose`, each with its reason.
-pub fn report_missing(missing: &[Missing], verbose: bool) {
+pub fn report_missing(missing: &[Unavailable], verbose: bool) {
     if verbose {
         missing.iter().for_each(|missing| remark(&format!("fathom: not measured: {missing}")));
     } else if !missing.is_empty() {
-        let mut names: Vec<&str> = missing.iter().map(|missing| missing.what.as_str()).collect();
+        let mut names: Vec<&str> = missing.iter().map(|missing| missing.source.as_str()).collect();
         names.dedup();
         remark(&format!(
             "fathom: not measured: {}; see --verbose",

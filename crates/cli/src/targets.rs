@@ -32,7 +32,9 @@ pub fn devices(roots: &Roots, targets: &[String]) -> Result<Vec<String>, String>
             _ if facts.kind == TargetKind::Missing => {
                 Err(format!("{shown} does not exist; name a disk, or a file on one"))
             }
-            Some(hidden) => Err(format!("{}: {}; name a disk instead", hidden.what, hidden.why)),
+            Some(hidden) => {
+                Err(format!("{}: {}; name a disk instead", hidden.source, hidden.reason))
+            }
             None if names.is_empty() => {
                 Err(format!("{shown} is not on a block device; name a disk or a file on one"))
             }

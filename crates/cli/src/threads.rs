@@ -7,7 +7,7 @@ use crate::watch::{End, TICK};
 use crate::{output, quantity};
 use fathom_analysis::threads::{Column, DEFAULT, ThreadGroups};
 use fathom_model::advice::thread_not_created;
-use fathom_model::watch::{Missing, SamplerCost, ThreadsSample};
+use fathom_model::watch::{SamplerCost, ThreadsSample, Unavailable};
 use fathom_report::doc::Heading;
 use fathom_report::pages;
 use fathom_report::threads::Report;
@@ -127,7 +127,7 @@ struct ThreadsView<'a> {
     /// What goes to a file, which is written at the end.
     written: String,
     heading: Option<Heading>,
-    missing: Vec<Missing>,
+    missing: Vec<Unavailable>,
     all: Tally,
     /// Since the last table.
     part: Tally,
@@ -146,7 +146,7 @@ impl<'a> ThreadsView<'a> {
         heading: Option<Heading>,
         to: Option<Destination>,
         columns: &[Column],
-        missing: Vec<Missing>,
+        missing: Vec<Unavailable>,
     ) -> Self {
         let (all, part) = (Tally::new(columns, None), Tally::new(columns, None));
         Self { args, to, written: String::new(), heading, missing, all, part }

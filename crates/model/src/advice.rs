@@ -9,6 +9,6 @@ pub fn thread_not_created(error: &std::io::Error) -> String {
 }
 
 /// Says that intervals have no sample of their own.
-pub fn intervals_joined(number: u64) -> String {
+pub fn intervals_merged(number: u64) -> String {
     format!("{number} intervals merged with the next: sampling or writing the record was too slow")
 }

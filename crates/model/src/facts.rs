@@ -1,7 +1,7 @@
 //! Facts about the machine on which plans and findings depend.
 
 use crate::inspection::Inspection;
-use crate::watch::Missing;
+use crate::watch::Unavailable;
 use schemars::JsonSchema;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -144,7 +144,7 @@ impl TargetFacts {
     }
 
     /// Why the devices that hold its data are not known, for "not measured".
-    pub fn hidden_disk(&self) -> Option<Missing> {
+    pub fn hidden_disk(&self) -> Option<Unavailable> {
         let file_system = self.file_system.as_deref().unwrap_or("unknown file system");
         let (why, allow) = match self.held_by {
             HeldBy::Device | HeldBy::Devices(_) => return None,
@@ -158,10 +158,10 @@ impl TargetFacts {
                 "run on the machine that has the disk, on a file of the file system below",
             ),
         };
-        Some(Missing {
-            what: format!("disk of {} ({file_system})", self.path),
-            why: why.into(),
-            allow: allow.into(),
+        Some(Unavailable {
+            source: format!("disk of {} ({file_system})", self.path),
+            reason: why.into(),
+            remedy: allow.into(),
         })
     }
 }

@@ -7,7 +7,7 @@ use crate::outcome::{self, Outcome, RecordKind};
 use crate::per_dir::{Dir, PerDir};
 use crate::plan::Plan;
 use crate::progress::Counts;
-use crate::watch::{CacheEvent, Missing, SamplingRecord};
+use crate::watch::{CacheEvent, SamplingRecord, Unavailable};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -110,7 +110,7 @@ pub struct JobRecord {
     pub cost_missing: Option<String>,
     /// Parts of `cost` that are not available: kernel mode, or cache misses.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub cost_lacks: Vec<Missing>,
+    pub cost_lacks: Vec<Unavailable>,
     /// Descriptions of targets that were deleted or truncated while the job ran.
     pub target_changes: Vec<String>,
     /// Waits that did not end although enough completions were available.

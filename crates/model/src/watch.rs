@@ -22,7 +22,7 @@ pub use calls::{CallTimes, CallsSample};
 pub use counters::{CacheCounts, CacheEvent, Counted, CountersSample, Executed};
 pub use disks::{DiskCounters, DiskKind, IoCounters};
 pub use level::Level;
-pub use missing::{Missing, SamplerCost};
+pub use missing::{SamplerCost, Unavailable};
 pub use placement::{DeviceWiring, SubmitSample};
 pub use probes::{CountingCost, MachineProbes};
 pub use processes::{OpenFile, ProcessUse, ProcessesSample};
@@ -76,8 +76,8 @@ pub struct MachineSample {
     pub cost: Vec<SamplerCost>,
     /// Intervals merged into later samples since the start, because sampling or the consumer was
     /// late.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub intervals_joined: u64,
+    #[serde(default, alias = "intervals_joined", skip_serializing_if = "is_zero")]
+    pub intervals_merged: u64,
 }
 
 pub(crate) fn is_zero(number: &u64) -> bool {
@@ -127,10 +127,10 @@ pub struct SamplingRecord {
     /// Total sampling overhead, by sampler.
     pub cost: Vec<SamplerCost>,
     /// As in the last sample.
-    #[serde(default)]
-    pub intervals_joined: u64,
+    #[serde(default, alias = "intervals_joined")]
+    pub intervals_merged: u64,
     /// Data that was not available, and what would allow it.
-    pub missing: Vec<Missing>,
+    pub missing: Vec<Unavailable>,
     /// Interrupts and hardware queues of block devices.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub wiring: Vec<DeviceWiring>,

@@ -46,14 +46,14 @@ pub(crate) use topo::topo_tree;
 pub use watch::watch;
 
 use crate::doc::{Document, Text, text};
-use fathom_model::watch::Missing;
+use fathom_model::watch::Unavailable;
 use fathom_model::{Histogram, list};
 
 /// Up to this many names of what could not be measured are printed.
 const MISSING_NAMED: usize = 6;
 
 /// Entries for what could not be measured: the names on one line, or with `verbose` each with its reason.
-fn not_measured(page: &mut Document, missing: &[Missing], verbose: bool) {
+fn not_measured(page: &mut Document, missing: &[Unavailable], verbose: bool) {
     if verbose {
         for (index, missing) in missing.iter().enumerate() {
             let key = if index == 0 { "not measured" } else { "" };
@@ -62,8 +62,8 @@ fn not_measured(page: &mut Document, missing: &[Missing], verbose: bool) {
     } else if !missing.is_empty() {
         let mut names: Vec<&str> = Vec::new();
         for missing in missing {
-            if !names.contains(&missing.what.as_str()) {
-                names.push(&missing.what);
+            if !names.contains(&missing.source.as_str()) {
+                names.push(&missing.source);
             }
         }
         page.entry("not measured", text!(list::few(&names, MISSING_NAMED), "; see\u{a0}--verbose"));

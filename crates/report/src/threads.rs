@@ -1,7 +1,7 @@
 //! Thread activity as JSON; [`crate::pages::threads`] renders it as a page.
 
 use fathom_analysis::threads::{ThreadGroup, ThreadGroups};
-use fathom_model::watch::{Missing, SamplerCost};
+use fathom_model::watch::{SamplerCost, Unavailable};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -17,7 +17,7 @@ pub struct Report<'a> {
     pub hz: u32,
     pub groups: &'a ThreadGroups,
     pub cost: &'a SamplerCost,
-    pub missing: &'a [Missing],
+    pub missing: &'a [Unavailable],
     pub rows: usize,
     pub all_states: bool,
     pub verbose: bool,

@@ -22,7 +22,7 @@ use crate::render::screen::Tone;
 use fathom_analysis::machine::MachineRates;
 use fathom_analysis::metrics::Interval;
 use fathom_model::escape;
-use fathom_model::watch::{DeviceWiring, MachineSample, Missing, Stack};
+use fathom_model::watch::{DeviceWiring, MachineSample, Stack, Unavailable};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
@@ -39,7 +39,7 @@ pub struct View<'a> {
     pub source: Source,
     pub stacks: &'a [Stack],
     pub wiring: &'a [DeviceWiring],
-    pub missing: &'a [Missing],
+    pub missing: &'a [Unavailable],
     /// CPU time of this program in the interval, in nanoseconds; `None` for a replay.
     pub own_ns: Option<u64>,
 }

@@ -8,7 +8,7 @@ use fathom_engine::Running;
 use fathom_model::plan::{Engine, JobPlan, Plan, Until};
 use fathom_model::progress::Counts;
 use fathom_model::record::JobRecord;
-use fathom_model::watch::{Counted, Missing};
+use fathom_model::watch::{Counted, Unavailable};
 use fathom_model::{Dir, Progress};
 use fathom_watch::counters::Counters;
 use std::time::{Duration, Instant};
@@ -32,7 +32,7 @@ pub struct WorkerCounts {
     /// The counters, or why they are not available.
     pub counted: Result<Counted, String>,
     /// What could not be counted: the kernel's part, or cache misses.
-    pub lacks: Vec<Missing>,
+    pub lacks: Vec<Unavailable>,
 }
 
 /// Briefly runs the jobs of `plan` again, wave by wave, with counters. `jobs` are the results of the run.
@@ -78,8 +78,8 @@ fn check(plan: &Plan, jobs: &[JobRecord]) -> Result<(), String> {
 }
 
 /// Why something is not available, and what would make it available if known.
-fn reason(missing: Missing) -> String {
-    let Missing { why, allow, .. } = missing;
+fn reason(missing: Unavailable) -> String {
+    let Unavailable { reason: why, remedy: allow, .. } = missing;
     if allow.is_empty() { why } else { format!("{why}; {allow}") }
 }
 

@@ -3,7 +3,7 @@
 use crate::cancel::CancelToken;
 use crate::observe::{new_record, unfinished};
 use crate::sampling::{Sampling, SamplingOptions};
-use fathom_model::advice::intervals_joined;
+use fathom_model::advice::intervals_merged;
 use fathom_model::progress::Sample;
 use fathom_model::units;
 use fathom_model::watch::Level;
@@ -131,8 +131,8 @@ impl<'a> RingRecorder<'a> {
         rest.iter().for_each(|sample| self.keep(sample));
         record.header.elapsed_ns =
             fathom_engine::clock::unix_ns().saturating_sub(record.header.started_unix_ns);
-        if watched.intervals_joined > 0 {
-            (self.notice)(&format!("note: {}", intervals_joined(watched.intervals_joined)));
+        if watched.intervals_merged > 0 {
+            (self.notice)(&format!("note: {}", intervals_merged(watched.intervals_merged)));
         }
         record.header.sampling = Some(watched);
         let ended = self.ring.end(&record);

@@ -4,7 +4,7 @@ use fathom_machine::Roots;
 use fathom_model::advice::thread_not_created;
 use fathom_model::facts::DeviceFacts;
 use fathom_model::progress::Sample;
-use fathom_model::watch::{DeviceWiring, Level, MachineProbes, Missing, SamplingRecord};
+use fathom_model::watch::{DeviceWiring, Level, MachineProbes, SamplingRecord, Unavailable};
 use fathom_store::{load_probes, save_probes};
 use fathom_watch::blocks::{self, BlockSampler, BlocksError, BlocksOptions, Devices};
 use fathom_watch::counters::CounterSampler;
@@ -125,17 +125,17 @@ impl Sampling {
     /// Ends sampling; returns the remaining samples, and how the machine was sampled.
     pub fn stop(mut self) -> (Vec<Sample>, SamplingRecord) {
         if self.watcher.has_panicked() {
-            self.record.missing.push(Missing {
-                what: "everything after this".into(),
-                why: "the sampling thread panicked, which is a bug in fathom".into(),
-                allow: "please report it with the message it printed".into(),
+            self.record.missing.push(Unavailable {
+                source: "everything after this".into(),
+                reason: "the sampling thread panicked, which is a bug in fathom".into(),
+                remedy: "please report it with the message it printed".into(),
             });
         }
         let rest = self.watcher.stop();
         let mut samples = Vec::new();
         for watched in rest {
             self.record.cost.clone_from(&watched.machine.cost);
-            self.record.intervals_joined = watched.machine.intervals_joined;
+            self.record.intervals_merged = watched.machine.intervals_merged;
             samples.push(sample(watched, self.began));
         }
         (samples, self.record)
@@ -173,7 +173,7 @@ fn devices(level: Level) -> Vec<DeviceFacts> {
 #[derive(Default)]
 struct Opened {
     samplers: Vec<Box<dyn Sampler>>,
-    missing: Vec<Missing>,
+    missing: Vec<Unavailable>,
 }
 
 fn open(options: &SamplingOptions) -> Opened {
@@ -221,7 +221,7 @@ fn open(options: &SamplingOptions) -> Opened {
         each_io,
     };
     let blocks = BlockSampler::open(proc, sys, &block_options).map_err(|error| match error {
-        BlocksError::Missing(missing) => missing,
+        BlocksError::Unavailable(missing) => missing,
         error => missing("block layer events")(error),
     });
     opened.add(blocks, BlockSampler::missing);
@@ -275,7 +275,7 @@ fn counters(
     options: &SamplingOptions,
     roots: &Roots,
     probes: &mut MachineProbes,
-) -> Result<CounterSampler, Missing> {
+) -> Result<CounterSampler, Unavailable> {
     let whom = if options.level == Level::Full { &options.scope } else { &Scope::Machine };
     CounterSampler::open(&roots.proc, &roots.sys, whom, !options.during_run, probes)
 }
@@ -290,8 +290,8 @@ fn stacks_hz(cost_ns: f64, during_run: bool) -> u32 {
 impl Opened {
     fn add<S: Sampler + 'static>(
         &mut self,
-        sampler: Result<S, Missing>,
-        missing: impl Fn(&S) -> &[Missing],
+        sampler: Result<S, Unavailable>,
+        missing: impl Fn(&S) -> &[Unavailable],
     ) {
         match sampler {
             Ok(sampler) => {
@@ -303,8 +303,12 @@ impl Opened {
     }
 }
 
-fn missing<E: std::error::Error>(what: &str) -> impl Fn(E) -> Missing {
-    move |error| Missing { what: what.into(), why: error.to_string(), allow: String::new() }
+fn missing<E: std::error::Error>(what: &str) -> impl Fn(E) -> Unavailable {
+    move |error| Unavailable {
+        source: what.into(),
+        reason: error.to_string(),
+        remedy: String::new(),
+    }
 }
 
 /// The rate at which all threads of the machine can be sampled within the budget of CPU time.
@@ -355,7 +359,7 @@ mod tests {
             assert!(names.contains(&name), "{name}: {names:?} {:?}", full.missing);
         }
         assert!(names.len() >= 10 || !full.missing.is_empty(), "{names:?}");
-        assert!(full.missing.iter().all(|missing| !missing.why.is_empty()));
+        assert!(full.missing.iter().all(|missing| !missing.reason.is_empty()));
         assert!(open(&watch(Level::Off)).samplers.is_empty());
     }
 }

@@ -18,7 +18,7 @@ pub use device::BlocksError;
 
 use device::BlockDevice;
 use fathom_model::list;
-use fathom_model::watch::{BlocksSample, DeviceBlocks, MachineSample, Missing};
+use fathom_model::watch::{BlocksSample, DeviceBlocks, MachineSample, Unavailable};
 use sizes::UNPLUGS;
 use std::io;
 use std::path::Path;
@@ -67,7 +67,7 @@ pub struct BlockSampler {
     devices: Vec<DeviceCounters>,
     trace: Option<EventTrace>,
     each_io: TraceCoverage,
-    missing: Vec<Missing>,
+    missing: Vec<Unavailable>,
 }
 
 #[derive(Debug)]
@@ -117,7 +117,7 @@ impl BlockSampler {
         let mut missing = Vec::new();
         let devices = chosen(sys_root, &options.devices, &mut missing)?;
         let tracefs = Tracefs::find(proc_root, "block layer events");
-        let tracefs = tracefs.map_err(BlocksError::Missing)?;
+        let tracefs = tracefs.map_err(BlocksError::Unavailable)?;
         let cpus = online_cpus(sys_root).map_err(|source| BlocksError::Unreadable {
             path: sys_root.join("devices/system/cpu/online"),
             source,
@@ -141,7 +141,7 @@ impl BlockSampler {
         Ok(Self { unplugs, devices, trace, each_io, missing })
     }
 
-    pub fn missing(&self) -> &[Missing] {
+    pub fn missing(&self) -> &[Unavailable] {
         &self.missing
     }
 
@@ -201,7 +201,7 @@ impl Sampler for BlockSampler {
 fn chosen(
     sys_root: &Path,
     devices: &Devices,
-    missing: &mut Vec<Missing>,
+    missing: &mut Vec<Unavailable>,
 ) -> Result<Vec<BlockDevice>, BlocksError> {
     let first = match devices {
         Devices::Named(names) => return device::find(sys_root, names),
@@ -212,10 +212,10 @@ fn chosen(
     if devices.len() > most {
         let mut rest = devices.split_off(most);
         let own = if first > 0 { "the devices of the run first, then " } else { "" };
-        missing.push(Missing {
-            what: format!("block layer events of {}", named(&mut rest)),
-            why: format!("limited to {most} devices, {own}those with the most I/Os"),
-            allow: "name the devices to `fathom blocks`".into(),
+        missing.push(Unavailable {
+            source: format!("block layer events of {}", named(&mut rest)),
+            reason: format!("limited to {most} devices, {own}those with the most I/Os"),
+            remedy: "name the devices to `fathom blocks`".into(),
         });
     }
     Ok(devices)
@@ -225,7 +225,7 @@ pub(super) struct BlockTracepoints {
     pub tracefs: Tracefs,
     pub cpus: Vec<u32>,
     pub each_io: TraceCoverage,
-    pub missing: Vec<Missing>,
+    pub missing: Vec<Unavailable>,
 }
 
 impl BlockTracepoints {
@@ -244,7 +244,7 @@ impl BlockTracepoints {
     /// The unplug counters. Opened first: if the kernel refuses them, it refuses all others.
     fn unplugs(&self) -> Result<Vec<PerCpuEvents>, BlocksError> {
         let point =
-            self.tracefs.tracepoint("block", "block_unplug").map_err(BlocksError::Missing)?;
+            self.tracefs.tracepoint("block", "block_unplug").map_err(BlocksError::Unavailable)?;
         let ends = UNPLUGS[1..].iter().map(|next| format!(" && nr_rq < {next}"));
         let ends = ends.chain([String::new()]);
         let filters = UNPLUGS.iter().zip(ends).map(|(first, end)| format!("nr_rq >= {first}{end}"));
@@ -294,7 +294,7 @@ impl BlockTracepoints {
 }
 
 fn no_counts(error: io::Error) -> BlocksError {
-    BlocksError::Missing(refused("block layer events", &error))
+    BlocksError::Unavailable(refused("block layer events", &error))
 }
 
 /// The devices that are not traced: a few by name, many by number.

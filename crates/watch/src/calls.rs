@@ -17,7 +17,7 @@ use crate::scope::ScopeMembers;
 use crate::threads::Syscalls;
 use crate::{Sampler, Scope, own_pid};
 use budget::{CallBudget, PERIOD};
-use fathom_model::watch::{CallsSample, MachineSample, Missing};
+use fathom_model::watch::{CallsSample, MachineSample, Unavailable};
 use files::FileTable;
 use pairs::{CallEvent, CallEventKind, CallNames, CallPairs};
 use rustix::io::Errno;
@@ -35,7 +35,7 @@ pub struct CallSampler {
 impl CallSampler {
     /// Opens the tracepoints; the first [`Sampler::take`] starts recording. `proc_root` and `sys_root` are the mount points of procfs and sysfs:
     /// `/proc` and `/sys`.
-    pub fn open(proc_root: &Path, sys_root: &Path, scope: &Scope) -> Result<Self, Missing> {
+    pub fn open(proc_root: &Path, sys_root: &Path, scope: &Scope) -> Result<Self, Unavailable> {
         Ok(Self { trace: CallTrace::open(proc_root, sys_root, scope)? })
     }
 }
@@ -113,12 +113,12 @@ struct CallLayout {
 }
 
 impl CallLayout {
-    fn of(point: &Tracepoint, value: &str) -> Result<Self, Missing> {
+    fn of(point: &Tracepoint, value: &str) -> Result<Self, Unavailable> {
         let field = |name: &str| {
-            point.field(name).cloned().ok_or_else(|| Missing {
-                what: WHAT.into(),
-                why: format!("tracepoint {} has no field `{name}`", point.name),
-                allow: String::new(),
+            point.field(name).cloned().ok_or_else(|| Unavailable {
+                source: WHAT.into(),
+                reason: format!("tracepoint {} has no field `{name}`", point.name),
+                remedy: String::new(),
             })
         };
         Ok(Self { number: field("id")?, value: field(value)? })
@@ -135,7 +135,7 @@ struct Opening {
 
 impl CallTrace {
     /// Opens the events, which record nothing before [`CallTrace::start`]; see [`CallSampler::open`].
-    pub fn open(proc_root: &Path, sys_root: &Path, scope: &Scope) -> Result<Self, Missing> {
+    pub fn open(proc_root: &Path, sys_root: &Path, scope: &Scope) -> Result<Self, Unavailable> {
         let fail = |error: io::Error| refused(WHAT, &error);
         let (names, [transfers, flushes]) = wanted()?;
         let tracefs = Tracefs::find(proc_root, WHAT)?;
@@ -261,7 +261,7 @@ impl CallTrace {
 }
 
 /// The calls by number, and those of each ring as a filter.
-fn wanted() -> Result<(CallNames, [String; 2]), Missing> {
+fn wanted() -> Result<(CallNames, [String; 2]), Unavailable> {
     let syscalls = Syscalls::new();
     let transfers = TRANSFERS.map(|name| (name, true));
     let mut names = CallNames::new();
@@ -278,7 +278,7 @@ fn wanted() -> Result<(CallNames, [String; 2]), Missing> {
     let filters = [filter(&transfers), filter(&FLUSHES)];
     if filters.iter().any(String::is_empty) {
         let why = "the numbers of system calls on this architecture are unknown".into();
-        return Err(Missing { what: WHAT.into(), why, allow: String::new() });
+        return Err(Unavailable { source: WHAT.into(), reason: why, remedy: String::new() });
     }
     Ok((names, filters))
 }

@@ -108,7 +108,7 @@ fn hardware_events_work_or_say_why_not() {
     let counters = match Counters::open(0) {
         Ok(counters) => counters,
         Err(missing) => {
-            assert!(!missing.allow.is_empty(), "{missing}");
+            assert!(!missing.remedy.is_empty(), "{missing}");
             return;
         }
     };
@@ -127,7 +127,7 @@ fn hardware_events_work_or_say_why_not() {
     assert!((ROUNDS..ROUNDS * 100).contains(&instructions), "{values:?}");
     assert!(user.cycles as f64 * scale > ROUNDS as f64 / 10.0, "{values:?}");
     assert!(values.kernel.is_none_or(|kernel| kernel.instructions < instructions), "{values:?}");
-    let lacks = |what: &str| counters.lacks().iter().any(|missing| missing.what.contains(what));
+    let lacks = |what: &str| counters.lacks().iter().any(|missing| missing.source.contains(what));
     assert_eq!(
         (values.kernel.is_none(), values.cache.is_none()),
         (lacks("kernel"), lacks("cache"))
@@ -138,7 +138,7 @@ fn hardware_events_work_or_say_why_not() {
 fn each_errno_has_its_reason_and_remedy() {
     let text = |errno| refused("cycles", EventTarget::Thread(42), errno).to_string();
     assert!(text(Errno::ACCESS).contains("sysctl kernel.perf_event_paranoid=1"));
-    let cpu = refused("cycles", EventTarget::Cpu(0), Errno::ACCESS).allow;
+    let cpu = refused("cycles", EventTarget::Cpu(0), Errno::ACCESS).remedy;
     assert!(cpu.contains("sysctl kernel.perf_event_paranoid=0"), "{cpu}");
     assert!(text(Errno::PERM).contains("seccomp"));
     assert!(text(Errno::NOENT).contains("pmu=on"));
@@ -156,11 +156,11 @@ fn unavailable_counters_are_named() {
         let mut counted = Counted::default();
         hardware.read(&mut counted).unwrap();
         assert!(counted.user.is_some() && counted.cache.is_none());
-        assert!(lacks.iter().any(|missing| missing.what == "cache misses"), "{lacks:?}");
+        assert!(lacks.iter().any(|missing| missing.source == "cache misses"), "{lacks:?}");
     }
     let kinds = EventPairs { executed: [NONE; 2], caches };
     let missing = HardwareEvents::open(scope, &kinds).unwrap_err();
-    assert_eq!(missing.what, "instructions and cycles");
+    assert_eq!(missing.source, "instructions and cycles");
 }
 
 #[test]
@@ -176,7 +176,7 @@ fn unsupported_cache_events_are_skipped() {
     let mut counted = Counted::default();
     hardware.read(&mut counted).unwrap();
     assert_eq!(counted.cache.map(|cache| cache.event), Some(second));
-    assert!(lacks.iter().all(|missing| missing.what != "cache misses"), "{lacks:?}");
+    assert!(lacks.iter().all(|missing| missing.source != "cache misses"), "{lacks:?}");
 }
 
 #[test]

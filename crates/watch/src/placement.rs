@@ -4,7 +4,7 @@ use crate::Sampler;
 use crate::perf::{
     GroupLeaders, PerCpuEvents, TraceCoverage, Tracefs, WindowSchedule, online_cpus, refused,
 };
-use fathom_model::watch::{MachineSample, Missing, SubmitSample};
+use fathom_model::watch::{MachineSample, SubmitSample, Unavailable};
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
@@ -32,7 +32,7 @@ impl PlacementSampler {
         sys_root: &Path,
         devices: &[String],
         each_io: TraceCoverage,
-    ) -> Result<Self, Missing> {
+    ) -> Result<Self, Unavailable> {
         let what = "submitting CPUs";
         let point = Tracefs::find(proc_root, what)?.tracepoint("block", "block_bio_queue")?;
         let cpus = online_cpus(sys_root).map_err(|error| refused(what, &error))?;
@@ -79,13 +79,13 @@ impl Sampler for PlacementSampler {
 }
 
 /// The tracepoint filter that matches this device.
-fn filter(sys_root: &Path, name: &str) -> Result<String, Missing> {
+fn filter(sys_root: &Path, name: &str) -> Result<String, Unavailable> {
     // sysfs has `cciss!c0d0` for `cciss/c0d0`.
     let path = sys_root.join("block").join(name.replace('/', "!")).join("dev");
-    let missing = |why: String| Missing {
-        what: format!("CPUs submitting to {name}"),
-        why: format!("{}: {why}", path.display()),
-        allow: "name a whole block device, as in /sys/block".into(),
+    let missing = |why: String| Unavailable {
+        source: format!("CPUs submitting to {name}"),
+        reason: format!("{}: {why}", path.display()),
+        remedy: "name a whole block device, as in /sys/block".into(),
     };
     let text = fs::read_to_string(&path).map_err(|error| missing(error.to_string()))?;
     let number = text.trim().split_once(':').and_then(|(major, minor)| {

@@ -1,6 +1,6 @@
 //! Scheduling priority of the sampling thread.
 
-use fathom_model::watch::Missing;
+use fathom_model::watch::Unavailable;
 use std::io;
 use std::num::NonZeroU64;
 use std::time::Duration;
@@ -31,13 +31,13 @@ pub(crate) fn defer(late: Duration) {
 }
 
 /// What is lost if [`raise`] is refused. Tried in a separate thread.
-pub(crate) fn refused() -> Option<Missing> {
+pub(crate) fn refused() -> Option<Unavailable> {
     let probe = std::thread::Builder::new().name("fathom-probe".into()).spawn(raise);
     let error = probe.map_or_else(Err, |thread| thread.join().unwrap_or(Ok(()))).err()?;
-    Some(Missing {
-        what: "samples taken on time while all CPUs are busy".into(),
-        why: format!("SCHED_RR: {error}"),
-        allow: "run as root or with CAP_SYS_NICE".into(),
+    Some(Unavailable {
+        source: "samples taken on time while all CPUs are busy".into(),
+        reason: format!("SCHED_RR: {error}"),
+        remedy: "run as root or with CAP_SYS_NICE".into(),
     })
 }
 

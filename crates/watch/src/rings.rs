@@ -17,7 +17,7 @@ use crate::perf::WindowSchedule;
 use crate::watcher::thread_time;
 use crate::{Sampler, Scope, TraceCoverage, own_pid};
 use events::EventCounters;
-use fathom_model::watch::{MachineSample, Missing, RingSample, RingsSample, SqPoll};
+use fathom_model::watch::{MachineSample, RingSample, RingsSample, SqPoll, Unavailable};
 use fdinfo::FdInfo;
 use find::WorkerCounter;
 use std::collections::{BTreeSet, HashMap};
@@ -43,7 +43,7 @@ pub struct RingSampler {
     rings: Vec<MonitoredRing>,
     processes: Vec<i32>,
     workers: WorkerCounter,
-    missing: Vec<Missing>,
+    missing: Vec<Unavailable>,
     events: Option<EventCounters>,
     /// Setup flags of rings created since the start, by process and descriptor.
     setup_flags: HashMap<(i32, i32), u32>,
@@ -94,12 +94,12 @@ impl RingSampler {
         self
     }
 
-    pub fn missing(&self) -> &[Missing] {
+    pub fn missing(&self) -> &[Unavailable] {
         &self.missing
     }
 
     /// Finds new rings and drops closed ones; returns what is not available.
-    fn search(&mut self) -> io::Result<Vec<Missing>> {
+    fn search(&mut self) -> io::Result<Vec<Unavailable>> {
         let began = thread_time();
         let missing = self.search_in(&self.scope.processes(&self.proc_root)?);
         self.search = Some((Duration::from_nanos(thread_time() - began), Instant::now()));
@@ -118,7 +118,7 @@ impl RingSampler {
         self.near_search = Some((Duration::from_nanos(thread_time() - began), Instant::now()));
     }
 
-    fn search_in(&mut self, pids: &[i32]) -> Vec<Missing> {
+    fn search_in(&mut self, pids: &[i32]) -> Vec<Unavailable> {
         let found = find::rings(&self.proc_root, pids);
         self.processes = found.processes;
         let mut before = std::mem::take(&mut self.rings);

@@ -16,7 +16,7 @@ pub use tick::timer_interrupt_ns;
 
 use crate::perf::{PerfRecord, bindings as perf};
 use crate::{Sampler, Scope};
-use fathom_model::watch::{MachineSample, Missing, StackCount, StacksSample};
+use fathom_model::watch::{MachineSample, StackCount, StacksSample, Unavailable};
 use kernel::KernelNames;
 use per_cpu::{PerCpuRings, SampleSource, Trigger};
 use std::collections::HashMap;
@@ -78,7 +78,7 @@ pub struct StackSampler {
     /// Samples and periods.
     counts: HashMap<StackKey, (u32, u64)>,
     sample: StacksSample,
-    missing: Vec<Missing>,
+    missing: Vec<Unavailable>,
 }
 
 /// Process, thread, their names, stack.
@@ -121,7 +121,7 @@ impl StackSampler {
         settings: &StackSettings,
         proc_root: &Path,
         sys_root: &Path,
-    ) -> Result<Self, Missing> {
+    ) -> Result<Self, Unavailable> {
         let mut missing = Vec::new();
         // Before opening the events, as reading takes longer than their ring buffers last.
         let (kernel, hidden) = KernelNames::open(proc_root, settings.patience);
@@ -146,7 +146,7 @@ impl StackSampler {
         })
     }
 
-    pub fn missing(&self) -> &[Missing] {
+    pub fn missing(&self) -> &[Unavailable] {
         &self.missing
     }
 
@@ -369,14 +369,14 @@ fn open_rings(
     settings: &StackSettings,
     proc_root: &Path,
     sys_root: &Path,
-    missing: &mut Vec<Missing>,
-) -> Result<PerCpuRings, Missing> {
+    missing: &mut Vec<Unavailable>,
+) -> Result<PerCpuRings, Unavailable> {
     let hz = settings.hz.clamp(1, fastest(proc_root));
     if hz != settings.hz {
-        missing.push(Missing {
-            what: format!("{} samples per second", settings.hz),
-            why: format!("kernel.perf_event_max_sample_rate is {hz}"),
-            allow: "raise it with sysctl, or choose a lower --frequency".into(),
+        missing.push(Unavailable {
+            source: format!("{} samples per second", settings.hz),
+            reason: format!("kernel.perf_event_max_sample_rate is {hz}"),
+            remedy: "raise it with sysctl, or choose a lower --frequency".into(),
         });
     }
     let trigger = match settings.clock {
@@ -418,9 +418,9 @@ fn open_rings(
         .map_err(|error| nothing(&error))
 }
 
-fn unlisted(error: &io::Error) -> Missing {
+fn unlisted(error: &io::Error) -> Unavailable {
     let what = "processes to sample".into();
-    Missing { what, why: error.to_string(), allow: "mount procfs there".into() }
+    Unavailable { source: what, reason: error.to_string(), remedy: "mount procfs there".into() }
 }
 
 /// kernel.perf_event_max_sample_rate; unlimited if it cannot be read.
@@ -429,14 +429,14 @@ fn fastest(proc_root: &Path) -> u32 {
     text.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(u32::MAX).max(1)
 }
 
-fn no_cycles() -> Missing {
-    Missing {
-        what: "CPU cycles (sampling on cpu-clock)".into(),
-        why:
+fn no_cycles() -> Unavailable {
+    Unavailable {
+        source: "CPU cycles (sampling on cpu-clock)".into(),
+        reason:
             "hardware counters are not available; the timer used instead attributes code that runs \
               with interrupts disabled to the point where they are enabled"
                 .into(),
-        allow: "on a virtual machine, the host must expose a PMU (QEMU/KVM: -cpu host,pmu=on)"
+        remedy: "on a virtual machine, the host must expose a PMU (QEMU/KVM: -cpu host,pmu=on)"
             .into(),
     }
 }

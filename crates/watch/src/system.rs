@@ -12,7 +12,7 @@ use crate::Sampler;
 use crate::proc_file::PinnedProcFile;
 use cgroup::Cgroups;
 use fathom_model::watch::{
-    CgroupSample, MachineSample, Missing, Pressure, PressureSample, SystemSample,
+    CgroupSample, MachineSample, Pressure, PressureSample, SystemSample, Unavailable,
 };
 use frequency::Frequencies;
 use stat::ProcStat;
@@ -31,7 +31,7 @@ pub struct SystemSampler {
     stalls: Option<PressureFiles>,
     frequencies: Frequencies,
     cgroups: Option<Cgroups>,
-    missing: Vec<Missing>,
+    missing: Vec<Unavailable>,
     buffer: Vec<u8>,
 }
 
@@ -102,7 +102,7 @@ impl SystemSampler {
         Ok(sampler)
     }
 
-    pub fn missing(&self) -> &[Missing] {
+    pub fn missing(&self) -> &[Unavailable] {
         &self.missing
     }
 
@@ -112,18 +112,18 @@ impl SystemSampler {
         if let Some(cpu) = cpus.first()
             && let Err(error) = PinnedProcFile::open(self.frequencies.file(cpu.cpu))
         {
-            self.missing.push(Missing {
-                what: "CPU frequencies".into(),
-                why: error.to_string(),
-                allow: "load a cpufreq driver; most virtual machines have none".into(),
+            self.missing.push(Unavailable {
+                source: "CPU frequencies".into(),
+                reason: error.to_string(),
+                remedy: "load a cpufreq driver; most virtual machines have none".into(),
             });
         }
         if self.cgroups.as_mut().is_some_and(|groups| groups.read(&mut self.buffer).is_none()) {
             let process = pid.map_or("this process".into(), |pid| format!("process {pid}"));
-            self.missing.push(Missing {
-                what: "cgroup limits".into(),
-                why: format!("the cgroups of {process} are not mounted"),
-                allow: "mount -t cgroup2 cgroup2 /sys/fs/cgroup".into(),
+            self.missing.push(Unavailable {
+                source: "cgroup limits".into(),
+                reason: format!("the cgroups of {process} are not mounted"),
+                remedy: "mount -t cgroup2 cgroup2 /sys/fs/cgroup".into(),
             });
         }
         Ok(())
@@ -208,12 +208,12 @@ fn available<T>(
     opened: io::Result<T>,
     what: &str,
     allow: &str,
-    missing: &mut Vec<Missing>,
+    missing: &mut Vec<Unavailable>,
 ) -> Option<T> {
-    let note = |error: io::Error| Missing {
-        what: what.into(),
-        why: error.to_string(),
-        allow: allow.into(),
+    let note = |error: io::Error| Unavailable {
+        source: what.into(),
+        reason: error.to_string(),
+        remedy: allow.into(),
     };
     opened.map_err(|error| missing.push(note(error))).ok()
 }

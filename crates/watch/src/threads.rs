@@ -22,7 +22,7 @@ use access::ThreadAccess;
 use activity::{Activity, ActivityCount, SleepPlace, TextTable};
 use all::AllThreads;
 use fathom_model::watch::{
-    MachineSample, Missing, ThreadCount, ThreadState, ThreadTime, ThreadsSample,
+    MachineSample, ThreadCount, ThreadState, ThreadTime, ThreadsSample, Unavailable,
 };
 use files::Proc;
 use members::{ProcessDetails, ProcessSet, SampledProcess};
@@ -87,7 +87,7 @@ pub struct ThreadSampler {
     context: ReadContext,
     members: ProcessSet,
     users: BTreeMap<u32, String>,
-    missing: Vec<Missing>,
+    missing: Vec<Unavailable>,
     /// Distinct activities in this interval, and their indices in `counts`.
     counts: Vec<(Activity, ActivityCount)>,
     indices: HashMap<Activity, usize>,
@@ -171,7 +171,7 @@ impl ThreadSampler {
         Ok(sampler)
     }
 
-    pub fn missing(&self) -> &[Missing] {
+    pub fn missing(&self) -> &[Unavailable] {
         &self.missing
     }
 

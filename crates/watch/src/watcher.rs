@@ -163,7 +163,7 @@ impl SampleLoop {
             sampler.cost.samples += u64::from(sampler.next_sample.is_none());
         }
         machine.cost = self.samplers.iter().map(|sampler| sampler.cost.clone()).collect();
-        machine.intervals_joined = self.joined;
+        machine.intervals_merged = self.joined;
         let queued = QueuedBytes::add(&self.queued, machine.memory_bytes());
         TimedSample { at, machine, _queued: queued }
     }
@@ -305,7 +305,7 @@ mod tests {
         assert!(sample_loop.is_due(now));
         let next = sample_loop.take().machine;
         // The samplers were not called meanwhile, so their data is complete.
-        assert_eq!(next.intervals_joined + u64::from(next.threads.unwrap().samples), 100);
+        assert_eq!(next.intervals_merged + u64::from(next.threads.unwrap().samples), 100);
         assert_eq!(next.cost[0].samples, 100);
     }
 
@@ -321,7 +321,7 @@ mod tests {
         let rest = watcher.stop();
         let last = &rest.last().unwrap().machine;
         assert!(rest.len() <= 20, "{}", rest.len());
-        assert!(last.intervals_joined > 0 && last.cost[0].samples > 20, "{:?}", last.cost);
+        assert!(last.intervals_merged > 0 && last.cost[0].samples > 20, "{:?}", last.cost);
     }
 
     #[test]

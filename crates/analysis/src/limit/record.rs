@@ -5,7 +5,7 @@ use super::outcome::LimitReport;
 use crate::experiment::Rw;
 use crate::processes::ProcessTotals;
 use fathom_model::record::{Cost, Header};
-use fathom_model::watch::{Missing, ProcessUse};
+use fathom_model::watch::{ProcessUse, Unavailable};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -47,7 +47,7 @@ pub struct PeakCost {
     pub cost: Cost,
     /// Counters that are not available.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub lacks: Vec<Missing>,
+    pub lacks: Vec<Unavailable>,
 }
 
 /// Another program that ran during a search.

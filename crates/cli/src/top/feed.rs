@@ -1,7 +1,7 @@
 //! Sources of the intervals that `top` shows.
 
 use fathom_analysis::machine::{self, MachineRates};
-use fathom_model::watch::{MachineSample, Missing, SamplingRecord, Stack};
+use fathom_model::watch::{MachineSample, SamplingRecord, Stack, Unavailable};
 use fathom_report::top::{Go, Source, View};
 use std::rc::Rc;
 
@@ -20,7 +20,7 @@ pub trait Feed {
     fn go(&mut self, go: &Go) -> Result<(), String>;
 
     /// What is not available.
-    fn missing(&self) -> &[Missing];
+    fn missing(&self) -> &[Unavailable];
 
     /// A problem to report to the user; returned once.
     fn complaint(&mut self) -> Option<String> {

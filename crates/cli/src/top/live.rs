@@ -3,7 +3,7 @@
 use super::feed::{Feed, ViewSample, ViewedInterval};
 use crate::stdio::note;
 use fathom_model::progress::Sample;
-use fathom_model::watch::{Missing, Stack};
+use fathom_model::watch::{Stack, Unavailable};
 use fathom_report::calendar;
 use fathom_report::top::{Go, Source, View};
 use fathom_runner::observe::Observer;
@@ -140,7 +140,7 @@ impl Feed for Live {
         Ok(())
     }
 
-    fn missing(&self) -> &[Missing] {
+    fn missing(&self) -> &[Unavailable] {
         &self.observer.watch().missing
     }
 

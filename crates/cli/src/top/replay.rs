@@ -1,7 +1,7 @@
 //! A record as intervals that `top` shows.
 
 use super::feed::{Feed, ViewSample, ViewedInterval};
-use fathom_model::watch::{MachineSample, Missing, SamplingRecord};
+use fathom_model::watch::{MachineSample, SamplingRecord, Unavailable};
 use fathom_report::calendar;
 use fathom_report::top::{Go, Source, View};
 use fathom_store::{Reader, StoredSample};
@@ -246,7 +246,7 @@ impl Feed for Replay {
         Ok(())
     }
 
-    fn missing(&self) -> &[Missing] {
+    fn missing(&self) -> &[Unavailable] {
         &self.watched.missing
     }
 

@@ -161,7 +161,7 @@ fn numbers_at_their_limits_are_numbers() {
     let max = u64::MAX;
     let line = |elapsed: u64, unix: u64| {
         format!(
-            "{{\"elapsed_ns\":{elapsed},\"unix_ns\":{unix},\"jobs\":[],\"machine\":{{\"intervals_joined\":{max},\"cost\":[{{\"sampler\":\"a\",\"samples\":{max},\"cpu_ns\":{max},\"missed\":{max}}}]}}}}\n"
+            "{{\"elapsed_ns\":{elapsed},\"unix_ns\":{unix},\"jobs\":[],\"machine\":{{\"intervals_merged\":{max},\"cost\":[{{\"sampler\":\"a\",\"samples\":{max},\"cpu_ns\":{max},\"missed\":{max}}}]}}}}\n"
         )
     };
     let samples = [line(0, max), line(max, 0), line(max, max)].concat();

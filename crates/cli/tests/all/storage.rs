@@ -221,7 +221,7 @@ fn a_disk_that_stalls_does_not_stop_sampling() {
     let number = |value: &Value| value.as_u64().unwrap_or(0);
     // Every interval has a sample or is counted among the joined ones.
     let of_time = number(&last["elapsed_ns"]) / 100_000_000;
-    let joined = number(&last["machine"]["intervals_joined"]);
+    let joined = number(&last["machine"]["intervals_merged"]);
     let counted = seen.len() as u64 + joined;
     assert!(counted.abs_diff(of_time) <= 3, "{counted} of {of_time}");
     // The stall was most of the time.

@@ -7,19 +7,22 @@ use serde::{Deserialize, Serialize};
 /// Data that is not available. As text: `kernel stacks: /proc/1/stack: permission denied; run as
 /// root`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Missing {
+pub struct Unavailable {
     /// The unavailable data.
-    pub what: String,
-    /// The reason: what was tried, and the error.
-    pub why: String,
+    #[serde(alias = "what")]
+    pub source: String,
+    /// What was tried, and the error.
+    #[serde(alias = "why")]
+    pub reason: String,
     /// What would make it available; empty if nothing would.
-    pub allow: String,
+    #[serde(alias = "allow")]
+    pub remedy: String,
 }
 
-impl std::fmt::Display for Missing {
+impl std::fmt::Display for Unavailable {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}: {}", escape::text(&self.what), escape::text(&self.why))?;
-        if self.allow.is_empty() { Ok(()) } else { write!(f, "; {}", escape::text(&self.allow)) }
+        write!(f, "{}: {}", escape::text(&self.source), escape::text(&self.reason))?;
+        if self.remedy.is_empty() { Ok(()) } else { write!(f, "; {}", escape::text(&self.remedy)) }
     }
 }
 

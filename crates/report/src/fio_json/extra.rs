@@ -7,7 +7,7 @@ use fathom_analysis::derive;
 use fathom_model::Outcome;
 use fathom_model::finding::Finding;
 use fathom_model::record::{Cost, DirRecord, Granted, RunRecord, Usage};
-use fathom_model::watch::Missing;
+use fathom_model::watch::Unavailable;
 use serde::Serialize;
 
 #[derive(Serialize)]
@@ -39,7 +39,7 @@ struct ExtraJob<'a> {
     cost: Option<Cost>,
     cost_missing: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    cost_lacks: Vec<Missing>,
+    cost_lacks: Vec<Unavailable>,
     granted: Granted,
 }
 

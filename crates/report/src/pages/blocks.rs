@@ -9,7 +9,7 @@ use fathom_analysis::blocks::{AwaitGap, GapReason, await_gaps};
 use fathom_analysis::machine::DiskRates;
 use fathom_model::Histogram;
 use fathom_model::watch::{
-    BlockOp, BlocksSample, DeviceBlocks, Missing, SizeSamples, SplitSamples,
+    BlockOp, BlocksSample, DeviceBlocks, SizeSamples, SplitSamples, Unavailable,
 };
 
 /// Kinds of request, causes of splits and tasks that are named; the rest is added up.
@@ -96,7 +96,7 @@ pub fn blocks(
     growth: &BlocksSample,
     disks: &[DiskRates],
     elapsed_ns: u64,
-    missing: &[Missing],
+    missing: &[Unavailable],
     verbose: bool,
 ) -> Document {
     let mut page = Document::default();

@@ -6,7 +6,7 @@ fn lines(growth: &BlocksSample, elapsed_ns: u64) -> String {
     render::text(&block_rates(growth, elapsed_ns, false), Style { color: false, width: 140 })
 }
 
-fn summary(growth: &BlocksSample, elapsed_ns: u64, missing: &[Missing]) -> String {
+fn summary(growth: &BlocksSample, elapsed_ns: u64, missing: &[Unavailable]) -> String {
     render::text(
         &blocks(growth, &[], elapsed_ns, missing, true),
         Style { color: false, width: 140 },
@@ -102,7 +102,7 @@ fn latencies_are_omitted_where_few_completions_were_traced() {
 
 #[test]
 fn the_summary_names_limits_sizes_and_tasks() {
-    let missing = Missing { what: "a".into(), why: "b".into(), allow: String::new() };
+    let missing = Unavailable { source: "a".into(), reason: "b".into(), remedy: String::new() };
     let text = summary(&growth(), 2_000_000_000, &[missing]);
     for part in [
         "vda  2 s\n  I/Os             1k queued · 500 split · 100 merged\n  requests         1.6k issued · 200 requeued · 1.4k completed · 1 error\n",

@@ -19,7 +19,7 @@ use fathom_analysis::limit::{
 use fathom_analysis::stats::{Estimate, Ratio};
 use fathom_model::facts::TargetFacts;
 use fathom_model::units;
-use fathom_model::watch::Missing;
+use fathom_model::watch::Unavailable;
 
 /// A load generator that does so many times the peak does not limit it.
 const OVERHEAD_SHOWN: f64 = 10.0;
@@ -80,11 +80,11 @@ fn overhead(page: &mut Document, record: &LimitRecord, verbose: bool) {
     }
 }
 
-fn missing(record: &LimitRecord) -> Vec<Missing> {
-    let counters = record.costs_missing.iter().map(|why| Missing {
-        what: "hardware counters".into(),
-        why: why.clone(),
-        allow: String::new(),
+fn missing(record: &LimitRecord) -> Vec<Unavailable> {
+    let counters = record.costs_missing.iter().map(|why| Unavailable {
+        source: "hardware counters".into(),
+        reason: why.clone(),
+        remedy: String::new(),
     });
     let hidden = record.header.facts.targets.iter().filter_map(TargetFacts::hidden_disk);
     let lacks = record.costs.iter().flat_map(|peak| peak.lacks.iter().cloned());

@@ -13,7 +13,7 @@ use fathom_model::facts::TargetFacts;
 use fathom_model::outcome::Outcome;
 use fathom_model::plan::{BlockSizes, JobPlan, Mix, Order, Paths};
 use fathom_model::record::RunRecord;
-use fathom_model::watch::Missing;
+use fathom_model::watch::Unavailable;
 use fathom_model::{Dir, units};
 
 /// Groups of up to this many jobs are also printed job by job.
@@ -46,13 +46,13 @@ pub fn run(record: &RunRecord, observed: Option<&Observed>, verbose: bool) -> Do
 }
 
 /// Figures not available for the run and the machine.
-fn missing(record: &RunRecord) -> Vec<Missing> {
-    let mut all: Vec<Missing> = Vec::new();
+fn missing(record: &RunRecord) -> Vec<Unavailable> {
+    let mut all: Vec<Unavailable> = Vec::new();
     for job in &record.jobs {
-        let counters = job.cost_missing.iter().map(|why| Missing {
-            what: "hardware counters".into(),
-            why: why.clone(),
-            allow: String::new(),
+        let counters = job.cost_missing.iter().map(|why| Unavailable {
+            source: "hardware counters".into(),
+            reason: why.clone(),
+            remedy: String::new(),
         });
         all.extend(counters.chain(job.cost_lacks.iter().cloned()));
     }

@@ -1,7 +1,7 @@
 use super::*;
 use crate::render::{assert_fits, unwrapped};
 use fathom_analysis::threads::ThreadGroups;
-use fathom_model::watch::{Missing, SamplerCost, ThreadCount, ThreadsSample};
+use fathom_model::watch::{SamplerCost, ThreadCount, ThreadsSample, Unavailable};
 use serde_json::Value;
 
 fn thread(comm: &str, state: char, syscall: &str, count: u32) -> ThreadCount {
@@ -23,7 +23,7 @@ fn groups() -> ThreadGroups {
 fn report<'a>(
     groups: &'a ThreadGroups,
     cost: &'a SamplerCost,
-    missing: &'a [Missing],
+    missing: &'a [Unavailable],
 ) -> Report<'a> {
     let (rows, all_states) = (2, false);
     let (unix_ns, total) = (1, true);
@@ -45,7 +45,7 @@ fn report<'a>(
 fn groups_and_footer() {
     let groups = groups();
     let cost = SamplerCost { cpu_ns: 50_000_000, samples: 100, missed: 0, ..Default::default() };
-    let missing = [Missing { what: "a".into(), why: "b".into(), allow: "c".into() }];
+    let missing = [Unavailable { source: "a".into(), reason: "b".into(), remedy: "c".into() }];
     let report = report(&groups, &cost, &missing);
     let want = "\
 5 s, 100 samples, 100 threads, mean active threads 2.00

@@ -19,11 +19,11 @@ use fathom_analysis::metrics::{DISK, DiskMetric, FigureGroup, FigureUnit, Interv
 use fathom_analysis::threads::{SMALL, ThreadGroup};
 use fathom_analysis::watch::Observed;
 use fathom_model::RunRecord;
-use fathom_model::advice::intervals_joined;
+use fathom_model::advice::intervals_merged;
 use fathom_model::shell;
 use fathom_model::watch::{
-    BlocksSample, DeviceBlocks, DiskKind, Level, Missing, RingSample, RingsSample, SamplerCost,
-    SamplingRecord,
+    BlocksSample, DeviceBlocks, DiskKind, Level, RingSample, RingsSample, SamplerCost,
+    SamplingRecord, Unavailable,
 };
 
 /// Maximum number of thread groups and of rings printed.
@@ -88,7 +88,7 @@ pub(super) fn machine(
     page: &mut Document,
     observed: Option<&Observed>,
     record: &RunRecord,
-    missing: &[Missing],
+    missing: &[Unavailable],
     verbose: bool,
 ) {
     let observed = observed.filter(|observed| observed.samples > 1);
@@ -405,8 +405,8 @@ fn overhead(page: &mut Document, seen: &Observed, watch: &SamplingRecord) {
         let late = (missed > 0).then(|| plural(missed, "late sample"));
         page.entry("sampling overhead", parts([each, late.into()]));
     }
-    if watch.intervals_joined > 0 {
-        page.entry("late", intervals_joined(watch.intervals_joined));
+    if watch.intervals_merged > 0 {
+        page.entry("late", intervals_merged(watch.intervals_merged));
     }
 }
 

@@ -3,9 +3,9 @@ use crate::render::{self, Style, assert_fits};
 use fathom_model::progress::Sample;
 use fathom_model::record::Header;
 use fathom_model::watch::{
-    CgroupSample, CommandRecord, CpuSample, DiskCounters, IoCounters, MachineSample, Missing,
-    ProcessUse, ProcessesSample, RingEvents, StackCount, StacksSample, SystemSample, ThreadCount,
-    ThreadsSample,
+    CgroupSample, CommandRecord, CpuSample, DiskCounters, IoCounters, MachineSample, ProcessUse,
+    ProcessesSample, RingEvents, StackCount, StacksSample, SystemSample, ThreadCount,
+    ThreadsSample, Unavailable,
 };
 
 fn rendered(seen: &Observed, record: &RunRecord) -> String {
@@ -65,7 +65,7 @@ fn sample(second: u64) -> Sample {
 fn everything_observed_is_shown() {
     let mut seen = Observed::default();
     (0..3).for_each(|second| seen.add(&sample(second)));
-    let missing = Missing { what: "x".into(), why: "y".into(), allow: String::new() };
+    let missing = Unavailable { source: "x".into(), reason: "y".into(), remedy: String::new() };
     let cost =
         SamplerCost { sampler: "threads".into(), cpu_ns: 20_000_000, ..SamplerCost::default() };
     let command = CommandRecord {
@@ -78,7 +78,7 @@ fn everything_observed_is_shown() {
         command: Some(command),
         cost: vec![cost],
         missing: vec![missing],
-        intervals_joined: 7,
+        intervals_merged: 7,
         ..SamplingRecord::default()
     };
     let record = sampled(watch);

@@ -60,7 +60,7 @@ fn state(view: &View<'_>) -> Vec<String> {
         }
     };
     // Intervals missed because the sampler was late; this one covers them too.
-    let joined = view.now.intervals_joined.saturating_sub(view.before.intervals_joined);
+    let joined = view.now.intervals_merged.saturating_sub(view.before.intervals_merged);
     if joined > 0 {
         parts.push(format!("{joined} LATE"));
     }
@@ -79,7 +79,7 @@ fn overhead(view: &View<'_>) -> String {
 
 /// Draws one line that names the unavailable sources.
 pub fn missing_line(view: &View<'_>, paint: Paint, area: Rect, buf: &mut Buffer) {
-    let names: Vec<&str> = view.missing.iter().map(|missing| missing.what.as_str()).collect();
+    let names: Vec<&str> = view.missing.iter().map(|missing| missing.source.as_str()).collect();
     let all = format!("unavailable (! for details): {}", names.join(", "));
     let fits = all.chars().count() <= area.width.into();
     let text =
@@ -92,8 +92,8 @@ pub fn missing_and_overhead(view: &View<'_>) -> Document {
     let mut page = Document::default();
     let mut body = Document::default();
     for missing in view.missing {
-        body.entry(&missing.what, missing.why.as_str());
-        let remedy = (!missing.allow.is_empty()).then(|| format!("remedy: {}", missing.allow));
+        body.entry(&missing.source, missing.reason.as_str());
+        let remedy = (!missing.remedy.is_empty()).then(|| format!("remedy: {}", missing.remedy));
         body.entry("", remedy);
     }
     let about = if view.missing.is_empty() { "none" } else { "" };

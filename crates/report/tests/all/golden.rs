@@ -5,7 +5,7 @@
 use crate::support::{golden, json::Json, troubled, two_groups, uneven};
 use fathom_model::plan::{BlockSizes, Engine, Unified, Uring};
 use fathom_model::record::RunRecord;
-use fathom_model::watch::{Missing, SamplingRecord};
+use fathom_model::watch::{SamplingRecord, Unavailable};
 use fathom_report::calendar::TimeZone;
 use fathom_report::pages;
 use fathom_report::render::{self, Style};
@@ -118,7 +118,8 @@ fn what_was_not_measured_is_one_line() {
     for job in &mut record.jobs {
         (job.cost, job.cost_missing) = (None, Some("kernel.perf_event_paranoid is 3".into()));
     }
-    let missing = |what: &str| Missing { what: what.into(), why: "w".into(), allow: String::new() };
+    let missing =
+        |what: &str| Unavailable { source: what.into(), reason: "w".into(), remedy: String::new() };
     let missing = vec![missing("io_uring events"), missing("CPU samples")];
     record.header.sampling = Some(SamplingRecord { missing, ..SamplingRecord::default() });
     let text = summary(&record, Style::default());

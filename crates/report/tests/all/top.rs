@@ -17,7 +17,7 @@ struct Machine {
     now: MachineSample,
     rates: MachineRates,
     stacks: Vec<Stack>,
-    missing: Vec<Missing>,
+    missing: Vec<Unavailable>,
     wiring: Vec<DeviceWiring>,
 }
 
@@ -295,10 +295,10 @@ fn screen(view: &View<'_>, ui: &Ui, width: u16, height: u16) -> String {
 fn small_and_large_screens() {
     let mut machine = Machine::new(2, 2);
     golden("top_80x24.txt", &screen(&machine.view(), &Ui::default(), 80, 24));
-    machine.missing = vec![Missing {
-        what: "stacks".into(),
-        why: "perf_event_open: permission denied".into(),
-        allow: "run as root".into(),
+    machine.missing = vec![Unavailable {
+        source: "stacks".into(),
+        reason: "perf_event_open: permission denied".into(),
+        remedy: "run as root".into(),
     }];
     golden("top_80x24_missing.txt", &screen(&machine.view(), &Ui::default(), 80, 24));
     let large = Machine::new(192, 40);
@@ -308,10 +308,10 @@ fn small_and_large_screens() {
 #[test]
 fn pages() {
     let mut machine = Machine::new(2, 2);
-    machine.missing = vec![Missing {
-        what: "stacks".into(),
-        why: "perf_event_open: permission denied".into(),
-        allow: "run as root".into(),
+    machine.missing = vec![Unavailable {
+        source: "stacks".into(),
+        reason: "perf_event_open: permission denied".into(),
+        remedy: "run as root".into(),
     }];
     let page = |page| screen(&machine.view(), &Ui { page, ..Ui::default() }, 80, 24);
     let group = "fathom-w*\tS\tio_uring_enter\tio_cqring_wait";
@@ -379,7 +379,7 @@ fn a_replay_shows_its_position() {
     view.source = Source::Live { interval_ns: SECOND, frozen: Some(5 * SECOND), recording: true };
     let text = screen(&view, &Ui::default(), 80, 24);
     assert!(text.contains("PAUSED 5 s ago  REC"), "{text}");
-    let now = MachineSample { intervals_joined: 3, ..machine.now.clone() };
+    let now = MachineSample { intervals_merged: 3, ..machine.now.clone() };
     let text = screen(&View { now: &now, ..view }, &Ui::default(), 80, 24);
     assert!(text.contains("REC  3 LATE"), "{text}");
 }

@@ -2,7 +2,7 @@
 //! (Documentation/trace/events.rst, "Event filtering").
 
 use super::limits::QueueLimits;
-use fathom_model::watch::Missing;
+use fathom_model::watch::Unavailable;
 use fathom_sys::device::{Number, disks_of, parse_number};
 use fathom_sys::roots::{self, Roots, text};
 use std::cmp::Reverse;
@@ -19,7 +19,7 @@ pub enum BlocksError {
     #[error("{path}: {source}")]
     Unreadable { path: PathBuf, source: io::Error },
     #[error("{0}")]
-    Missing(Missing),
+    Unavailable(Unavailable),
 }
 
 /// A whole device or a partition.

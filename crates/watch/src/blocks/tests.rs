@@ -99,7 +99,7 @@ fn devices_beyond_the_limit_are_missing() {
         let mut missing = Vec::new();
         let devices = chosen(root.path(), &Devices::Busiest { first }, &mut missing).unwrap();
         assert_eq!(missing.len(), 1);
-        assert!(missing[0].what.ends_with(" other devices"), "{missing:?}");
+        assert!(missing[0].source.ends_with(" other devices"), "{missing:?}");
         devices.into_iter().map(|device| device.name).collect::<Vec<_>>()
     };
     assert_eq!(chosen(0)[..2], ["zram0", "sda"]);

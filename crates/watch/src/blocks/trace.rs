@@ -7,7 +7,7 @@ use super::sizes::SizeTally;
 use super::times::RequestTimes;
 use super::windows::SamplingWindows;
 use crate::perf::{PerCpuEvents, PerfRing, TraceCoverage, Tracepoint, bindings, refused};
-use fathom_model::watch::{BlocksSample, Missing};
+use fathom_model::watch::{BlocksSample, Unavailable};
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::HashMap;
 use std::io;
@@ -43,7 +43,7 @@ impl EventTrace {
         tracepoints: &mut BlockTracepoints,
         one_in: u32,
         devices: Vec<BlockDevice>,
-    ) -> Result<Self, Missing> {
+    ) -> Result<Self, Unavailable> {
         let fail =
             |error: io::Error| refused("sizes, tasks and latencies of block layer events", &error);
         let partly = tracepoints.each_io == TraceCoverage::DutyCycle;

@@ -1,7 +1,7 @@
 //! Hardware events of a thread or CPU, in pairs whose ratio is of interest.
 
 use crate::perf::{EventTarget, PerfEvent, Reading, bindings as perf};
-use fathom_model::watch::{CacheCounts, CacheEvent, Counted, Executed, Missing};
+use fathom_model::watch::{CacheCounts, CacheEvent, Counted, Executed, Unavailable};
 use rustix::io::Errno;
 use std::io;
 
@@ -80,7 +80,10 @@ impl HardwareEvents {
     ///
     /// # Errors
     /// If not even instructions in user mode can be counted: why, and what would allow it.
-    pub fn open(scope: EventScope, kinds: &EventPairs) -> Result<(Self, Vec<Missing>), Missing> {
+    pub fn open(
+        scope: EventScope,
+        kinds: &EventPairs,
+    ) -> Result<(Self, Vec<Unavailable>), Unavailable> {
         let mut lacks = Vec::new();
         let what = "instructions and cycles";
         let user = EventPair::open(kinds.executed, scope, CpuMode::User)
@@ -187,33 +190,33 @@ pub(super) fn open_event(
 }
 
 /// Why kernel mode is not counted. Some PMUs cannot distinguish the modes.
-fn kernel_refused(errno: Errno, of: EventTarget) -> Missing {
+fn kernel_refused(errno: Errno, of: EventTarget) -> Unavailable {
     let what = "instructions and cycles in the kernel";
     match errno {
-        Errno::OPNOTSUPP | Errno::INVAL => Missing {
-            what: what.into(),
-            why: format!("the CPU's counters cannot distinguish user and kernel mode ({errno})"),
-            allow: String::new(),
+        Errno::OPNOTSUPP | Errno::INVAL => Unavailable {
+            source: what.into(),
+            reason: format!("the CPU's counters cannot distinguish user and kernel mode ({errno})"),
+            remedy: String::new(),
         },
         errno => refused(what, of, errno),
     }
 }
 
 /// Why no cache event is counted although instructions are.
-fn cache_refused(errno: Errno, of: EventTarget) -> Missing {
+fn cache_refused(errno: Errno, of: EventTarget) -> Unavailable {
     let what = "cache misses";
     match errno {
-        Errno::NOENT | Errno::OPNOTSUPP | Errno::INVAL => Missing {
-            what: what.into(),
-            why: format!("the CPU does not support this event ({errno})"),
-            allow: String::new(),
+        Errno::NOENT | Errno::OPNOTSUPP | Errno::INVAL => Unavailable {
+            source: what.into(),
+            reason: format!("the CPU does not support this event ({errno})"),
+            remedy: String::new(),
         },
         errno => refused(what, of, errno),
     }
 }
 
 /// Why an event cannot be opened, and what would allow it.
-pub(super) fn refused(what: &str, of: EventTarget, errno: Errno) -> Missing {
+pub(super) fn refused(what: &str, of: EventTarget, errno: Errno) -> Unavailable {
     let paranoid = || std::fs::read_to_string("/proc/sys/kernel/perf_event_paranoid");
     let (why, allow) = match errno {
         Errno::ACCESS => {
@@ -242,5 +245,5 @@ pub(super) fn refused(what: &str, of: EventTarget, errno: Errno) -> Missing {
         Errno::MFILE => (errno.to_string(), "raise the open file limit: ulimit -n".into()),
         errno => (errno.to_string(), String::new()),
     };
-    Missing { what: what.into(), why, allow }
+    Unavailable { source: what.into(), reason: why, remedy: allow }
 }

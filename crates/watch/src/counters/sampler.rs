@@ -7,7 +7,7 @@ use super::overhead;
 use crate::perf::{EventTarget, PerfEvent, bindings as perf, online_cpus};
 use crate::{Sampler, Scope};
 use fathom_model::watch::{
-    Counted, CountersSample, CountingCost, MachineProbes, MachineSample, Missing,
+    Counted, CountersSample, CountingCost, MachineProbes, MachineSample, Unavailable,
 };
 use rustix::io::Errno;
 use std::io;
@@ -32,7 +32,7 @@ const PROCESS_MOST_NS: f64 = 2500.0;
 pub struct CounterSampler {
     groups: Vec<CounterGroup>,
     windows: Option<CounterWindows>,
-    missing: Vec<Missing>,
+    missing: Vec<Unavailable>,
 }
 
 #[derive(Debug, Default)]
@@ -62,7 +62,7 @@ impl CounterSampler {
         scope: &Scope,
         hardware: bool,
         probes: &mut MachineProbes,
-    ) -> Result<Self, Missing> {
+    ) -> Result<Self, Unavailable> {
         let kinds = hardware.then_some(&EventPairs::HARDWARE);
         Self::open_with(proc_root, sys_root, scope, kinds, probes)
     }
@@ -73,7 +73,7 @@ impl CounterSampler {
         scope: &Scope,
         kinds: Option<&EventPairs>,
         probes: &mut MachineProbes,
-    ) -> Result<Self, Missing> {
+    ) -> Result<Self, Unavailable> {
         let mut this = Self::of(proc_root, sys_root, scope, kinds)?;
         let (by_cpu, hardware) = (*scope == Scope::Machine, this.has_hardware());
         if by_cpu && !hardware {
@@ -109,11 +109,11 @@ impl CounterSampler {
         sys_root: &Path,
         scope: &Scope,
         kinds: Option<&EventPairs>,
-    ) -> Result<Self, Missing> {
-        let targets = targets(proc_root, sys_root, scope).map_err(|error| Missing {
-            what: WHAT.into(),
-            why: error.to_string(),
-            allow: String::new(),
+    ) -> Result<Self, Unavailable> {
+        let targets = targets(proc_root, sys_root, scope).map_err(|error| Unavailable {
+            source: WHAT.into(),
+            reason: error.to_string(),
+            remedy: String::new(),
         })?;
         let (mut groups, mut missing) = (Vec::with_capacity(targets.len()), Vec::new());
         for target in targets {
@@ -122,7 +122,7 @@ impl CounterSampler {
         Ok(Self { groups, windows: None, missing })
     }
 
-    pub fn missing(&self) -> &[Missing] {
+    pub fn missing(&self) -> &[Unavailable] {
         &self.missing
     }
 
@@ -185,7 +185,7 @@ fn too_expensive(trial: &io::Result<CountingCost>, by_cpu: bool) -> Option<Strin
 }
 
 /// What is counted instead.
-fn fallback(why: String, by_cpu: bool) -> Missing {
+fn fallback(why: String, by_cpu: bool) -> Unavailable {
     let (what, fallback) = if by_cpu {
         let (window, cycle) = (WINDOW, WINDOW * ONE_IN);
         (
@@ -195,7 +195,7 @@ fn fallback(why: String, by_cpu: bool) -> Missing {
     } else {
         ("instructions and cycles per process", "counted per CPU".into())
     };
-    Missing { what: what.into(), why: format!("{why}; {fallback}"), allow: String::new() }
+    Unavailable { source: what.into(), reason: format!("{why}; {fallback}"), remedy: String::new() }
 }
 
 /// Opens and enables events as the sampler would, to measure their overhead.
@@ -240,13 +240,13 @@ impl CounterGroup {
     fn open(
         target: CounterTarget,
         kinds: Option<&EventPairs>,
-        missing: &mut Vec<Missing>,
-    ) -> Result<Option<Self>, Missing> {
+        missing: &mut Vec<Unavailable>,
+    ) -> Result<Option<Self>, Unavailable> {
         let cpu = if let EventTarget::Cpu(cpu) = target.of { Some(cpu) } else { None };
         let scope = EventScope { of: target.of, inherit: cpu.is_none() };
-        let mut note = |lack: Missing| {
+        let mut note = |lack: Unavailable| {
             // Reports each problem once.
-            if !missing.iter().any(|known| known.what == lack.what) {
+            if !missing.iter().any(|known| known.source == lack.source) {
                 missing.push(lack);
             }
         };
@@ -301,7 +301,7 @@ const fn software(number: u32) -> EventCode {
 }
 
 impl SoftwareEvents {
-    fn open(scope: EventScope, mut note: impl FnMut(Missing)) -> Result<Self, Errno> {
+    fn open(scope: EventScope, mut note: impl FnMut(Unavailable)) -> Result<Self, Errno> {
         let open = |mode| {
             let clock = open_event(CLOCK, scope, mode, None)?;
             let faults = open_event(FAULTS, scope, mode, Some(&clock))?;

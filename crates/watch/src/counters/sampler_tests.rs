@@ -26,7 +26,7 @@ fn open(scope: &Scope, kinds: Option<&EventPairs>) -> Option<CounterSampler> {
         Ok(sampler) => Some(sampler),
         Err(missing) => {
             // As in most containers.
-            assert!(!missing.allow.is_empty(), "{missing}");
+            assert!(!missing.remedy.is_empty(), "{missing}");
             eprintln!("not tested: {missing}");
             None
         }
@@ -196,7 +196,7 @@ fn the_measured_overhead_decides() {
     let wanted =
         "counting adds 5.3 µs to a context switch of 1.8 µs; counted for 20ms of every 400ms";
     assert!(text.contains(wanted), "{text}");
-    assert!(fallback(why, false).why.contains("per CPU"));
+    assert!(fallback(why, false).reason.contains("per CPU"));
     assert!(too_expensive(&Err(io::Error::other("x")), true).is_some());
 }
 

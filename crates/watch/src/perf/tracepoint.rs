@@ -4,7 +4,7 @@
 use super::event::{EventTarget, PerfEvent};
 use super::per_cpu::PerCpuEvents;
 use super::windows::GroupLeaders;
-use fathom_model::watch::Missing;
+use fathom_model::watch::Unavailable;
 use perf_event_open_sys::bindings;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::Errno;
@@ -45,7 +45,7 @@ impl Tracefs {
     ///
     /// # Errors
     /// If tracefs cannot be opened: why, and what would allow it.
-    pub fn find(proc_root: &Path, what: &str) -> Result<Self, Missing> {
+    pub fn find(proc_root: &Path, what: &str) -> Result<Self, Unavailable> {
         let mounts = std::fs::read_to_string(proc_root.join("mounts")).unwrap_or_default();
         let open = |kind: &str, events: &str| {
             let mut mounts = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
@@ -65,7 +65,11 @@ impl Tracefs {
             None => Err(detached),
             Some(opened) => {
                 let allow = "run as root".into();
-                opened.map_err(|why| Missing { what: what.into(), why, allow })
+                opened.map_err(|why| Unavailable {
+                    source: what.into(),
+                    reason: why,
+                    remedy: allow,
+                })
             }
         }
     }
@@ -89,13 +93,13 @@ impl Tracefs {
         Ok(Self { events: events.map_err(failed)?, path })
     }
 
-    pub fn tracepoint(&self, group: &str, name: &str) -> Result<Tracepoint, Missing> {
+    pub fn tracepoint(&self, group: &str, name: &str) -> Result<Tracepoint, Unavailable> {
         let full = format!("{group}:{name}");
         let format = Path::new(group).join(name).join("format");
-        let missing = |why: String, allow: &str| Missing {
-            what: format!("tracepoint {full}"),
-            why,
-            allow: allow.into(),
+        let missing = |why: String, allow: &str| Unavailable {
+            source: format!("tracepoint {full}"),
+            reason: why,
+            remedy: allow.into(),
         };
         let path = || self.path.join(&format).display().to_string();
         let mut text = String::new();
@@ -112,14 +116,14 @@ impl Tracefs {
 }
 
 /// Why `what` is unavailable if tracefs is not mounted and cannot be.
-fn unmounted(what: &str, error: Errno) -> Missing {
+fn unmounted(what: &str, error: Errno) -> Unavailable {
     let (why, allow) = match error {
         Errno::NODEV => {
             ("tracefs: not supported by this kernel", "use a kernel with CONFIG_TRACING")
         }
         _ => ("tracefs is not mounted", "run as root"),
     };
-    Missing { what: what.into(), why: format!("{why} ({error})"), allow: allow.into() }
+    Unavailable { source: what.into(), reason: format!("{why} ({error})"), remedy: allow.into() }
 }
 
 impl Tracepoint {
@@ -193,7 +197,7 @@ impl Tracepoint {
 }
 
 /// The reason and remedy if the kernel refused to open the events for `what`.
-pub(crate) fn refused(what: &str, error: &io::Error) -> Missing {
+pub(crate) fn refused(what: &str, error: &io::Error) -> Unavailable {
     let allow = match Errno::from_io_error(error) {
         Some(Errno::ACCESS | Errno::PERM) => {
             "run as root or with CAP_PERFMON; in a container, the seccomp profile must allow perf_event_open"
@@ -202,7 +206,7 @@ pub(crate) fn refused(what: &str, error: &io::Error) -> Missing {
         Some(Errno::NOSYS | Errno::OPNOTSUPP) => "use a kernel with CONFIG_PERF_EVENTS",
         _ => "",
     };
-    Missing { what: what.into(), why: error.to_string(), allow: allow.into() }
+    Unavailable { source: what.into(), reason: error.to_string(), remedy: allow.into() }
 }
 
 impl EventField {

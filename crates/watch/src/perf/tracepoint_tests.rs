@@ -35,13 +35,13 @@ fn a_mounted_tracefs_is_used() {
 #[test]
 fn unavailable_tracefs_says_what_to_do() {
     let missing = unmounted("events", Errno::PERM);
-    assert_eq!(missing.what, "events");
-    assert!(missing.allow.contains("run as root"), "{missing}");
-    assert!(unmounted("events", Errno::NODEV).allow.contains("CONFIG_TRACING"));
+    assert_eq!(missing.source, "events");
+    assert!(missing.remedy.contains("run as root"), "{missing}");
+    assert!(unmounted("events", Errno::NODEV).remedy.contains("CONFIG_TRACING"));
     let error = Tracefs::open(CWD, "/nowhere/events".into()).unwrap_err();
     assert!(error.starts_with("/nowhere/events: No such file"), "{error}");
     let denied = refused("a", &Errno::ACCESS.into());
-    assert!(denied.allow.contains("CAP_PERFMON"), "{denied}");
+    assert!(denied.remedy.contains("CAP_PERFMON"), "{denied}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use crate::perf::{
     EventField, GroupLeaders, PerCpuEvents, PerfRecord, PerfRing, TraceCoverage, Tracefs,
     Tracepoint, WindowSchedule, bindings, online_cpus, refused,
 };
-use fathom_model::watch::{Missing, RingEvents};
+use fathom_model::watch::{RingEvents, Unavailable};
 use std::collections::HashMap;
 use std::io;
 use std::path::Path;
@@ -38,7 +38,7 @@ impl EventCounters {
         proc_root: &Path,
         sys_root: &Path,
         each_io: TraceCoverage,
-        missing: &mut Vec<Missing>,
+        missing: &mut Vec<Unavailable>,
     ) -> Option<Self> {
         let what = "io_uring events";
         let found = Tracefs::find(proc_root, what).and_then(|tracefs| {
@@ -58,7 +58,7 @@ impl EventCounters {
         };
         let mut by_batch: Vec<(u32, Vec<PerCpuEvents>)> = Vec::new();
         for kind in kinds {
-            let all: Result<Vec<PerCpuEvents>, Missing> =
+            let all: Result<Vec<PerCpuEvents>, Unavailable> =
                 (0..BATCHES.len()).map(|index| source.count_runs(kind, &batch(index))).collect();
             let Ok(all) = all.map_err(|missed| missing.push(missed)) else { continue };
             by_batch.resize_with(BATCHES.len(), || (0, Vec::new()));
@@ -124,14 +124,14 @@ struct RingTracepoints {
 
 impl RingTracepoints {
     /// Counts all events of a kind from now on.
-    fn count(&self, name: &str) -> Result<PerCpuEvents, Missing> {
+    fn count(&self, name: &str) -> Result<PerCpuEvents, Unavailable> {
         let point = self.tracefs.tracepoint("io_uring", name)?;
         let counters = point.count(&self.cpus, None);
         let counters = counters.and_then(|counters| counters.enable().map(|()| counters));
         counters.map_err(|error| refused(&point.name, &error))
     }
 
-    fn punted(&self, each_io: TraceCoverage) -> Result<PuntCounter, Missing> {
+    fn punted(&self, each_io: TraceCoverage) -> Result<PuntCounter, Unavailable> {
         let point = self.tracefs.tracepoint("io_uring", "io_uring_queue_async_work")?;
         let counter =
             |leaders: Option<&GroupLeaders>| point.count_grouped(&self.cpus, None, leaders);
@@ -140,16 +140,16 @@ impl RingTracepoints {
     }
 
     /// Counts matching events, while the leaders are enabled if there are any.
-    fn count_runs(&self, name: &str, filter: &str) -> Result<PerCpuEvents, Missing> {
+    fn count_runs(&self, name: &str, filter: &str) -> Result<PerCpuEvents, Unavailable> {
         let point = self.tracefs.tracepoint("io_uring", name)?;
         let counters = point.count_grouped(&self.cpus, Some(filter), self.leaders.as_ref());
         counters.map_err(|error| refused(&point.name, &error))
     }
 
-    fn creations(&self) -> Result<CreateEvents, Missing> {
+    fn creations(&self) -> Result<CreateEvents, Unavailable> {
         let point = self.tracefs.tracepoint("io_uring", "io_uring_create")?;
-        CreateEvents::open(&point, &self.cpus).map_err(|error| Missing {
-            what: "setup flags of rings".into(),
+        CreateEvents::open(&point, &self.cpus).map_err(|error| Unavailable {
+            source: "setup flags of rings".into(),
             ..refused(&point.name, &error)
         })
     }

@@ -1,6 +1,6 @@
 //! Rings and io-wq workers of processes.
 
-use fathom_model::watch::{Missing, RingWorkers};
+use fathom_model::watch::{RingWorkers, Unavailable};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, fstat, openat, readlinkat_raw, statat};
 use rustix::io::Errno;
@@ -37,7 +37,7 @@ impl RingLocation {
 pub(super) struct FoundRings {
     pub rings: Vec<RingLocation>,
     pub processes: Vec<i32>,
-    pub missing: Vec<Missing>,
+    pub missing: Vec<Unavailable>,
 }
 
 /// Finds all rings that are open in these processes, which must be in ascending order.
@@ -98,12 +98,12 @@ fn shared_inode() -> Option<u64> {
     Some(fstat(event).ok()?.st_ino)
 }
 
-fn missing(denied: &[i32]) -> Option<Missing> {
+fn missing(denied: &[i32]) -> Option<Unavailable> {
     let first = denied.first()?;
-    Some(Missing {
-        what: format!("rings of {} processes", denied.len()),
-        why: format!("/proc/{first}/fd: permission denied"),
-        allow: "run as root or as the user of these processes".into(),
+    Some(Unavailable {
+        source: format!("rings of {} processes", denied.len()),
+        reason: format!("/proc/{first}/fd: permission denied"),
+        remedy: "run as root or as the user of these processes".into(),
     })
 }
 

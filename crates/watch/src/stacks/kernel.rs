@@ -3,7 +3,7 @@
 use super::kallsyms::{Kallsyms, KallsymsReader};
 use super::retpoline;
 use super::table::NameTable;
-use fathom_model::watch::Missing;
+use fathom_model::watch::Unavailable;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -40,8 +40,8 @@ pub(super) struct Chain<'a> {
 
 impl KernelNames {
     /// Reads the symbols at once, so that other samplers are not delayed later, or defers this if
-    /// `patience` allows. `Missing` if they are hidden from this user.
-    pub fn open(proc_root: &Path, patience: Duration) -> (Self, Option<Missing>) {
+    /// `patience` allows. `Unavailable` if they are hidden from this user.
+    pub fn open(proc_root: &Path, patience: Duration) -> (Self, Option<Unavailable>) {
         let mut this = Self {
             proc_root: proc_root.into(),
             table: Kallsyms::default(),
@@ -169,16 +169,16 @@ fn is_entry(name: &str) -> bool {
         || name.starts_with("asm_sysvec_")
 }
 
-fn hidden(proc_root: &Path) -> Option<Missing> {
+fn hidden(proc_root: &Path) -> Option<Unavailable> {
     let why = match Kallsyms::shown(proc_root) {
         Ok(true) => return None,
         Ok(false) => "addresses are hidden from this user".into(),
         Err(error) => error.to_string(),
     };
-    Some(Missing {
-        what: "names of kernel functions".into(),
-        why: format!("{}: {why}", proc_root.join("kallsyms").display()),
-        allow: "run as root or with CAP_SYSLOG, or set kernel.kptr_restrict to 0".into(),
+    Some(Unavailable {
+        source: "names of kernel functions".into(),
+        reason: format!("{}: {why}", proc_root.join("kallsyms").display()),
+        remedy: "run as root or with CAP_SYSLOG, or set kernel.kptr_restrict to 0".into(),
     })
 }
 

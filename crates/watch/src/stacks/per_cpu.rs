@@ -3,7 +3,7 @@
 use super::retpoline;
 use super::tick::Tick;
 use crate::perf::{EventTarget, PerfEvent, PerfRecord, PerfRing, bindings as perf, online_cpus};
-use fathom_model::watch::Missing;
+use fathom_model::watch::Unavailable;
 use rustix::io::Errno;
 use std::fs;
 use std::io;
@@ -114,7 +114,10 @@ impl SampleSource {
 
 impl PerCpuRings {
     /// Samples all CPUs that are online; also returns what was not permitted.
-    pub fn of_machine(source: SampleSource, sys_root: &Path) -> io::Result<(Self, Vec<Missing>)> {
+    pub fn of_machine(
+        source: SampleSource,
+        sys_root: &Path,
+    ) -> io::Result<(Self, Vec<Unavailable>)> {
         let first = *online_cpus(sys_root)?.first().ok_or(io::ErrorKind::NotFound)?;
         let source = source.granted(EventTarget::Cpu(first));
         let ring = CpuRing::open(source, first, &[EventTarget::Cpu(first)])?;
@@ -141,7 +144,7 @@ impl PerCpuRings {
     }
 
     /// Follows CPU hotplug; returns what was refused for new CPUs.
-    pub fn follow(&mut self) -> Vec<Missing> {
+    pub fn follow(&mut self) -> Vec<Unavailable> {
         let mut missing = Vec::new();
         let Ok(online) = online_cpus(&self.sys_root) else { return missing };
         if !self.whole || self.per_cpu.iter().map(|ring| ring.cpu).eq(online.iter().copied()) {
@@ -239,10 +242,10 @@ pub(super) fn own_threads(proc_root: &Path, pids: &[i32]) -> Vec<i32> {
 }
 
 /// The reason and remedy if the kernel refused samples.
-pub(super) fn refused(what: &str, error: &io::Error) -> Missing {
+pub(super) fn refused(what: &str, error: &io::Error) -> Unavailable {
     let mut missing = crate::perf::refused(what, error);
     if matches!(Errno::from_io_error(error), Some(Errno::ACCESS | Errno::PERM)) {
-        missing.allow += "; or sysctl kernel.perf_event_paranoid=0";
+        missing.remedy += "; or sysctl kernel.perf_event_paranoid=0";
     }
     missing
 }

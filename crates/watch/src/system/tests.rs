@@ -53,7 +53,7 @@ fn a_whole_machine() {
 fn missing_files_are_named_and_omitted() {
     let root = tree(&[STAT, ("proc/self/cgroup", "0::/\n")]);
     let mut sampler = open(&root).unwrap();
-    let what: Vec<&str> = sampler.missing().iter().map(|missing| missing.what.as_str()).collect();
+    let what: Vec<&str> = sampler.missing().iter().map(|missing| missing.source.as_str()).collect();
     assert_eq!(
         what,
         [

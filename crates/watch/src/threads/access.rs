@@ -3,13 +3,13 @@
 use super::files::{Proc, ReadError};
 use super::members::ProcessSet;
 use super::task::Parts;
-use fathom_model::watch::Missing;
+use fathom_model::watch::Unavailable;
 use std::fmt::Arguments;
 use std::path::Path;
 
 pub(super) struct ThreadAccess {
     pub has_schedstat: bool,
-    pub missing: Vec<Missing>,
+    pub missing: Vec<Unavailable>,
 }
 
 impl ThreadAccess {
@@ -20,7 +20,7 @@ impl ThreadAccess {
         let mut add = |what: &str, path: &str, why: ReadError, allow: &str| {
             let why = if why == ReadError::Denied { "permission denied" } else { "no such file" };
             let why = format!("{}: {why}", proc_root.join(path).display());
-            missing.push(Missing { what: what.into(), why, allow: allow.into() });
+            missing.push(Unavailable { source: what.into(), reason: why, remedy: allow.into() });
         };
         let schedstat = read(format_args!("self/schedstat"));
         if let Some(why) = schedstat {
@@ -45,7 +45,7 @@ impl ThreadAccess {
 }
 
 /// Threads whose system calls this process may not read.
-pub(super) fn refused(members: &ProcessSet, proc: &Proc, proc_root: &Path) -> Option<Missing> {
+pub(super) fn refused(members: &ProcessSet, proc: &Proc, proc_root: &Path) -> Option<Unavailable> {
     let all: usize = members.processes.iter().map(|process| process.tasks.len()).sum();
     let tasks = members.processes.iter().flat_map(|process| {
         process.tasks.iter().filter(|task| task.is_refused()).map(|task| (process.pid, task.tid))
@@ -60,13 +60,13 @@ pub(super) fn refused(members: &ProcessSet, proc: &Proc, proc_root: &Path) -> Op
     } else {
         "run as root or with CAP_SYS_PTRACE"
     };
-    Some(Missing {
-        what: format!(
+    Some(Unavailable {
+        source: format!(
             "system calls, wait channels and files of {refused} of {all} threads, and \
              whether these wait for I/O in state S"
         ),
-        why: format!("{}/{pid}/task/{tid}/syscall: permission denied", proc_root.display()),
-        allow: allow.into(),
+        reason: format!("{}/{pid}/task/{tid}/syscall: permission denied", proc_root.display()),
+        remedy: allow.into(),
     })
 }
 

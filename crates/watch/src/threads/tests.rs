@@ -101,8 +101,9 @@ fn sample_once(sampler: &mut ThreadSampler) -> ThreadsSample {
 
 /// Data that is not available in the tree; real-time priority depends on this machine.
 fn missing(sampler: &ThreadSampler) -> Vec<String> {
-    let of_tree = sampler.missing().iter().filter(|m| !m.what.starts_with("samples taken on time"));
-    of_tree.map(Missing::to_string).collect()
+    let of_tree =
+        sampler.missing().iter().filter(|m| !m.source.starts_with("samples taken on time"));
+    of_tree.map(Unavailable::to_string).collect()
 }
 
 /// State, system call and wait channel of each thread, as sampled.

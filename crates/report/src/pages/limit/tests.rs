@@ -10,7 +10,7 @@ use fathom_model::facts::Host;
 use fathom_model::facts::{DeviceFacts, TargetKind};
 use fathom_model::outcome::Outcome;
 use fathom_model::record::{Cost, Header};
-use fathom_model::watch::Missing;
+use fathom_model::watch::Unavailable;
 use fathom_model::{Facts, Histogram};
 
 /// A device that does 100k I/Os per second, or 2 GB/s, at 100 µs, and costs 2 µs of CPU time.
@@ -143,7 +143,11 @@ fn what_an_io_costs_at_a_peak() {
         speed_ratio: 0.98,
         ..Cost::default()
     };
-    let lacks = vec![Missing { what: "cache misses".into(), why: "none".into(), allow: "".into() }];
+    let lacks = vec![Unavailable {
+        source: "cache misses".into(),
+        reason: "none".into(),
+        remedy: "".into(),
+    }];
     record.costs = vec![PeakCost { target: 0, block_bytes: 4096, rw: Rw::Randread, cost, lacks }];
     record.costs_missing = Some("no counter was free".into());
     let text = render(&record).replace('\n', " ");
