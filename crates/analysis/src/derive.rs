@@ -6,7 +6,7 @@ mod merge;
 mod partial;
 
 pub use counted::{Ipc, cost, estimated, ipc};
-pub use growth::{DiskGrowth, IoGrowth, add_ticks, cpu_ticks, cpu_time, disk_records};
+pub use growth::{DiskDelta, IoDelta, add_ticks, cpu_ticks, cpu_time, disk_records};
 pub use merge::{merge_costs, merge_dirs, merge_jobs};
 pub use partial::PartialRun;
 

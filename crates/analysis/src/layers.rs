@@ -7,11 +7,11 @@
 mod table;
 mod times;
 
-pub use times::{LayerTime, LayerTimes, Unit};
+pub use times::{LayerTime, LayerTimes, TimeUnit};
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use table::Class;
+use table::TableEntry;
 
 /// A layer, in the order in which an I/O passes through them; defined in `docs/layers.md`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
@@ -121,7 +121,7 @@ impl Layer {
 
 /// Where a sample belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub struct Attribution {
     /// The layer.
     pub layer: Layer,
     /// It takes, holds on to, waits for or releases a lock of that layer.
@@ -132,19 +132,19 @@ pub struct Place {
 ///
 /// Functions are named as in /proc/kallsyms, those of modules with or without the module:
 /// `nvme_queue_rq` or `nvme_queue_rq [nvme]`.
-pub fn classify<S: AsRef<str>>(kernel: &[S]) -> Place {
+pub fn classify<S: AsRef<str>>(kernel: &[S]) -> Attribution {
     let Some((leaf, callers)) = kernel.split_last() else {
-        return Place { layer: Layer::Program, lock: false };
+        return Attribution { layer: Layer::Program, lock: false };
     };
     let mut class = table::class(leaf.as_ref());
     let mut lock = false;
     let mut callers = callers.iter().rev();
     loop {
         match class {
-            Some(Class::Layer(layer)) => return Place { layer, lock },
-            Some(Class::Lock) => lock = true,
-            Some(Class::Caller) => {}
-            None => return Place { layer: Layer::Other, lock },
+            Some(TableEntry::Layer(layer)) => return Attribution { layer, lock },
+            Some(TableEntry::Lock) => lock = true,
+            Some(TableEntry::Caller) => {}
+            None => return Attribution { layer: Layer::Other, lock },
         }
         // A caller that is not in the table is skipped: it may be a helper too.
         class = callers.by_ref().find_map(|caller| table::class(caller.as_ref()));

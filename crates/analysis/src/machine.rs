@@ -15,12 +15,12 @@ mod rings;
 #[cfg(test)]
 mod tests;
 
-pub use counters::{CounterRates, PerIo, Work, WorkOf};
-pub use cpu::{CpuRates, CpuShares};
+pub use counters::{CounterRates, CpuWork, PerIo, WorkOf};
+pub use cpu::{CpuPercent, CpuRates};
 pub use disk::{DiskRates, IoRates};
 pub use interrupts::InterruptRates;
 pub use memory::{CgroupRates, MemoryUse, PagingRates, PressureRates, StallShares};
-pub use placement::{CpuCount, Placement, placement};
+pub use placement::{CpuCount, SubmitPlacement, placement};
 pub use rings::{RingEventRates, RingRates, RingsRates, ring_rates, setup_flag_names};
 
 use fathom_model::watch::{DiskKind, MachineSample, SystemSample};
@@ -44,7 +44,7 @@ pub struct MachineRates {
 /// CPUs, memory and interrupts between two samples; rates are per second.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct SystemRates {
-    pub cpu: CpuShares,
+    pub cpu: CpuPercent,
     /// Each CPU for which at least one tick was counted.
     pub cpus: Vec<CpuRates>,
     /// Runnable tasks at the end, without the sampling thread.

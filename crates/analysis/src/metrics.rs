@@ -21,7 +21,7 @@ pub struct Interval<'a> {
 
 /// A figure of the machine, or with another `F` of a device, ring, process or group of threads.
 #[derive(Debug)]
-pub struct Metric<F = fn(&Interval<'_>) -> Option<f64>> {
+pub struct MetricRow<F = fn(&Interval<'_>) -> Option<f64>> {
     /// Its name in CSV and NDJSON, which never changes.
     pub id: &'static str,
     pub title: &'static str,
@@ -30,7 +30,7 @@ pub struct Metric<F = fn(&Interval<'_>) -> Option<f64>> {
     pub unit: FigureUnit,
     pub group: FigureGroup,
     /// Where space is short, columns with the highest rank are left out first, those of rank 0 never; pages show
-    /// [`Metric::is_main`] ones. In a line, figures above rank 1 are left out where they say nothing.
+    /// [`MetricRow::is_main`] ones. In a line, figures above rank 1 are left out where they say nothing.
     pub rank: u8,
     /// Its value; `None` where it is not available.
     pub value: F,
@@ -38,11 +38,11 @@ pub struct Metric<F = fn(&Interval<'_>) -> Option<f64>> {
     pub source: &'static str,
 }
 
-pub type DiskMetric = Metric<fn(&DiskRates) -> Option<f64>>;
-pub type RingMetric = Metric<fn(&RingRates) -> Option<f64>>;
-pub type LayerMetric = Metric<fn(&LayerTimes, &LayerTime) -> Option<f64>>;
-pub type ThreadMetric = Metric<fn(&ThreadGroup) -> Option<f64>>;
-pub type ProcessMetric = Metric<fn(&ProcessTotals, &ProcessUse) -> Option<f64>>;
+pub type DiskMetric = MetricRow<fn(&DiskRates) -> Option<f64>>;
+pub type RingMetric = MetricRow<fn(&RingRates) -> Option<f64>>;
+pub type LayerMetric = MetricRow<fn(&LayerTimes, &LayerTime) -> Option<f64>>;
+pub type ThreadMetric = MetricRow<fn(&ThreadGroup) -> Option<f64>>;
+pub type ProcessMetric = MetricRow<fn(&ProcessTotals, &ProcessUse) -> Option<f64>>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FigureUnit {
@@ -134,7 +134,7 @@ impl FigureGroup {
     }
 }
 
-impl<F> Metric<F> {
+impl<F> MetricRow<F> {
     /// Whether pages show it, rather than only wide screens, details and lines.
     pub fn is_main(&self) -> bool {
         self.rank <= 3
@@ -157,7 +157,7 @@ impl Interval<'_> {
 }
 
 /// The figure of [`METRICS`] with this name.
-pub fn machine(id: &str) -> Option<&'static Metric> {
+pub fn machine(id: &str) -> Option<&'static MetricRow> {
     METRICS.iter().find(|metric| metric.id == id)
 }
 

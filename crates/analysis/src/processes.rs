@@ -1,6 +1,6 @@
 //! What processes used over a whole record.
 
-use fathom_model::watch::{OpenFile, ProcessUse, ProcessesSample};
+use fathom_model::watch::{ProcessFile, ProcessUse, ProcessesSample};
 use std::collections::BTreeMap;
 
 /// Sums of all samples that hold processes.
@@ -11,7 +11,7 @@ pub struct ProcessTotals {
     /// The watched processes.
     pub watched: ProcessUse,
     /// Regular files that these had open, by path.
-    pub files: BTreeMap<String, OpenFile>,
+    pub files: BTreeMap<String, ProcessFile>,
     others: BTreeMap<String, ProcessUse>,
 }
 

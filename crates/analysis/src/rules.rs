@@ -21,7 +21,7 @@ mod targets;
 mod testing;
 mod topology;
 
-pub use doctor::{Diagnosed, Diagnosis, NotChecked, Passed, diagnose, that_matter};
+pub use doctor::{Diagnosed, Diagnosis, NotChecked, Passed, diagnose, relevant_checks};
 pub use requested::unpolled;
 
 use crate::limit::{BlockLimit, Conditions, LimitRecord, Point, TargetLimit};

@@ -3,7 +3,7 @@
 use crate::output::Destination;
 use crate::page::{PageArgs, PageFormat};
 use crate::stdio::{Kind, note};
-use crate::watch::{End, TICK};
+use crate::watch::{StopCondition, TICK};
 use crate::{limits, output, page, quantity, targets};
 use fathom_analysis::machine;
 use fathom_machine::Roots;
@@ -64,7 +64,7 @@ pub struct Args {
 pub fn command(args: &Args) -> Result<ExitCode, String> {
     let to = args.page.destination(None)?;
     let time = args.time.or(args.count.and_then(|count| args.interval.checked_mul(count)));
-    let mut end = End::new(&args.command, &args.pid, time)?;
+    let mut end = StopCondition::new(&args.command, &args.pid, time)?;
     if let Some(code) = end.never_began() {
         return Ok(code);
     }
@@ -92,7 +92,7 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
         view.add(sample)?;
         Ok(!view.all_are_removed())
     });
-    let code = end.code_if(shown.and_then(|()| view.finish()));
+    let code = end.exit_code(shown.and_then(|()| view.finish()));
     if view.all_are_removed() && !end.is_command() {
         note!("all devices were removed");
         return Ok(time.map_or(code, |_| ExitCode::FAILURE));

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 /// The logs of all jobs.
 #[derive(Default)]
-pub struct Logs {
+pub struct LogWriters {
     jobs: BTreeMap<usize, JobLog>,
     /// `--bandwidth-log`, and the indices of its files.
     total: Option<(TotalLog, PerDir<usize>)>,
@@ -45,7 +45,7 @@ struct LogFile {
     failed: bool,
 }
 
-impl Logs {
+impl LogWriters {
     /// Creates the logs of `plan`, and of all jobs together at `total`, empty; none may be a file or device `used` by
     /// the run. Existing files are replaced if the command line names them, or if they are fathom's own logs.
     ///
@@ -58,10 +58,10 @@ impl Logs {
     ) -> Result<Self, String> {
         let mut logs = Self::default();
         // Nothing is emptied before all can be written.
-        let mut places: Vec<Place> = Vec::new();
+        let mut places: Vec<LogTarget> = Vec::new();
         if let Some(prefix) = total {
             for dir in Dir::ALL {
-                places.push(Place::open(format!("{prefix}-{dir}_bw.log"), true, used.clone())?);
+                places.push(LogTarget::open(format!("{prefix}-{dir}_bw.log"), true, used.clone())?);
             }
             logs.total = Some((TotalLog::default(), PerDir::from_fn(|dir| dir as usize)));
         }
@@ -73,7 +73,7 @@ impl Logs {
                 let at = places.iter().position(|place| place.path == path);
                 logs.index.insert((number, kind), at.unwrap_or(places.len()));
                 if at.is_none() {
-                    places.push(Place::open(path, is_named, used.clone())?);
+                    places.push(LogTarget::open(path, is_named, used.clone())?);
                 }
             }
         }
@@ -172,14 +172,14 @@ fn write_entries(
 }
 
 /// Where a log goes.
-struct Place {
+struct LogTarget {
     path: String,
     to: Destination,
     /// Whether an existing file may be replaced, whatever it is.
     is_named: bool,
 }
 
-impl Place {
+impl LogTarget {
     /// The place of the log `path`, which the command line names or a job file. Nothing is changed yet.
     fn open<'a>(
         path: String,
@@ -231,7 +231,7 @@ fn locked(file: &Mutex<LogFile>) -> MutexGuard<'_, LogFile> {
 }
 
 impl LogFile {
-    fn create(place: Place) -> Result<Self, String> {
+    fn create(place: LogTarget) -> Result<Self, String> {
         let file = place.create()?;
         let version = LogVersion::of(&file).ok();
         Ok(Self { path: place.path, file, version, failed: false })

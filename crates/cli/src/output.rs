@@ -71,7 +71,7 @@ fn is_for_programs(output: &Output, format: Format) -> bool {
 /// `record` in one of fio's formats.
 fn for_programs(record: &RunRecord, output: &Output, format: Format) -> String {
     let version =
-        terse::Version::from_number(output.terse_version.unwrap_or(3)).unwrap_or_default();
+        terse::TerseVersion::from_number(output.terse_version.unwrap_or(3)).unwrap_or_default();
     let json = |plus| fio_json::render(record, plus);
     let text = match format {
         Format::Json => return Kind::Json.safe(&json(false)).into_owned(),

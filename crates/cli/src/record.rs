@@ -7,7 +7,7 @@ use crate::{level, limits};
 use fathom_model::units;
 use fathom_model::watch::Level;
 use fathom_runner::RingRecorder;
-use fathom_store::{Retention, Ring, state_dir};
+use fathom_store::{Retention, SampleRing, state_dir};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -55,7 +55,7 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
         None => state_dir("ring")?,
     };
     let retention = Retention { keep: args.keep, bytes_max: args.max_size };
-    let ring = Ring::open(&path, retention)?;
+    let ring = SampleRing::open(&path, retention)?;
     let (keep, size) = (long(args.keep), units::bytes(args.max_size));
     let path = path.display();
     stdio::remark(&format!("fathom: recording the last {keep} (at most {size}) in {path}"));

@@ -2,7 +2,7 @@
 
 use crate::interim::Interim;
 use crate::live::Live;
-use crate::logs::Logs;
+use crate::logs::LogWriters;
 use crate::manual;
 use crate::output::{self, Destination};
 use crate::page::{self, Color};
@@ -11,7 +11,6 @@ use crate::signals::Signals;
 use crate::stdio::{self, Kind, note};
 use clap::CommandFactory;
 use fathom_engine::EntrySender;
-use fathom_machine::guard::Permissions;
 use fathom_machine::{Lookup, Roots};
 use fathom_model::finding::Severity;
 use fathom_model::progress::JobTotals;
@@ -163,10 +162,7 @@ fn perform(
     // No samples are taken if they would be neither printed nor recorded.
     let sampled = record != RecordTo::Nowhere || is_for_people(output) && !output.as_fio;
     let options = RunOptions {
-        permissions: Permissions {
-            erase: spec.permissions.erase.clone(),
-            overwrite: spec.permissions.overwrite.clone(),
-        },
+        permissions: spec.permissions.clone(),
         sampling: if sampled { output.sampling } else { Level::Off },
         record,
         cancel: signals.cancel_token().clone(),
@@ -175,7 +171,7 @@ fn perform(
     let targets = facts.targets.iter().map(|target| target.path.clone()).collect::<Vec<_>>();
     let mut runner = Runner::open(plan, facts, options, &mut view)?;
     let used = targets.iter().chain(&output.file).chain(job_files).map(String::as_str);
-    view.logs = Logs::create(plan, output.bandwidth_log.as_deref(), used)?;
+    view.logs = LogWriters::create(plan, output.bandwidth_log.as_deref(), used)?;
     // After the targets were opened, so that a refusal is a single line.
     plan.notes.iter().for_each(|note| stdio::remark(&format!("fathom: note: {note}")));
     let ran = runner.run(plan, &mut view);
@@ -240,7 +236,7 @@ struct RunView<'a> {
     live: Option<Live>,
     layout: LayoutProgress,
     interim: Option<Interim<'a>>,
-    logs: Logs,
+    logs: LogWriters,
     /// Whether a log or an interim result could not be written.
     has_failed: bool,
 }
@@ -253,7 +249,7 @@ impl<'a> RunView<'a> {
         let quiet = is_quiet(output);
         let live = (!quiet || interval.is_some()).then(|| Live::new(interval));
         let layout = LayoutProgress::new(quiet);
-        let logs = Logs::default();
+        let logs = LogWriters::default();
         Self { plan, live, layout, interim, logs, has_failed: false }
     }
 

@@ -15,13 +15,13 @@ use std::time::Duration;
 #[derive(clap::Args)]
 pub struct Args {
     #[command(subcommand)]
-    action: Option<Action>,
+    action: Option<RunsCommand>,
     #[command(flatten)]
     page: PageArgs,
 }
 
 #[derive(clap::Subcommand)]
-enum Action {
+enum RunsCommand {
     /// Remove runs by name
     Remove {
         /// Names, as listed
@@ -52,7 +52,7 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
             let page = pages::runs(&rows, page::zone());
             args.page.print(&page, || json::text(&rows), to.as_ref())?;
         }
-        (Some(Action::Remove { names }), Some(runs)) => {
+        (Some(RunsCommand::Remove { names }), Some(runs)) => {
             let mut all_gone = true;
             for name in names {
                 if !runs.remove(name)? {
@@ -62,10 +62,10 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
             }
             return Ok(if all_gone { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }
-        (Some(Action::Remove { names }), None) => {
+        (Some(RunsCommand::Remove { names }), None) => {
             return Err(format!("no such run: {}; no runs are recorded", names[0]));
         }
-        (Some(Action::Prune { keep, max_size }), Some(runs)) => {
+        (Some(RunsCommand::Prune { keep, max_size }), Some(runs)) => {
             let (keep, bytes_max) = match (keep, max_size) {
                 (None, None) => (DEFAULT_KEEP, DEFAULT_BYTES_MAX),
                 _ => (keep.unwrap_or(Duration::MAX), max_size.unwrap_or(u64::MAX)),
@@ -77,7 +77,7 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
             let runs = plural(removed.len());
             stdio::remark(&format!("fathom: removed {runs} of {}", units::bytes(bytes)));
         }
-        (Some(Action::Prune { .. }), None) => stdio::remark("fathom: no runs are recorded"),
+        (Some(RunsCommand::Prune { .. }), None) => stdio::remark("fathom: no runs are recorded"),
     }
     Ok(ExitCode::SUCCESS)
 }

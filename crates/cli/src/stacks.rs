@@ -5,7 +5,7 @@ use crate::output::{self, Destination};
 use crate::page::{self, PageArgs, PageFormat};
 use crate::quantity;
 use crate::stdio::{self, Kind, report_missing};
-use crate::watch::End;
+use crate::watch::StopCondition;
 use fathom_model::advice::thread_not_created;
 use fathom_report::doc::Heading;
 use fathom_report::json::{self, StacksResult};
@@ -59,7 +59,7 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
         Some("-") => Some(Destination::Stdout),
         _ => args.page.destination(None)?,
     };
-    let mut end = End::new(&args.command, &args.pid, Some(args.time))?;
+    let mut end = StopCondition::new(&args.command, &args.pid, Some(args.time))?;
     if let Some(code) = end.never_began() {
         return Ok(code);
     }
@@ -73,11 +73,15 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     };
     let heading = page::heading("stacks", None);
     let sampled = sample(&settings, args.page.verbose, &mut end)?;
-    Ok(end.code_if(show(args, profile, heading, &sampled, to.as_ref())))
+    Ok(end.exit_code(show(args, profile, heading, &sampled, to.as_ref())))
 }
 
 /// Samples until the end.
-fn sample(settings: &StackSettings, verbose: bool, end: &mut End) -> Result<Sampled, String> {
+fn sample(
+    settings: &StackSettings,
+    verbose: bool,
+    end: &mut StopCondition,
+) -> Result<Sampled, String> {
     let sampler = StackSampler::open(settings, Path::new("/proc"), Path::new("/sys"))
         .map_err(|missing| missing.to_string())?;
     report_missing(sampler.missing(), verbose);

@@ -1,7 +1,7 @@
 //! `fathom sweep`: a grid of job keys, measured cell by cell.
 
 use crate::page::PageArgs;
-use crate::trial::{MeasureArgs, Plan, joined};
+use crate::trial::{MeasureArgs, MeasurePlan, joined};
 use fathom_spec::experiment;
 use std::process::ExitCode;
 
@@ -52,7 +52,7 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
         );
     }
     let experiment = experiment::sweep(&axes, &job).map_err(joined)?;
-    let plan = Plan { experiment, targets: args.targets.clone(), is_sweep: true };
+    let plan = MeasurePlan { experiment, targets: args.targets.clone(), is_sweep: true };
     crate::trial::measure(&args.measure, &args.page, plan)
 }
 

@@ -3,7 +3,7 @@
 use crate::output::Destination;
 use crate::page::{self, PageArgs};
 use crate::stdio::Kind;
-use crate::watch::{End, TICK};
+use crate::watch::{StopCondition, TICK};
 use crate::{output, quantity};
 use fathom_analysis::threads::{Column, DEFAULT, ThreadGroups};
 use fathom_model::advice::thread_not_created;
@@ -11,7 +11,7 @@ use fathom_model::watch::{SamplerCost, ThreadsSample, Unavailable};
 use fathom_report::doc::Heading;
 use fathom_report::pages;
 use fathom_report::threads::Report;
-use fathom_watch::threads::{HZ_MAX, Parts, ThreadOptions, ThreadSampler};
+use fathom_watch::threads::{HZ_MAX, SampleParts, ThreadOptions, ThreadSampler};
 use fathom_watch::{Pattern, Scope, TimedSample, Watcher};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -97,7 +97,7 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
         _ => Vec::new(),
     };
     let to = args.page.destination(None)?;
-    let mut end = End::new(&[], &pids, Some(args.time))?;
+    let mut end = StopCondition::new(&[], &pids, Some(args.time))?;
     let options = ThreadOptions {
         scope,
         hz: args.hz,
@@ -117,7 +117,7 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     let heading = page::heading("threads", None);
     let mut view = ThreadsView::new(args, heading, to, &columns, missing);
     let shown = end.follow(watcher, |sample| view.add(&sample).map(|()| true));
-    Ok(end.code_if(shown.and_then(|()| view.finish())))
+    Ok(end.exit_code(shown.and_then(|()| view.finish())))
 }
 
 /// The samples so far, and those not printed yet.
@@ -273,9 +273,9 @@ fn columns(args: &Args) -> Vec<Column> {
     columns
 }
 
-fn parts(columns: &[Column]) -> Parts {
+fn parts(columns: &[Column]) -> SampleParts {
     let has = |column| columns.contains(&column);
-    Parts {
+    SampleParts {
         kstack: has(Column::Kstack),
         filename: has(Column::Filename),
         cmdline: has(Column::Cmdline),

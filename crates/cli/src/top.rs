@@ -12,11 +12,11 @@ use crate::signals::{self, Signals};
 use crate::stdio::{Kind, note, report_missing};
 use fathom_machine::Roots;
 use fathom_model::watch::Level;
-use fathom_report::top::{View, lines};
+use fathom_report::top::{TopView, lines};
 use fathom_runner::SamplingOptions;
 use fathom_watch::{Process, Scope};
 use feed::Feed;
-use live::Live;
+use live::LiveSamples;
 use replay::Replay;
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -100,7 +100,7 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
         Some(dir) => {
             Box::new(Replay::open(dir, args.from.as_deref(), args.to.as_deref(), form.is_some())?)
         }
-        None => Box::new(Live::start(&watch(args, form, pids), args.record.as_deref())?),
+        None => Box::new(LiveSamples::start(&watch(args, form, pids), args.record.as_deref())?),
     };
     let mut reported = None;
     let shown = match form {
@@ -199,7 +199,7 @@ fn print(
     }
 }
 
-fn line(view: &View<'_>, form: Form, header: bool) -> serde_json::Result<String> {
+fn line(view: &TopView<'_>, form: Form, header: bool) -> serde_json::Result<String> {
     let below = |names: String, line: String| if header { names + &line } else { line };
     Ok(match form {
         Form::Text => below(lines::plain_header(view), lines::plain(view)),

@@ -2,7 +2,7 @@
 
 mod measure;
 
-pub use measure::{MeasureArgs, Plan, measure};
+pub use measure::{MeasureArgs, MeasurePlan, measure};
 
 use crate::experiments;
 use crate::page::PageArgs;
@@ -84,7 +84,7 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
         return measure::resume(&args.measure, &args.page, &dir, record);
     }
     let (experiment, targets) = args.experiment()?;
-    measure(&args.measure, &args.page, Plan { experiment, targets, is_sweep: false })
+    measure(&args.measure, &args.page, MeasurePlan { experiment, targets, is_sweep: false })
 }
 
 impl Args {

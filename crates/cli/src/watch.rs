@@ -4,7 +4,7 @@ mod child;
 mod end;
 
 pub use child::{HELD, HeldCommandArgs, held};
-pub use end::{End, TICK};
+pub use end::{StopCondition, TICK};
 
 use crate::page::{PageArgs, RecordArgs};
 use crate::quantity;
@@ -68,7 +68,7 @@ pub struct Args {
 /// Watches. The exit status is that of the command; without one, 0 if everything was recorded.
 pub fn command(args: &Args) -> Result<ExitCode, String> {
     let time = args.time.or(args.count.and_then(|count| args.interval.checked_mul(count)));
-    let mut end = End::new(&args.command, &args.pid, time)?;
+    let mut end = StopCondition::new(&args.command, &args.pid, time)?;
     if let Some(code) = end.never_began() {
         return Ok(code);
     }
@@ -90,11 +90,11 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     let began = Instant::now();
     end.begin()?;
     // A command runs to its end even if it cannot be recorded.
-    let can_go_on = |observer: &Observer, failed: &Option<String>, end: &End| {
+    let can_go_on = |observer: &Observer, failed: &Option<String>, end: &StopCondition| {
         end.is_command() || (failed.is_none() && !observer.has_panicked())
     };
     let mut failed = None;
-    while !end.has_come()? && can_go_on(&observer, &failed, &end) {
+    while !end.is_met()? && can_go_on(&observer, &failed, &end) {
         observer.next(TICK);
         failed = failed.or_else(|| observer.complaint().inspect(say));
     }
@@ -110,7 +110,7 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
         true => args.page.print_to_stderr(&page, json),
         false => args.page.print(&page, json, to.as_ref()),
     };
-    let code = end.code_if(shown);
+    let code = end.exit_code(shown);
     if let Some(path) = path {
         stdio::remark(&format!("record: {}", escape::path(&path)));
     }

@@ -2,7 +2,7 @@
 
 use crate::error::{EngineError, Operation};
 use crate::files::{FileKind, OpenFile};
-use crate::queue::Mapping;
+use crate::queue::MappedRange;
 use fathom_model::Dir;
 use fathom_model::plan::{Advice, JobPlan, Region, WriteLife};
 
@@ -92,7 +92,7 @@ pub(crate) fn drop_pages(fd: i32, region: &Region) {
 }
 
 /// Unmaps the pages of a mapping; the next access maps them again.
-pub(crate) fn unmap_pages(mapping: Mapping) {
+pub(crate) fn unmap_pages(mapping: MappedRange) {
     // SAFETY: the queue keeps the mapping, whose pages hold nothing that the file does not.
     unsafe { libc::madvise(mapping.address as *mut _, mapping.bytes, libc::MADV_DONTNEED) };
 }

@@ -8,14 +8,14 @@ use crate::entries::EntrySender;
 use crate::error::{EngineError, Hint, JobResult, Operation};
 use crate::files::OpenFile;
 use crate::hints;
-use crate::names::NameTable;
+use crate::names::WorkerNames;
 use crate::pace::Pace;
 use crate::pace::{FlowGroup, FlowShare};
 use crate::queue::Queue;
 use crate::queue::Wake;
 use crate::stats::{Shared, Stats};
 use crate::thread::{self, Locked};
-use crate::worker::{Core, End, Work};
+use crate::worker::{AnyWorker, Core, SpanEnd};
 use fathom_model::plan::{Engine, JobPlan, Memory};
 use fathom_model::progress::Phase;
 use fathom_model::record::{DirRecord, FlushRecord, JobRecord, Usage};
@@ -31,7 +31,7 @@ pub(crate) struct Task<'a> {
     pub job: &'a JobPlan,
     pub files: &'a [OpenFile],
     /// What an engine that operates on names uses in place of files.
-    pub names: Option<&'a NameTable>,
+    pub names: Option<&'a WorkerNames>,
     /// What takes the entries of its logs, until the worker has it.
     pub log: &'a Mutex<Option<EntrySender>>,
     pub shared: &'a Shared,
@@ -104,7 +104,7 @@ fn slab(task: &Task<'_>) -> Result<Slab, EngineError> {
 /// From the first I/O to the record.
 fn measured<'a>(
     task: &Task<'a>,
-    worker: &mut (dyn Work<'a> + 'a),
+    worker: &mut (dyn AnyWorker<'a> + 'a),
     ramp: Option<&'a Stats>,
 ) -> JobResult {
     let (job, shared) = (task.job, task.shared);
@@ -116,7 +116,7 @@ fn measured<'a>(
         let core = worker.core();
         core.pace = Some(Pace::new(job, core.now_ns, flow));
     }
-    let mut end = End::TimeOver;
+    let mut end = SpanEnd::TimeOver;
     if let Some(ramp) = ramp {
         shared.set_phase(Phase::Ramp);
         let until_ns = worker.core().now_ns + job.until.ramp_ns;
@@ -124,7 +124,7 @@ fn measured<'a>(
     }
     let (before, from_ns, from_unix_ns) = (thread::usage(), worker.core().now_ns, clock::unix_ns());
     let until_ns = job.until.runtime_ns.map_or(u64::MAX, |t| from_ns.saturating_add(t));
-    if end == End::TimeOver {
+    if end == SpanEnd::TimeOver {
         shared.measured_from_ns.store(from_ns, Release);
         shared.set_phase(Phase::Running);
         let (core, queue) = worker.parts();
@@ -151,28 +151,28 @@ fn measured<'a>(
 }
 
 /// The measured I/Os, pass by pass where each is to find its files without blocks (`unlink_each_loop`).
-fn passes<'a>(task: &Task<'a>, worker: &mut (dyn Work<'a> + 'a), until_ns: u64) -> End {
+fn passes<'a>(task: &Task<'a>, worker: &mut (dyn AnyWorker<'a> + 'a), until_ns: u64) -> SpanEnd {
     let until = &task.job.until;
     let count = u64::from(task.job.fresh_passes.max(1));
     let each = |all: Option<u64>| all.map(|all| all / count);
     for pass in 1..=count {
         let end = worker.span(&task.shared.stats, until_ns, each(until.ios), each(until.bytes));
-        if end != End::Finished || pass == count {
+        if end != SpanEnd::Finished || pass == count {
             return end;
         }
         if let Err(error) = hints::free_blocks(task.files, &task.job.regions) {
             worker.core().failure.get_or_insert(error);
-            return End::Failed;
+            return SpanEnd::Failed;
         }
         worker.core().now_ns = clock::now_ns();
     }
-    End::Finished
+    SpanEnd::Finished
 }
 
 /// I/Os scheduled before the job ended or was stopped, but never started.
-fn unstarted(core: &Core<'_>, end: End, until_ns: u64) -> PerDir<u64> {
+fn unstarted(core: &Core<'_>, end: SpanEnd, until_ns: u64) -> PerDir<u64> {
     match (&core.pace, end) {
-        (Some(pace), End::TimeOver | End::Stopped) => {
+        (Some(pace), SpanEnd::TimeOver | SpanEnd::Stopped) => {
             PerDir::from_fn(|dir| pace.unstarted(dir, until_ns.min(core.now_ns)))
         }
         _ => PerDir::default(),

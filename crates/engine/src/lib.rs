@@ -43,5 +43,5 @@ mod worker;
 pub use entries::{EntryReceiver, EntrySender, entries};
 pub use error::{EngineError, Hint, JobResult, Operation, ScsiError};
 pub use files::{FileKind, OpenFile, fill};
-pub use names::{Identity, Name, NameTable};
+pub use names::{Identity, Name, WorkerNames};
 pub use run::{JobInput, Running, start, start_with};

@@ -11,7 +11,7 @@ use crate::sync_queue::{outcome, without_data};
 use crate::token::Token;
 use fathom_model::Dir;
 use fathom_model::plan::JobPlan;
-use fathom_model::record::Granted;
+use fathom_model::record::InEffect;
 use std::io;
 
 // Opcodes of linux/aio_abi.h.
@@ -230,8 +230,8 @@ impl<const RW_FLAGS: bool> Queue for Libaio<RW_FLAGS> {
         self.requests[slot as usize].priority.cast_unsigned()
     }
 
-    fn granted(&self) -> Granted {
-        Granted::default()
+    fn granted(&self) -> InEffect {
+        InEffect::default()
     }
 }
 
@@ -327,7 +327,7 @@ impl<Q: Queue + Push> Queue for InlineTrims<Q> {
         if self.trims[slot as usize] { 0 } else { self.queue.priority(slot) }
     }
 
-    fn granted(&self) -> Granted {
+    fn granted(&self) -> InEffect {
         self.queue.granted()
     }
 }

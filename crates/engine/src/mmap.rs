@@ -2,7 +2,7 @@
 
 use crate::error::{EngineError, Hint, Operation};
 use crate::files::{FileKind, OpenFile};
-use crate::queue::{Mapping, Op, Request};
+use crate::queue::{MappedRange, Op, Request};
 use crate::sync_queue::{SyncEngine, last_error, outcome, without_data};
 use fathom_model::Dir;
 use fathom_model::plan::{Advice, JobPlan, Region, SyncIo};
@@ -210,8 +210,9 @@ impl SyncEngine for Mmap {
         self.calls
     }
 
-    fn mappings(&self) -> Vec<Mapping> {
-        let mapping = |file: &Mapped| Mapping { address: file.address as usize, bytes: file.bytes };
+    fn mappings(&self) -> Vec<MappedRange> {
+        let mapping =
+            |file: &Mapped| MappedRange { address: file.address as usize, bytes: file.bytes };
         self.files.iter().map(mapping).collect()
     }
 }

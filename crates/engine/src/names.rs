@@ -17,7 +17,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 pub type Identity = (u64, u64);
 
 /// The names that a worker operates on, which were checked.
-pub struct NameTable {
+pub struct WorkerNames {
     pub dirs: Vec<OwnedFd>,
     pub names: Vec<Name>,
     /// Removes a name of a file or (true) a directory if it refers to what was created, and nothing that took the name.
@@ -45,7 +45,7 @@ impl Name {
 /// Performs the operations of one job.
 pub(crate) struct NameOps<'a> {
     plan: &'a Names,
-    table: &'a NameTable,
+    table: &'a WorkerNames,
     /// What this worker created and is to remove at the end.
     made: Vec<(u32, Identity)>,
     /// The file created last, to be closed.
@@ -56,7 +56,7 @@ pub(crate) struct NameOps<'a> {
 }
 
 impl<'a> NameOps<'a> {
-    pub fn new(plan: &'a Names, table: &'a NameTable) -> Self {
+    pub fn new(plan: &'a Names, table: &'a WorkerNames) -> Self {
         let room = if plan.unlink { table.names.len() } else { 0 };
         Self { plan, table, made: Vec::with_capacity(room), open: None, refused: None, calls: 0 }
     }

@@ -10,7 +10,7 @@ use crate::sync_queue::{last_error, outcome, without_data};
 use crate::token::Token;
 use fathom_model::Dir;
 use fathom_model::plan::{Engine, JobPlan};
-use fathom_model::record::Granted;
+use fathom_model::record::InEffect;
 use std::io;
 
 /// Requests that one wait names, oldest first: the C library keeps an entry for each on the stack.
@@ -178,8 +178,8 @@ impl Queue for PosixAio {
         self.calls
     }
 
-    fn granted(&self) -> Granted {
-        Granted::default()
+    fn granted(&self) -> InEffect {
+        InEffect::default()
     }
 }
 

@@ -6,7 +6,7 @@ use crate::sync_queue::{SyncEngine, outcome, without_data};
 use crate::thread::kernel_version;
 use fathom_model::Dir;
 use fathom_model::plan::{IoFlags, Psync as Call};
-use fathom_model::record::Granted;
+use fathom_model::record::InEffect;
 
 /// First kernel that ignores RWF_HIPRI on synchronous calls.
 const IGNORES_HIPRI: (u32, u32) = (5, 19);
@@ -62,10 +62,10 @@ impl SyncEngine for Calls {
         self.calls
     }
 
-    fn granted(&self) -> Granted {
+    fn granted(&self) -> InEffect {
         let asks = matches!(self.call, Call::VectoredFlags { hipri: true, .. });
         let polled = asks && kernel_version() < IGNORES_HIPRI;
-        Granted { polled, ..Granted::default() }
+        InEffect { polled, ..InEffect::default() }
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::error::{EngineError, ScsiError};
 use crate::token::Token;
 use fathom_model::Dir;
-use fathom_model::record::Granted;
+use fathom_model::record::InEffect;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
@@ -84,7 +84,7 @@ pub(crate) trait Queue {
     }
 
     /// Settings in effect so far.
-    fn granted(&self) -> Granted;
+    fn granted(&self) -> InEffect;
 
     /// Optimizations that it does without.
     fn fallbacks(&self) -> &[EngineError] {
@@ -102,14 +102,14 @@ pub(crate) trait Queue {
     }
 
     /// The targets' memory mappings, by file, if the queue accesses them through memory.
-    fn mappings(&self) -> Vec<Mapping> {
+    fn mappings(&self) -> Vec<MappedRange> {
         Vec::new()
     }
 }
 
 /// Where a part of a target is mapped into memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Mapping {
+pub(crate) struct MappedRange {
     pub address: usize,
     pub bytes: usize,
 }
@@ -161,8 +161,8 @@ impl Queue for Null {
         0
     }
 
-    fn granted(&self) -> Granted {
-        Granted::default()
+    fn granted(&self) -> InEffect {
+        InEffect::default()
     }
 }
 

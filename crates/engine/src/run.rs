@@ -5,7 +5,7 @@ use crate::entries::EntrySender;
 use crate::error::{EngineError, JobResult, Operation};
 use crate::files::OpenFile;
 use crate::job::{self, Task};
-use crate::names::NameTable;
+use crate::names::WorkerNames;
 use crate::pace::{self, FlowGroup};
 use crate::posixaio;
 use crate::queue::Wake;
@@ -40,13 +40,13 @@ struct Member {
 pub struct JobInput {
     pub files: Vec<OpenFile>,
     /// What an engine that operates on names uses.
-    pub names: Option<NameTable>,
+    pub names: Option<WorkerNames>,
     pub log: Mutex<Option<EntrySender>>,
     /// Called by the worker with true before its first I/O, and with false after its last.
     pub on_work: Option<Box<dyn Fn(bool) + Send + Sync>>,
 }
 
-struct State {
+struct RunState {
     jobs: Vec<JobPlan>,
     inputs: Vec<JobInput>,
     members: Vec<Member>,
@@ -57,7 +57,7 @@ struct State {
     over_changed: Condvar,
 }
 
-impl State {
+impl RunState {
     fn stop(&self, index: usize) {
         self.members[index].shared.ask_stop();
         self.members[index].wake.wake();
@@ -70,7 +70,7 @@ impl State {
 }
 
 pub struct Running {
-    state: Arc<State>,
+    state: Arc<RunState>,
     supervisor: thread::JoinHandle<Vec<JobResult>>,
 }
 
@@ -95,7 +95,7 @@ pub fn start_with(plan: &Plan, inputs: Vec<JobInput>) -> Result<Running, EngineE
     posixaio::allow_threads(&plan.jobs);
     let member = |_| Ok(Member { shared: Shared::default(), wake: Wake::new()? });
     let members = plan.jobs.iter().map(member).collect::<std::io::Result<_>>();
-    let state = Arc::new(State {
+    let state = Arc::new(RunState {
         jobs: plan.jobs.clone(),
         flows: pace::groups(plan.jobs.iter().map(|job| job.flow)),
         inputs,
@@ -180,7 +180,7 @@ fn progress(job: &JobPlan, shared: &Shared) -> JobProgress {
 }
 
 /// Messages from a worker to the supervisor.
-enum Event {
+enum WorkerEvent {
     Ready(usize, Result<(), EngineError>),
     Ended(usize, Box<JobResult>),
 }
@@ -209,7 +209,7 @@ impl Barrier {
     }
 }
 
-fn supervise(state: &Arc<State>) -> Vec<JobResult> {
+fn supervise(state: &Arc<RunState>) -> Vec<JobResult> {
     let mut results = vec![JobResult::default(); state.jobs.len()];
     let mut waves: Vec<u32> = state.jobs.iter().map(|j| j.wave).collect();
     waves.sort_unstable();
@@ -228,7 +228,7 @@ fn supervise(state: &Arc<State>) -> Vec<JobResult> {
 }
 
 /// Runs the jobs of one wave; false when some could not be set up, in which case none ran.
-fn run_wave(state: &Arc<State>, members: &[usize], results: &mut [JobResult]) -> bool {
+fn run_wave(state: &Arc<RunState>, members: &[usize], results: &mut [JobResult]) -> bool {
     let (events, inbox) = channel();
     let barrier = Arc::new(Barrier::default());
     let mut pending = 0;
@@ -252,9 +252,9 @@ fn run_wave(state: &Arc<State>, members: &[usize], results: &mut [JobResult]) ->
 }
 
 fn spawn(
-    state: &Arc<State>,
+    state: &Arc<RunState>,
     index: usize,
-    events: Sender<Event>,
+    events: Sender<WorkerEvent>,
     barrier: Arc<Barrier>,
 ) -> std::io::Result<()> {
     let state = Arc::clone(state);
@@ -277,36 +277,36 @@ fn spawn(
                 works.set(true);
                 on_work.iter().for_each(|call| call(true));
                 // A supervisor that has ended no longer needs the work.
-                events.send(Event::Ready(index, ready)).is_ok() && barrier.wait()
+                events.send(WorkerEvent::Ready(index, ready)).is_ok() && barrier.wait()
             })
         };
         // A panic in a worker must be reported as this job's failure.
         let result = catch_unwind(AssertUnwindSafe(perform)).unwrap_or_else(|_| {
             let error = EngineError::new(Operation::Work);
-            let _ = events.send(Event::Ready(index, Err(error.clone())));
+            let _ = events.send(WorkerEvent::Ready(index, Err(error.clone())));
             error.into()
         });
         on_work.filter(|_| works.get()).iter().for_each(|call| call(false));
         member.shared.set_phase(Phase::Done);
         // Without a receiver, the result is no longer needed.
-        let _ = events.send(Event::Ended(index, Box::new(result)));
+        let _ = events.send(WorkerEvent::Ended(index, Box::new(result)));
     })?;
     Ok(())
 }
 
 /// Waits until all workers of a wave are set up; records the errors of those that failed.
-fn all_ready(inbox: &Receiver<Event>, mut pending: usize, results: &mut [JobResult]) -> bool {
+fn all_ready(inbox: &Receiver<WorkerEvent>, mut pending: usize, results: &mut [JobResult]) -> bool {
     let mut all = true;
     while pending > 0 {
         match inbox.recv() {
-            Ok(Event::Ready(index, result)) => {
+            Ok(WorkerEvent::Ready(index, result)) => {
                 pending -= 1;
                 if let Err(error) = result {
                     all = false;
                     results[index].error = Some(error);
                 }
             }
-            Ok(Event::Ended(..)) => {}
+            Ok(WorkerEvent::Ended(..)) => {}
             Err(_) => return false,
         }
     }
@@ -365,9 +365,9 @@ impl Supervised {
 
 /// Supervises the workers of a wave until all have ended.
 fn supervise_wave(
-    state: &State,
+    state: &RunState,
     members: &[usize],
-    inbox: &Receiver<Event>,
+    inbox: &Receiver<WorkerEvent>,
     results: &mut [JobResult],
 ) {
     let mut jobs: BTreeMap<usize, Supervised> =
@@ -376,14 +376,14 @@ fn supervise_wave(
     while jobs.values().any(|job| !job.has_ended) {
         let wait = Duration::from_nanos(next_sample.saturating_sub(clock::now_ns()).max(1_000_000));
         match inbox.recv_timeout(wait) {
-            Ok(Event::Ended(index, result)) => {
+            Ok(WorkerEvent::Ended(index, result)) => {
                 results[index] = *result;
                 if let Some(job) = jobs.get_mut(&index) {
                     job.complete(&state.jobs[index], &mut results[index]);
                 }
                 end_others(state, index, results[index].error.is_some(), &jobs);
             }
-            Ok(Event::Ready(..)) | Err(RecvTimeoutError::Timeout) => {}
+            Ok(WorkerEvent::Ready(..)) | Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }
         let is_due = clock::now_ns() >= next_sample;
@@ -417,7 +417,7 @@ fn supervise_wave(
 }
 
 /// Stops the jobs that end with this one (`exitall`, `exitall_on_error`, `exit_what`).
-fn end_others(state: &State, index: usize, failed: bool, wave: &BTreeMap<usize, Supervised>) {
+fn end_others(state: &RunState, index: usize, failed: bool, wave: &BTreeMap<usize, Supervised>) {
     let job = &state.jobs[index];
     match job.exit_what {
         _ if !(job.exitall || job.exitall_on_error && failed) => {}

@@ -39,7 +39,7 @@ pub(crate) const UNMAP_BYTES: usize = 24;
 
 /// `struct sg_io_hdr` (scsi/sg.h).
 #[repr(C)]
-struct Header {
+struct SgIoHeader {
     interface: i32,
     direction: i32,
     command_bytes: u8,
@@ -75,7 +75,7 @@ pub(crate) enum Data {
 
 /// A command descriptor block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Command {
+pub(crate) struct CommandBlock {
     pub block: [u8; 16],
     pub bytes: u8,
     pub data: Data,
@@ -103,7 +103,7 @@ impl Sg {
         &mut self,
         fd: i32,
         buffer: *mut libc::c_void,
-        command: &Command,
+        command: &CommandBlock,
     ) -> Result<u32, ScsiError> {
         let mut sense = [0_u8; 64];
         let (direction, data, data_bytes) = match &command.data {
@@ -112,7 +112,7 @@ impl Sg {
             Data::Out(len) => (TO_DEVICE, buffer, *len),
             Data::Ranges(list) => (TO_DEVICE, list.as_ptr().cast_mut().cast(), UNMAP_BYTES as u32),
         };
-        let mut header = Header {
+        let mut header = SgIoHeader {
             interface: INTERFACE,
             direction,
             command_bytes: command.bytes,
@@ -180,10 +180,14 @@ impl SyncEngine for Sg {
 }
 
 /// The command of a request; `None` if it is not of whole blocks, or of too many.
-pub(crate) fn command(plan: &ScsiCommands, lba_bytes: u32, request: &Request) -> Option<Command> {
+pub(crate) fn command(
+    plan: &ScsiCommands,
+    lba_bytes: u32,
+    request: &Request,
+) -> Option<CommandBlock> {
     let Op::Io(dir) = request.op else {
         // All blocks.
-        return Some(Command::short(SYNCHRONIZE_CACHE_10, Data::None));
+        return Some(CommandBlock::short(SYNCHRONIZE_CACHE_10, Data::None));
     };
     let (offset, len) = (request.offset, request.len);
     let is_whole = lba_bytes > 0
@@ -198,39 +202,41 @@ pub(crate) fn command(plan: &ScsiCommands, lba_bytes: u32, request: &Request) ->
     let all = Data::Out(len);
     let one = Data::Out(lba_bytes);
     Some(match (dir, plan.write) {
-        (Dir::Read, _) => Command::on(READ, fua(plan.read_fua), lba, blocks, Data::In(len)),
+        (Dir::Read, _) => CommandBlock::on(READ, fua(plan.read_fua), lba, blocks, Data::In(len)),
         (Dir::Trim, _) => unmap(lba, blocks),
-        (_, ScsiWrite::Write) => Command::on(WRITE, fua(plan.write_fua), lba, blocks, all),
-        (_, ScsiWrite::WriteAndVerify) => Command::on(WRITE_AND_VERIFY, 0, lba, blocks, all),
-        (_, ScsiWrite::WriteSame) => Command::on(WRITE_SAME, 0, lba, blocks, one),
+        (_, ScsiWrite::Write) => CommandBlock::on(WRITE, fua(plan.write_fua), lba, blocks, all),
+        (_, ScsiWrite::WriteAndVerify) => CommandBlock::on(WRITE_AND_VERIFY, 0, lba, blocks, all),
+        (_, ScsiWrite::WriteSame) => CommandBlock::on(WRITE_SAME, 0, lba, blocks, one),
         // Only the long command has the bit.
-        (_, ScsiWrite::WriteSameNdob) => Command::long(WRITE_SAME.1, NDOB, lba, blocks, Data::None),
+        (_, ScsiWrite::WriteSameNdob) => {
+            CommandBlock::long(WRITE_SAME.1, NDOB, lba, blocks, Data::None)
+        }
         (_, ScsiWrite::WriteStream) => {
             let blocks = u16::try_from(blocks).ok()?;
-            let mut command = Command::long(WRITE_STREAM_16, fua(plan.write_fua), lba, 0, all);
+            let mut command = CommandBlock::long(WRITE_STREAM_16, fua(plan.write_fua), lba, 0, all);
             command.block[10..12].copy_from_slice(&plan.stream.to_be_bytes());
             command.block[12..14].copy_from_slice(&blocks.to_be_bytes());
             command
         }
-        (_, ScsiWrite::VerifyMedium) => Command::on(VERIFY, 0, lba, blocks, Data::None),
-        (_, ScsiWrite::VerifyData) => Command::on(VERIFY, BYTCHK_01, lba, blocks, all),
-        (_, ScsiWrite::VerifyBlock) => Command::on(VERIFY, BYTCHK_11, lba, blocks, one),
+        (_, ScsiWrite::VerifyMedium) => CommandBlock::on(VERIFY, 0, lba, blocks, Data::None),
+        (_, ScsiWrite::VerifyData) => CommandBlock::on(VERIFY, BYTCHK_01, lba, blocks, all),
+        (_, ScsiWrite::VerifyBlock) => CommandBlock::on(VERIFY, BYTCHK_11, lba, blocks, one),
     })
 }
 
-fn unmap(lba: u64, blocks: u32) -> Command {
+fn unmap(lba: u64, blocks: u32) -> CommandBlock {
     let mut list = [0; UNMAP_BYTES];
     // The lengths of what follows each.
     list[1] = UNMAP_BYTES as u8 - 2;
     list[3] = UNMAP_BYTES as u8 - 8;
     list[8..16].copy_from_slice(&lba.to_be_bytes());
     list[16..20].copy_from_slice(&blocks.to_be_bytes());
-    let mut command = Command::short(UNMAP, Data::Ranges(list));
+    let mut command = CommandBlock::short(UNMAP, Data::Ranges(list));
     command.block[8] = UNMAP_BYTES as u8;
     command
 }
 
-impl Command {
+impl CommandBlock {
     /// A command of 10 bytes without an address.
     fn short(opcode: u8, data: Data) -> Self {
         let mut block = [0; 16];
@@ -261,7 +267,7 @@ impl Command {
 }
 
 /// Whether a command that was sent failed, and why.
-fn failure_of(header: &Header, sense: &[u8; 64]) -> Option<ScsiError> {
+fn failure_of(header: &SgIoHeader, sense: &[u8; 64]) -> Option<ScsiError> {
     if header.info & INFO_CHECK == 0 && header.status == 0 {
         return None;
     }
@@ -298,7 +304,7 @@ mod tests {
         Request { op: Op::Io(dir), file: 0, offset, len, buffer_offset: 0 }
     }
 
-    fn write(write: ScsiWrite, offset: u64, len: u32) -> Option<Command> {
+    fn write(write: ScsiWrite, offset: u64, len: u32) -> Option<CommandBlock> {
         let plan = ScsiCommands { write, stream: 0x0102, ..ScsiCommands::default() };
         command(&plan, 512, &request(Dir::Write, offset, len))
     }
@@ -311,10 +317,10 @@ mod tests {
 
     #[test]
     fn the_header_has_the_layout_of_the_kernel() {
-        assert_eq!(size_of::<Header>(), if size_of::<usize>() == 8 { 88 } else { 64 });
+        assert_eq!(size_of::<SgIoHeader>(), if size_of::<usize>() == 8 { 88 } else { 64 });
         assert_eq!(
-            std::mem::offset_of!(Header, info),
-            size_of::<Header>() - if size_of::<usize>() == 8 { 8 } else { 4 }
+            std::mem::offset_of!(SgIoHeader, info),
+            size_of::<SgIoHeader>() - if size_of::<usize>() == 8 { 8 } else { 4 }
         );
     }
 
@@ -390,7 +396,7 @@ mod tests {
     #[test]
     fn failures_state_what_the_device_reports() {
         // SAFETY: all fields are numbers or pointers, for which zero is valid.
-        let mut header: Header = unsafe { std::mem::zeroed() };
+        let mut header: SgIoHeader = unsafe { std::mem::zeroed() };
         let mut sense = [0; 64];
         assert_eq!(failure_of(&header, &sense), None);
         (header.info, header.status, header.sense_bytes) = (INFO_CHECK, 2, 18);

@@ -7,11 +7,11 @@ use crate::queue::{Op, Push, Queue, Request};
 use crate::source::{AnySource, FullSource, Source};
 use crate::stats::{Shared, Stats};
 use crate::token::Token;
-use crate::worker::{Core, End, Work, Worker};
+use crate::worker::{AnyWorker, Core, SpanEnd, Worker};
 use fathom_model::plan::{
     Batch, BlockSizes, Distribution, Engine, JobPlan, Mix, Order, Region, Think,
 };
-use fathom_model::record::{DepthRecord, Granted};
+use fathom_model::record::{DepthRecord, InEffect};
 use fathom_model::{Dir, PerDir};
 use proptest::prelude::*;
 use rand_core::Rng;
@@ -44,7 +44,7 @@ struct Faults {
     breaks_after: u64,
 }
 
-struct Sim {
+struct SimQueue {
     faults: Faults,
     random: Xoshiro256PlusPlus,
     turns: u64,
@@ -58,7 +58,7 @@ struct Sim {
     flushes: u32,
 }
 
-impl Sim {
+impl SimQueue {
     fn new(faults: Faults, seed: u64) -> Self {
         Self {
             faults,
@@ -102,7 +102,7 @@ impl Sim {
     }
 }
 
-impl Push for Sim {
+impl Push for SimQueue {
     fn push(&mut self, token: Token, request: &Request) {
         let slot = token.slot();
         assert!(self.sq_space_left() > 0, "pushed into a full queue");
@@ -126,7 +126,7 @@ impl Push for Sim {
     }
 }
 
-impl Queue for Sim {
+impl Queue for SimQueue {
     type Batch<'a> = &'a mut Self;
 
     fn sq_space_left(&self) -> u32 {
@@ -179,13 +179,13 @@ impl Queue for Sim {
         self.turns
     }
 
-    fn granted(&self) -> Granted {
-        Granted::default()
+    fn granted(&self) -> InEffect {
+        InEffect::default()
     }
 }
 
-struct Outcome {
-    end: End,
+struct SimResult {
+    end: SpanEnd,
     shared: Shared,
     moved: u64,
     flushes: u32,
@@ -216,7 +216,7 @@ impl Observe for Rc<RefCell<Seen>> {
     }
 }
 
-impl Outcome {
+impl SimResult {
     fn counts(&self) -> fathom_model::progress::Counts {
         let mut sum = fathom_model::progress::Counts::default();
         Dir::ALL.iter().for_each(|d| sum += self.shared.stats.dirs[*d].counts());
@@ -235,16 +235,16 @@ fn job(mix: Mix, depth: u32) -> JobPlan {
 fn worker<'a, S: Source>(
     job: &'a JobPlan,
     shared: &'a Shared,
-    queue: Sim,
+    queue: SimQueue,
     source: S,
-) -> Worker<'a, Sim, S> {
+) -> Worker<'a, SimQueue, S> {
     let slab = Slab::new(job.depth, job.block_max(), &job.buffers).unwrap();
     let core = Core::new(job, vec!["target".into()], shared, slab, source.len(), None);
     Worker { core, queue, source }
 }
 
 /// In the loop for all jobs, which is observed.
-fn simulate(job: &JobPlan, faults: Faults, seed: u64, ios: u64) -> Outcome {
+fn simulate(job: &JobPlan, faults: Faults, seed: u64, ios: u64) -> SimResult {
     simulate_with(FullSource::new(job, &[], &[]), job, faults, seed, ios)
 }
 
@@ -254,22 +254,22 @@ fn simulate_with(
     faults: Faults,
     seed: u64,
     ios: u64,
-) -> Outcome {
+) -> SimResult {
     let shared = Shared::default();
     let seen = Rc::new(RefCell::new(Seen::default()));
-    let mut worker = worker(job, &shared, Sim::new(faults, seed), source);
+    let mut worker = worker(job, &shared, SimQueue::new(faults, seed), source);
     worker.core.observer = Some(Box::new(Rc::clone(&seen)));
-    let work: &mut dyn Work<'_> = &mut worker;
+    let work: &mut dyn AnyWorker<'_> = &mut worker;
     let end = work.span(&shared.stats, u64::MAX, Some(ios), None);
     work.drain();
-    let Worker { core, queue: Sim { moved, flushes, .. }, .. } = &mut worker;
+    let Worker { core, queue: SimQueue { moved, flushes, .. }, .. } = &mut worker;
     let (moved, flushes, in_flight) = (*moved, *flushes, core.in_flight);
     let failure = core.failure.take();
     let errnos = std::mem::take(&mut core.errnos);
     let seen = seen.take();
     let DepthRecord { in_flight_max, submit: submitted, .. } = core.depth.record(0);
     drop(worker);
-    Outcome {
+    SimResult {
         end,
         shared,
         moved,
@@ -297,7 +297,7 @@ proptest! {
         job.batch = Batch { submit_max, complete_min, complete_max, low };
         let faults = Faults { short, again, delay_max, completions_max, room_max, ..Faults::default() };
         let out = simulate(&job, faults, seed, ios);
-        prop_assert_eq!(out.end, End::Finished);
+        prop_assert_eq!(out.end, SpanEnd::Finished);
         let counts = out.counts();
         prop_assert_eq!((counts.ios, counts.bytes, counts.errors, counts.short_ios), (ios, ios * 4096, 0, 0));
         prop_assert_eq!(out.moved, ios * 4096);
@@ -331,7 +331,7 @@ proptest! {
         job.on_error.keep_going.read = true;
         let out = simulate(&job, Faults { error: 4, short: 3, delay_max: 3, ..Faults::default() }, seed, ios);
         let counts = out.counts();
-        prop_assert_eq!(out.end, End::Finished);
+        prop_assert_eq!(out.end, SpanEnd::Finished);
         prop_assert_eq!(counts.ios + counts.errors + counts.short_ios, ios);
         prop_assert_eq!(counts.bytes, counts.ios * 4096, "only whole I/Os count as performance");
         let seen: u64 = out.errnos.read.iter().map(|e| e.1).sum();
@@ -372,7 +372,7 @@ fn batches_grow_to_the_depth_on_a_device_faster_than_the_cpu() {
 fn an_error_ends_the_job_and_says_where() {
     let out =
         simulate(&job(Mix::Only(Dir::Write), 4), Faults { error: 1, ..Faults::default() }, 1, 100);
-    assert_eq!((out.end, out.in_flight, out.counts().ios), (End::Failed, 0, 0));
+    assert_eq!((out.end, out.in_flight, out.counts().ios), (SpanEnd::Failed, 0, 0));
     let error = out.failure.unwrap();
     assert!(matches!(error.op, Operation::Io { dir: Dir::Write, len: 4096, .. }), "{error:?}");
     assert_eq!((error.file.as_deref(), error.hint), (Some("target"), Hint::DeviceError));
@@ -395,7 +395,7 @@ fn an_error_to_be_ignored_is_no_failure() {
     let mut job = job(Mix::Only(Dir::Read), 4);
     job.on_error.ignore.read = vec![libc::EIO];
     let out = simulate(&job, Faults { error: 2, ..Faults::default() }, 1, 100);
-    assert_eq!((out.end, out.failure), (End::Finished, None));
+    assert_eq!((out.end, out.failure), (SpanEnd::Finished, None));
 }
 
 #[test]
@@ -415,7 +415,7 @@ fn reads_beyond_a_new_end_are_no_performance() {
 fn a_broken_queue_ends_the_job_without_a_hang() {
     let faults = Faults { breaks_after: 5, delay_max: 3, ..Faults::default() };
     let out = simulate(&job(Mix::Only(Dir::Read), 8), faults, 1, 10_000);
-    assert_eq!(out.end, End::Failed);
+    assert_eq!(out.end, SpanEnd::Failed);
     assert!(matches!(out.failure.unwrap().op, Operation::UseQueue { engine: "null", .. }));
 }
 
@@ -435,9 +435,10 @@ fn the_same_seed_gives_the_same_run() {
 fn a_ramp_is_not_measured() {
     let job = job(Mix::Only(Dir::Read), 4);
     let (shared, ramp) = (Shared::default(), Stats::default());
-    let mut worker = worker(&job, &shared, Sim::new(Faults::default(), 1), AnySource::new(&job));
-    let worker: &mut dyn Work<'_> = &mut worker;
-    assert_eq!(worker.span(&ramp, u64::MAX, Some(100), None), End::Finished);
-    assert_eq!(worker.span(&shared.stats, u64::MAX, Some(10), None), End::Finished);
+    let mut worker =
+        worker(&job, &shared, SimQueue::new(Faults::default(), 1), AnySource::new(&job));
+    let worker: &mut dyn AnyWorker<'_> = &mut worker;
+    assert_eq!(worker.span(&ramp, u64::MAX, Some(100), None), SpanEnd::Finished);
+    assert_eq!(worker.span(&shared.stats, u64::MAX, Some(10), None), SpanEnd::Finished);
     assert_eq!((ramp.dirs.read.ios.get(), shared.stats.dirs.read.ios.get()), (100, 10));
 }

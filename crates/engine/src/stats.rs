@@ -12,9 +12,9 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64};
 
 #[derive(Debug, Default)]
-pub(crate) struct Counter(AtomicU64);
+pub(crate) struct OwnedCounter(AtomicU64);
 
-impl Counter {
+impl OwnedCounter {
     /// Adds; only the owning worker may call it.
     #[inline]
     pub fn add(&self, n: u64) {
@@ -31,7 +31,7 @@ impl Counter {
 pub(crate) struct LiveHistogram {
     /// Zeroed lazily by the kernel: buckets never touched cost no memory.
     buckets: Box<[AtomicU64]>,
-    sum_ns: Counter,
+    sum_ns: OwnedCounter,
     min_ns: AtomicU64,
     max_ns: AtomicU64,
 }
@@ -43,7 +43,7 @@ impl Default for LiveHistogram {
         let buckets = unsafe { buckets.assume_init() };
         Self {
             buckets,
-            sum_ns: Counter::default(),
+            sum_ns: OwnedCounter::default(),
             min_ns: AtomicU64::new(u64::MAX),
             max_ns: AtomicU64::new(0),
         }
@@ -84,15 +84,15 @@ impl LiveHistogram {
 
 #[derive(Default)]
 pub(crate) struct DirStats {
-    pub ios: Counter,
-    pub bytes: Counter,
-    pub short_ios: Counter,
-    pub errors: Counter,
+    pub ios: OwnedCounter,
+    pub bytes: OwnedCounter,
+    pub short_ios: OwnedCounter,
+    pub errors: OwnedCounter,
     pub slat: LiveHistogram,
     pub clat: LiveHistogram,
     pub lat: LiveHistogram,
     pub response: LiveHistogram,
-    pub late_ios: Counter,
+    pub late_ios: OwnedCounter,
 }
 
 impl DirStats {
@@ -110,7 +110,7 @@ impl DirStats {
 #[derive(Default)]
 pub(crate) struct Stats {
     pub dirs: PerDir<DirStats>,
-    pub flushes: Counter,
+    pub flushes: OwnedCounter,
     pub flush_lat: LiveHistogram,
 }
 
@@ -122,7 +122,7 @@ pub(crate) struct Shared {
     /// I/Os in flight.
     pub in_flight: AtomicU32,
     /// Turns of the queue begun so far.
-    pub turns: Counter,
+    pub turns: OwnedCounter,
     /// Whether an interrupted wait had found its completions.
     pub wait_check: WaitCheck,
     /// Request to end early.
@@ -142,7 +142,7 @@ impl Default for Shared {
         Self {
             stats: Stats::default(),
             in_flight: AtomicU32::new(0),
-            turns: Counter::default(),
+            turns: OwnedCounter::default(),
             wait_check: WaitCheck::default(),
             stop: AtomicBool::new(false),
             phase: AtomicU8::new(Phase::Waiting as u8),

@@ -3,9 +3,9 @@
 use crate::buffers::Slab;
 use crate::error::{EngineError, ScsiError};
 use crate::files::FileKind;
-use crate::queue::{Mapping, Op, Push, Queue, Request};
+use crate::queue::{MappedRange, Op, Push, Queue, Request};
 use crate::token::Token;
-use fathom_model::record::Granted;
+use fathom_model::record::InEffect;
 use std::io;
 
 /// BLKDISCARD of linux/fs.h: `_IO(0x12, 119)`.
@@ -20,8 +20,8 @@ pub(crate) trait SyncEngine {
 
     fn system_calls(&self) -> u64;
 
-    fn granted(&self) -> Granted {
-        Granted::default()
+    fn granted(&self) -> InEffect {
+        InEffect::default()
     }
 
     /// Called after the last request: removes what was created, if that was requested.
@@ -35,7 +35,7 @@ pub(crate) trait SyncEngine {
     }
 
     /// The targets' memory mappings, by file.
-    fn mappings(&self) -> Vec<Mapping> {
+    fn mappings(&self) -> Vec<MappedRange> {
         Vec::new()
     }
 }
@@ -108,7 +108,7 @@ impl<E: SyncEngine> Queue for SyncQueue<E> {
         self.engine.system_calls()
     }
 
-    fn granted(&self) -> Granted {
+    fn granted(&self) -> InEffect {
         self.engine.granted()
     }
 
@@ -120,7 +120,7 @@ impl<E: SyncEngine> Queue for SyncQueue<E> {
         self.engine.last_failure()
     }
 
-    fn mappings(&self) -> Vec<Mapping> {
+    fn mappings(&self) -> Vec<MappedRange> {
         self.engine.mappings()
     }
 }

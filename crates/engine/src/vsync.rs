@@ -6,7 +6,7 @@ use crate::queue::{Op, Push, Queue, Request};
 use crate::sync_queue::{last_error, outcome, without_data};
 use crate::token::Token;
 use fathom_model::Dir;
-use fathom_model::record::Granted;
+use fathom_model::record::InEffect;
 use std::io;
 
 /// UIO_MAXIOV of linux/uio.h: the buffers of one call.
@@ -144,8 +144,8 @@ impl Queue for Vsync {
         self.calls
     }
 
-    fn granted(&self) -> Granted {
-        Granted::default()
+    fn granted(&self) -> InEffect {
+        InEffect::default()
     }
 }
 

@@ -38,14 +38,14 @@ pub(crate) enum Mark {
 
 /// What tells one version of a file from another, except for changes within the resolution of the file system's times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Version {
+pub(crate) struct FileVersion {
     inode: u64,
     size: i64,
     mtime_ns: i128,
     ctime_ns: i128,
 }
 
-impl Version {
+impl FileVersion {
     pub fn of(fd: impl AsFd) -> io::Result<Self> {
         Ok(Self::from(&fstat(fd)?))
     }
@@ -66,7 +66,7 @@ impl Version {
     }
 }
 
-impl From<&Stat> for Version {
+impl From<&Stat> for FileVersion {
     #[allow(clippy::useless_conversion, reason = "types differ by architecture")]
     fn from(stat: &Stat) -> Self {
         let ns = |seconds: i64, ns: i64| i128::from(seconds) * 1_000_000_000 + i128::from(ns);
@@ -86,7 +86,7 @@ pub(crate) fn read(fd: impl AsFd) -> Option<Mark> {
     let mut value = [0; 256];
     let len = getxattr(path.as_str(), NAME, &mut value).ok()?;
     let value = std::str::from_utf8(value.get(..len)?).ok()?;
-    parse(value, &Version::from(&stat(path.as_str()).ok()?))
+    parse(value, &FileVersion::from(&stat(path.as_str()).ok()?))
 }
 
 /// Whether an open file is a target created by fathom and not changed by others since.
@@ -95,12 +95,12 @@ pub(crate) fn is_own(fd: impl AsFd) -> bool {
 }
 
 pub(crate) fn write(fd: impl AsFd, mark: Mark) -> io::Result<()> {
-    let version = Version::of(&fd)?;
+    let version = FileVersion::of(&fd)?;
     write_version(fd, mark, &version)
 }
 
 /// Marks a file that fathom last changed to `version`. The mark is void if it has changed since.
-pub(crate) fn write_version(fd: impl AsFd, mark: Mark, version: &Version) -> io::Result<()> {
+pub(crate) fn write_version(fd: impl AsFd, mark: Mark, version: &FileVersion) -> io::Result<()> {
     let fd = fd.as_fd();
     match set(fd, mark, version) {
         // Without attributes, the next run treats the file as not created by fathom, which is safe.
@@ -109,8 +109,8 @@ pub(crate) fn write_version(fd: impl AsFd, mark: Mark, version: &Version) -> io:
     }
 }
 
-fn set(fd: std::os::fd::BorrowedFd<'_>, mark: Mark, version: &Version) -> io::Result<()> {
-    let put = |mark, version: &Version, window_ns| {
+fn set(fd: std::os::fd::BorrowedFd<'_>, mark: Mark, version: &FileVersion) -> io::Result<()> {
+    let put = |mark, version: &FileVersion, window_ns| {
         let value = format(mark, version, window_ns);
         fsetxattr(fd, NAME, value.as_bytes(), XattrFlags::empty()).map(|()| value)
     };
@@ -119,11 +119,11 @@ fn set(fd: std::os::fd::BorrowedFd<'_>, mark: Mark, version: &Version) -> io::Re
     }
     // Each attempt records the ctime of the one before, until the next comes soon enough.
     let mut recorded = *version;
-    let is_current = Version::of(fd)? == *version;
+    let is_current = FileVersion::of(fd)? == *version;
     let windows = (0..).map(|attempt| WINDOW_MIN_NS << (attempt / ATTEMPTS));
     for window_ns in windows.take_while(|ns| is_current && *ns <= WINDOW_MAX_NS) {
         let value = put(mark, &recorded, window_ns)?;
-        let now = Version::of(fd)?;
+        let now = FileVersion::of(fd)?;
         if now.is_coarse() || !recorded.became(&now, i64::MAX) {
             break;
         }
@@ -149,9 +149,9 @@ pub(crate) fn descriptor_path(fd: impl AsFd) -> String {
     format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd())
 }
 
-fn format(mark: Mark, version: &Version, window_ns: i64) -> String {
+fn format(mark: Mark, version: &FileVersion, window_ns: i64) -> String {
     let fathom = env!("CARGO_PKG_VERSION");
-    let Version { inode, size, mtime_ns, ctime_ns } = version;
+    let FileVersion { inode, size, mtime_ns, ctime_ns } = version;
     let kind = match mark {
         Mark::Target => "target",
         Mark::Log => "log",
@@ -165,7 +165,7 @@ fn format(mark: Mark, version: &Version, window_ns: i64) -> String {
     )
 }
 
-fn parse(value: &str, now: &Version) -> Option<Mark> {
+fn parse(value: &str, now: &FileVersion) -> Option<Mark> {
     let mut words = value.split(' ').skip(1);
     let kind = words.next()?;
     let mut field = |name: &str| words.next()?.strip_prefix(name)?.strip_prefix('=');
@@ -180,7 +180,7 @@ fn parse(value: &str, now: &Version) -> Option<Mark> {
     }
     let (size, mtime_ns) = (field("size")?.parse().ok()?, field("mtime")?.parse().ok()?);
     let (ctime_ns, window_ns) = field("ctime")?.split_once('+')?;
-    let recorded = Version { inode, size, mtime_ns, ctime_ns: ctime_ns.parse().ok()? };
+    let recorded = FileVersion { inode, size, mtime_ns, ctime_ns: ctime_ns.parse().ok()? };
     let window_ns = window_ns.parse().ok().filter(|window| *window <= WINDOW_MAX_NS)?;
     match (kind, recorded.became(now, window_ns)) {
         ("target", true) => Some(Mark::Target),
@@ -196,8 +196,8 @@ mod tests {
     #![allow(clippy::expect_used)]
     use super::*;
 
-    const NOW: Version =
-        Version { inode: 7, size: 4096, mtime_ns: 1_000_000_001, ctime_ns: 2_000_000_002 };
+    const NOW: FileVersion =
+        FileVersion { inode: 7, size: 4096, mtime_ns: 1_000_000_001, ctime_ns: 2_000_000_002 };
 
     #[test]
     fn a_mark_is_void_if_the_file_has_changed() {
@@ -206,7 +206,7 @@ mod tests {
         for (mark, void) in [(Mark::Target, None), (Mark::Unused, Some(Mark::Unfinished))] {
             let value = format(mark, &NOW, 50_000);
             assert_eq!((parse(&value, &NOW), parse(&value, &exact)), (Some(mark), Some(mark)));
-            let change = |change: fn(&mut Version)| {
+            let change = |change: fn(&mut FileVersion)| {
                 let mut other = NOW;
                 change(&mut other);
                 parse(&value, &other)
@@ -220,8 +220,8 @@ mod tests {
         }
         for mark in [Mark::Scratch, Mark::Unfinished] {
             let value = format(mark, &NOW, 0);
-            assert_eq!(parse(&value, &Version { size: 0, ..NOW }), Some(mark));
-            assert_eq!(parse(&value, &Version { inode: 8, ..NOW }), None);
+            assert_eq!(parse(&value, &FileVersion { size: 0, ..NOW }), Some(mark));
+            assert_eq!(parse(&value, &FileVersion { inode: 8, ..NOW }), None);
         }
     }
 
@@ -251,7 +251,7 @@ mod tests {
             write(&file, mark).expect("marked");
             assert_eq!(read(&file), Some(mark));
         }
-        let version = Version::of(&file).expect("version");
+        let version = FileVersion::of(&file).expect("version");
         file.set_len(1).expect("changed");
         assert_eq!(read(&file), Some(Mark::Unfinished));
         // Written for a version that the file no longer has.

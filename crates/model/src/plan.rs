@@ -45,6 +45,15 @@ pub struct Plan {
     pub global_options: BTreeMap<String, String>,
 }
 
+/// Permissions given on the command line. A job file cannot give any.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Permissions {
+    /// Values of `--erase`: `<device>` or `<device>@<serial number or size>`.
+    pub erase: Vec<String>,
+    /// Values of `--overwrite`: paths of files.
+    pub overwrite: Vec<String>,
+}
+
 /// A file or device used by jobs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Target {

@@ -103,7 +103,7 @@ pub struct JobRecord {
     /// Queue depth and batch sizes.
     pub depth: DepthRecord,
     /// Settings in effect.
-    pub granted: Granted,
+    pub granted: InEffect,
     /// Instructions and cycles per I/O, measured in a separate short window, if available.
     pub cost: Option<Cost>,
     /// Why `cost` is absent.
@@ -233,7 +233,7 @@ pub struct DepthRecord {
 
 /// Settings in effect, as opposed to those requested.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Granted {
+pub struct InEffect {
     /// Setup flags in effect, by name, such as `DEFER_TASKRUN`.
     pub setup_flags: Vec<String>,
     /// Setup flags that were requested but refused, by name.

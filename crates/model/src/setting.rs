@@ -43,7 +43,7 @@ pub enum Setting {
 
 /// What a setting belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scope {
+pub enum SettingScope {
     /// A disk.
     Disk,
     /// A CPU; without one, all of them.
@@ -70,29 +70,29 @@ enum Values {
 }
 
 /// A setting, its name, what it belongs to, and its values.
-type Row = (Setting, &'static str, Scope, Values);
+type Row = (Setting, &'static str, SettingScope, Values);
 
 /// All settings.
 const TABLE: [Row; 14] = [
-    (Setting::Scheduler, "scheduler", Scope::Disk, Values::Word),
-    (Setting::ReadAheadKb, "read_ahead_kb", Scope::Disk, Values::Number(0, 1 << 22)),
-    (Setting::NrRequests, "nr_requests", Scope::Disk, Values::Number(4, 1 << 16)),
-    (Setting::Nomerges, "nomerges", Scope::Disk, Values::OneOf(&["0", "1", "2"])),
-    (Setting::RqAffinity, "rq_affinity", Scope::Disk, Values::OneOf(&["0", "1", "2"])),
-    (Setting::IoPoll, "io_poll", Scope::Disk, Values::OneOf(&["0", "1"])),
-    (Setting::WbtLatUsec, "wbt_lat_usec", Scope::Disk, Values::Number(0, 1 << 30)),
-    (Setting::Iostats, "iostats", Scope::Disk, Values::OneOf(&["0", "1"])),
-    (Setting::MaxSectorsKb, "max_sectors_kb", Scope::Disk, Values::Number(4, 1 << 22)),
-    (Setting::Governor, "governor", Scope::Cpu, Values::Word),
-    (Setting::IrqAffinity, "irq_affinity", Scope::Irq, Values::Cpus),
+    (Setting::Scheduler, "scheduler", SettingScope::Disk, Values::Word),
+    (Setting::ReadAheadKb, "read_ahead_kb", SettingScope::Disk, Values::Number(0, 1 << 22)),
+    (Setting::NrRequests, "nr_requests", SettingScope::Disk, Values::Number(4, 1 << 16)),
+    (Setting::Nomerges, "nomerges", SettingScope::Disk, Values::OneOf(&["0", "1", "2"])),
+    (Setting::RqAffinity, "rq_affinity", SettingScope::Disk, Values::OneOf(&["0", "1", "2"])),
+    (Setting::IoPoll, "io_poll", SettingScope::Disk, Values::OneOf(&["0", "1"])),
+    (Setting::WbtLatUsec, "wbt_lat_usec", SettingScope::Disk, Values::Number(0, 1 << 30)),
+    (Setting::Iostats, "iostats", SettingScope::Disk, Values::OneOf(&["0", "1"])),
+    (Setting::MaxSectorsKb, "max_sectors_kb", SettingScope::Disk, Values::Number(4, 1 << 22)),
+    (Setting::Governor, "governor", SettingScope::Cpu, Values::Word),
+    (Setting::IrqAffinity, "irq_affinity", SettingScope::Irq, Values::Cpus),
     (
         Setting::TransparentHugepage,
         "transparent_hugepage",
-        Scope::Machine,
+        SettingScope::Machine,
         Values::OneOf(&["always", "madvise", "never"]),
     ),
-    (Setting::DropCaches, "drop_caches", Scope::Machine, Values::OneOf(&["1", "2", "3"])),
-    (Setting::Cgroup, "cgroup", Scope::Machine, Values::Limits),
+    (Setting::DropCaches, "drop_caches", SettingScope::Machine, Values::OneOf(&["1", "2", "3"])),
+    (Setting::Cgroup, "cgroup", SettingScope::Machine, Values::Limits),
 ];
 
 impl Setting {
@@ -112,7 +112,7 @@ impl Setting {
     }
 
     /// What it belongs to.
-    pub fn scope(self) -> Scope {
+    pub fn scope(self) -> SettingScope {
         self.row().2
     }
 
@@ -178,11 +178,11 @@ impl SettingChange {
         };
         setting.check(value)?;
         let target = match (setting.scope(), own) {
-            (Scope::Disk | Scope::Irq, "") if target.is_empty() => {
+            (SettingScope::Disk | SettingScope::Irq, "") if target.is_empty() => {
                 return Err(format!("{setting}={value}: expected a target"));
             }
-            (Scope::Disk | Scope::Irq, "") => target,
-            (Scope::Machine, own) if !own.is_empty() => {
+            (SettingScope::Disk | SettingScope::Irq, "") => target,
+            (SettingScope::Machine, own) if !own.is_empty() => {
                 return Err(format!("{text}: {setting} has no target"));
             }
             (_, own) => own,

@@ -25,8 +25,8 @@ pub use level::Level;
 pub use missing::{SamplerCost, Unavailable};
 pub use placement::{DeviceWiring, SubmitSample};
 pub use probes::{CountingCost, MachineProbes};
-pub use processes::{OpenFile, ProcessUse, ProcessesSample};
-pub use rings::{RingEvents, RingQueues, RingSample, RingWorkers, RingsSample, SqPoll};
+pub use processes::{ProcessFile, ProcessUse, ProcessesSample};
+pub use rings::{RingEvents, RingQueues, RingSample, RingWorkers, RingsSample, SqPollThread};
 pub use stacks::{Stack, StackCount, StacksSample};
 pub use system::{
     CgroupIo, CgroupSample, CpuSample, InterruptSample, MemorySample, PagingSample, Pressure,

@@ -49,7 +49,7 @@ pub struct DataTable {
     pub columns: Vec<DataColumn>,
     /// A row may have fewer cells than there are columns.
     pub rows: Vec<Vec<Text>>,
-    pub extent: Extent,
+    pub extent: TableExtent,
 }
 
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -70,7 +70,7 @@ pub struct TreeNode {
 
 /// How much of a table is in one document.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Extent {
+pub enum TableExtent {
     #[default]
     Whole,
     /// The first rows of a table that grows while it is read: columns keep a fixed width.

@@ -1,12 +1,12 @@
 //! Figures of [`fathom_analysis::metrics`] as parts of documents.
 
 use crate::doc::{DataColumn, Quantity, QuantityUnit, Text, named, of, text, time};
-use fathom_analysis::metrics::{self, FigureGroup, FigureUnit, Interval, METRICS, Metric};
+use fathom_analysis::metrics::{self, FigureGroup, FigureUnit, Interval, METRICS, MetricRow};
 
 /// The shortest time printed, in nanoseconds.
 const TIME_MIN: f64 = 1000.0;
 
-pub(crate) fn quantity<F>(metric: &Metric<F>, value: f64) -> Quantity {
+pub(crate) fn quantity<F>(metric: &MetricRow<F>, value: f64) -> Quantity {
     let of = |unit| Quantity::new(value, unit);
     match metric.unit {
         FigureUnit::Count | FigureUnit::Rate => of(QuantityUnit::Count),
@@ -19,7 +19,7 @@ pub(crate) fn quantity<F>(metric: &Metric<F>, value: f64) -> Quantity {
 }
 
 /// The figure with its name, as in a sentence: `await 1 ms`, `100 IOPS`.
-pub(crate) fn phrase<F>(metric: &Metric<F>, value: Quantity) -> Text {
+pub(crate) fn phrase<F>(metric: &MetricRow<F>, value: Quantity) -> Text {
     match (metric.unit, metric.group) {
         (FigureUnit::Rate, FigureGroup::Flush) => text!(value, "/s"),
         (FigureUnit::Rate, _)
@@ -34,11 +34,11 @@ pub(crate) fn phrase<F>(metric: &Metric<F>, value: Quantity) -> Text {
 }
 
 /// A table's cell; a dash where the figure is not available.
-pub(crate) fn cell<F>(metric: &Metric<F>, value: Option<f64>) -> Text {
+pub(crate) fn cell<F>(metric: &MetricRow<F>, value: Option<f64>) -> Text {
     value.map_or_else(|| "-".into(), |value| quantity(metric, value).into())
 }
 
-pub(crate) fn column<F>(metric: &Metric<F>) -> DataColumn {
+pub(crate) fn column<F>(metric: &MetricRow<F>) -> DataColumn {
     let (least, most) = match metric.unit {
         FigureUnit::Rate => (5, 6),
         FigureUnit::BytesPerSecond => (6, 6),
@@ -56,7 +56,7 @@ pub(crate) fn group(
     wanted: impl Fn(f64) -> bool,
 ) -> Vec<Text> {
     let all = METRICS.iter().filter(|metric| metric.group == group && metric.is_main());
-    let value = |metric: &Metric| (metric.value)(interval).filter(|value| wanted(*value));
+    let value = |metric: &MetricRow| (metric.value)(interval).filter(|value| wanted(*value));
     all.filter_map(|metric| Some(phrase(metric, quantity(metric, value(metric)?)))).collect()
 }
 

@@ -24,9 +24,9 @@ pub(crate) struct Entry<'a> {
     /// Index of its first job.
     pub first: usize,
     /// The directions, in fio's order and by fio's names.
-    pub dirs: Vec<(&'static str, DirStats<'a>)>,
+    pub dirs: Vec<(&'static str, DirFigures<'a>)>,
     /// All directions combined, in addition to `dirs`, for `unified_rw_reporting=both`.
-    pub both: Option<DirStats<'a>>,
+    pub both: Option<DirFigures<'a>>,
 }
 
 impl Entry<'_> {
@@ -72,7 +72,7 @@ impl Entry<'_> {
     }
 }
 
-pub(crate) struct DirStats<'a> {
+pub(crate) struct DirFigures<'a> {
     pub dir: DirRecord,
     /// The measured time where the direction occurs, or 0, in nanoseconds.
     pub runtime_ns: u64,
@@ -85,7 +85,7 @@ pub(crate) struct DirStats<'a> {
     plan: &'a JobPlan,
 }
 
-impl DirStats<'_> {
+impl DirFigures<'_> {
     /// Submission latency, empty if switched off.
     pub fn slat(&self) -> Cow<'_, Histogram> {
         shown(&self.dir.slat, self.plan.show.slat)
@@ -171,14 +171,14 @@ fn stats<'a>(
     dir: Option<Dir>,
     counts: DirRecord,
     totals: &[Total],
-) -> DirStats<'a> {
+) -> DirFigures<'a> {
     let occurs =
         counts.counts != Counts::default() || dir.is_none_or(|dir| group.plan.access.mix.has(dir));
     let rates = derive::interval_rates(&counts);
     let kib: Vec<f64> = rates.iter().map(|rate| rate.bytes_per_second / 1024.0).collect();
     let iops: Vec<f64> = rates.iter().map(|rate| rate.iops).collect();
     let bw = Spread::of(&kib);
-    DirStats {
+    DirFigures {
         dir: counts,
         runtime_ns: if occurs { group.record.runtime_ns } else { 0 },
         bw_agg: share_of_group(bw.mean, dir, group.plan.group, totals),

@@ -9,7 +9,7 @@ mod extra;
 
 use crate::calendar::formatted;
 use crate::fio::{self, Buckets, Entry};
-use direction::{Direction, Flushes};
+use direction::{FioDirection, Flushes};
 use extra::Extra;
 use fathom_analysis::derive;
 use fathom_model::Dir;
@@ -38,13 +38,13 @@ struct Root<'a> {
     time: String,
     #[serde(rename = "global options")]
     global_options: &'a BTreeMap<String, String>,
-    jobs: Vec<Job<'a>>,
-    disk_util: Vec<Disk<'a>>,
+    jobs: Vec<FioJob<'a>>,
+    disk_util: Vec<FioDisk<'a>>,
     fathom: Extra<'a>,
 }
 
 #[derive(Serialize)]
-struct Job<'a> {
+struct FioJob<'a> {
     jobname: &'a str,
     groupid: u32,
     job_start: u64,
@@ -54,10 +54,10 @@ struct Job<'a> {
     #[serde(rename = "job options")]
     job_options: BTreeMap<String, String>,
     #[serde(flatten)]
-    dirs: Ordered<Direction>,
+    dirs: Ordered<FioDirection>,
     sync: Flushes,
     #[serde(skip_serializing_if = "Option::is_none")]
-    mixed: Option<Direction>,
+    mixed: Option<FioDirection>,
     job_runtime: u64,
     usr_cpu: f64,
     sys_cpu: f64,
@@ -83,7 +83,7 @@ struct Job<'a> {
 }
 
 #[derive(Serialize)]
-struct Disk<'a> {
+struct FioDisk<'a> {
     name: &'a str,
     read_ios: u64,
     write_ios: u64,
@@ -112,15 +112,15 @@ fn root(record: &RunRecord, plus: bool) -> Root<'_> {
     }
 }
 
-fn job<'a>(record: &'a RunRecord, entry: Entry<'a>, plus: bool) -> Job<'a> {
+fn job<'a>(record: &'a RunRecord, entry: Entry<'a>, plus: bool) -> FioJob<'a> {
     let plan = entry.group.plan;
     let done = &entry.group.record;
     let (usr_cpu, sys_cpu) = entry.cpu_percent();
     let clat = entry.clat_all();
     let errors = entry.counted_errors();
     let dirs =
-        entry.dirs.iter().map(|(name, dir)| ((*name).into(), Direction::of(dir, plan, plus)));
-    Job {
+        entry.dirs.iter().map(|(name, dir)| ((*name).into(), FioDirection::of(dir, plan, plus)));
+    FioJob {
         jobname: &plan.name,
         groupid: plan.group,
         job_start: done.started_unix_ns / 1_000_000,
@@ -130,7 +130,7 @@ fn job<'a>(record: &'a RunRecord, entry: Entry<'a>, plus: bool) -> Job<'a> {
         job_options: options(record, plan, entry.first),
         dirs: Ordered(dirs.collect()),
         sync: Flushes::of(&done.flushes, plan, plus),
-        mixed: entry.both.as_ref().map(|dir| Direction::of(dir, plan, plus)),
+        mixed: entry.both.as_ref().map(|dir| FioDirection::of(dir, plan, plus)),
         job_runtime: entry.group.worker_ns / 1_000_000,
         usr_cpu: rounded(usr_cpu),
         sys_cpu: rounded(sys_cpu),
@@ -204,8 +204,8 @@ fn short_size(bytes: u64) -> String {
     }
 }
 
-fn disk(disk: &DiskRecord) -> Disk<'_> {
-    Disk {
+fn disk(disk: &DiskRecord) -> FioDisk<'_> {
+    FioDisk {
         name: &disk.name,
         read_ios: disk.ios.read,
         write_ios: disk.ios.write,

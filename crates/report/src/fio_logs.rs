@@ -17,8 +17,8 @@ pub struct JobLog {
     plan: Logs,
     /// Largest block size of each direction, as histograms name it.
     block: PerDir<u64>,
-    averages: Window,
-    histograms: Window,
+    averages: LogInterval,
+    histograms: LogInterval,
 }
 
 /// The bandwidth of all jobs together (`--bandwidth-log`), every half second.
@@ -52,13 +52,13 @@ impl TotalLog {
 }
 
 #[derive(Default)]
-struct Window {
+struct LogInterval {
     before: JobTotals,
     /// End of the current interval, in nanoseconds of measured time.
     next_ns: u64,
 }
 
-impl Window {
+impl LogInterval {
     /// Whether an interval is over, the last one also before its time; sets the next one's end.
     fn is_over(&mut self, interval_ns: u64, now: &JobTotals) -> bool {
         let ended = matches!(now.phase, Phase::Finishing | Phase::Done);
@@ -74,7 +74,7 @@ impl Window {
 impl JobLog {
     pub fn new(job: &JobPlan) -> Option<Self> {
         let plan = job.logs.clone()?;
-        let window = |interval_ns| Window { next_ns: interval_ns, ..Window::default() };
+        let window = |interval_ns| LogInterval { next_ns: interval_ns, ..LogInterval::default() };
         Some(Self {
             block: job.access.block_sizes.map(|_, sizes: &BlockSizes| sizes.max()),
             averages: window(plan.average_ns),

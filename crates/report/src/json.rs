@@ -1,7 +1,7 @@
 //! Results as JSON: a record with its findings, and the figures that follow from its samples.
 
-use crate::stacks::{Process, Sampled};
-use crate::threads::Activity;
+use crate::stacks::{ProcessStacks, Sampled};
+use crate::threads::GroupActivity;
 use fathom_analysis::layers::LayerTimes;
 use fathom_analysis::machine::DiskRates;
 use fathom_analysis::metrics::{DISK, Interval};
@@ -59,7 +59,7 @@ struct WatchFigures<'a> {
     watched: Option<&'a ProcessUse>,
     /// Other programs, by CPU time.
     programs: Vec<&'a ProcessUse>,
-    threads: Vec<Activity>,
+    threads: Vec<GroupActivity>,
     layers: Option<LayerTimes>,
 }
 
@@ -77,7 +77,7 @@ impl<'a> WatchResult<'a> {
             in_flight_max: &observed.queue_max,
             watched: Some(&processes.watched).filter(|watched| !watched.comm.is_empty()),
             programs: processes.by_cpu(),
-            threads: Activity::of(&observed.threads),
+            threads: GroupActivity::of(&observed.threads),
             layers: observed.stacks().map(layers),
         };
         Self { record, figures }
@@ -133,7 +133,7 @@ impl From<&Sampled> for StacksResult {
             kernel,
             samples,
         };
-        let process = |(pid, process): (i32, Process<'_>)| ProcessSamples {
+        let process = |(pid, process): (i32, ProcessStacks<'_>)| ProcessSamples {
             comm: process.comm.to_string(),
             pid,
             user_samples: process.user,

@@ -30,7 +30,7 @@ impl Default for Style {
 }
 
 pub fn line(text: &Text) -> String {
-    figure::plain(text, figure::Place::Sentence)
+    figure::plain(text, figure::NumberContext::Sentence)
 }
 
 #[cfg(test)]

@@ -29,7 +29,7 @@ pub(crate) struct Frame<'a> {
 }
 
 #[derive(Default)]
-pub(crate) struct Process<'a> {
+pub(crate) struct ProcessStacks<'a> {
     pub comm: &'a str,
     pub user: u64,
     pub kernel: u64,
@@ -70,8 +70,8 @@ impl Sampled {
         sums
     }
 
-    pub(crate) fn processes(&self) -> Vec<(i32, Process<'_>)> {
-        let mut sums: BTreeMap<i32, Process<'_>> = BTreeMap::new();
+    pub(crate) fn processes(&self) -> Vec<(i32, ProcessStacks<'_>)> {
+        let mut sums: BTreeMap<i32, ProcessStacks<'_>> = BTreeMap::new();
         for count in self.counts() {
             let process = sums.entry(count.pid).or_default();
             // Older records have only threads' names: the main thread's is the process's.

@@ -3,7 +3,7 @@
 //! Columns are those of fio's `--minimal`, `--output-format=terse`; the versions differ in what
 //! they omit.
 
-use crate::fio::{self, DirStats, Entry};
+use crate::fio::{self, DirFigures, Entry};
 use fathom_analysis::derive::Spread;
 use fathom_model::escape;
 use fathom_model::histogram::Histogram;
@@ -14,7 +14,7 @@ use fathom_model::record::RunRecord;
 const PERCENTILE_COLUMNS: usize = 20;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Version {
+pub enum TerseVersion {
     /// No program version, no disks; the description on a line of its own.
     V2,
     /// fio's default: no trims.
@@ -25,7 +25,7 @@ pub enum Version {
     V5,
 }
 
-impl Version {
+impl TerseVersion {
     pub fn from_number(number: u32) -> Option<Self> {
         match number {
             2 => Some(Self::V2),
@@ -46,19 +46,19 @@ impl Version {
     }
 }
 
-pub fn render(record: &RunRecord, version: Version) -> String {
+pub fn render(record: &RunRecord, version: TerseVersion) -> String {
     fio::entries(record).iter().map(|entry| line(record, entry, version)).collect()
 }
 
-fn line(record: &RunRecord, entry: &Entry, version: Version) -> String {
+fn line(record: &RunRecord, entry: &Entry, version: TerseVersion) -> String {
     let plan = entry.group.plan;
     let mut columns = vec![version.number().to_string()];
-    if version != Version::V2 {
+    if version != TerseVersion::V2 {
         columns.push(fio::version(record));
     }
     columns.extend([text(&plan.name), plan.group.to_string(), entry.error().to_string()]);
     for (name, dir) in &entry.dirs {
-        if *name != "trim" || version != Version::V3 {
+        if *name != "trim" || version != TerseVersion::V3 {
             direction(&mut columns, dir, plan, version);
         }
     }
@@ -67,7 +67,7 @@ fn line(record: &RunRecord, entry: &Entry, version: Version) -> String {
     }
     usage(&mut columns, entry);
     distributions(&mut columns, entry);
-    if version != Version::V2 {
+    if version != TerseVersion::V2 {
         disks(&mut columns, record);
     }
     if let Some((errors, first)) = entry.counted_errors() {
@@ -75,7 +75,7 @@ fn line(record: &RunRecord, entry: &Entry, version: Version) -> String {
     }
     let mut line = columns.join(";");
     if let Some(description) = &plan.description {
-        line.push_str(if version == Version::V2 { "\n;" } else { ";" });
+        line.push_str(if version == TerseVersion::V2 { "\n;" } else { ";" });
         line.push_str(&text(description));
     }
     line.push('\n');
@@ -87,7 +87,7 @@ fn text(name: &str) -> String {
     escape::text(&name.replace([';', '\n', '\r'], "_")).into_owned()
 }
 
-fn direction(columns: &mut Vec<String>, dir: &DirStats, plan: &JobPlan, version: Version) {
+fn direction(columns: &mut Vec<String>, dir: &DirFigures, plan: &JobPlan, version: TerseVersion) {
     columns.extend([
         (dir.dir.counts.bytes >> 10).to_string(),
         (dir.bytes_per_second() as u64 / 1024).to_string(),
@@ -99,7 +99,7 @@ fn direction(columns: &mut Vec<String>, dir: &DirStats, plan: &JobPlan, version:
     percentiles(columns, dir, plan);
     latency(columns, &dir.lat());
     spread(columns, &dir.bw, Some(dir.bw_agg));
-    if version == Version::V5 {
+    if version == TerseVersion::V5 {
         columns.push(dir.bw.samples.to_string());
         spread(columns, &dir.iops, None);
         columns.push(dir.iops.samples.to_string());
@@ -117,7 +117,7 @@ fn latency(columns: &mut Vec<String>, histogram: &Histogram) {
 }
 
 /// Percentiles in microseconds: of total latency with `lat_percentiles`, else of completion latency.
-fn percentiles(columns: &mut Vec<String>, dir: &DirStats, plan: &JobPlan) {
+fn percentiles(columns: &mut Vec<String>, dir: &DirFigures, plan: &JobPlan) {
     let show = &plan.show;
     let histogram = if show.lat_percentiles { dir.lat() } else { dir.clat() };
     let listed = if show.lat_percentiles || show.clat_percentiles {

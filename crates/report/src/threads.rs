@@ -28,7 +28,7 @@ impl Report<'_> {
         let groups = self.groups;
         let names: Vec<&str> = groups.columns().iter().map(|column| column.name()).collect();
         let shown = groups.largest_first();
-        let cost = Cost {
+        let cost = ThreadsCost {
             cpu_ns: self.cost.cpu_ns,
             us_per_thread_sample: self.us_per_thread_sample(),
             cpu_share: self.cost_share(),
@@ -69,7 +69,7 @@ impl Report<'_> {
 
 /// Activity that a number of threads have in common.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct Activity {
+pub(crate) struct GroupActivity {
     /// Mean number of active threads.
     active: f64,
     /// Number of distinct threads.
@@ -79,7 +79,7 @@ pub(crate) struct Activity {
     by: BTreeMap<&'static str, String>,
 }
 
-impl Activity {
+impl GroupActivity {
     /// Each of `groups`, the largest first.
     pub(crate) fn of(groups: &ThreadGroups) -> Vec<Self> {
         let names = || groups.columns().iter().map(|column| column.name());
@@ -93,7 +93,7 @@ impl Activity {
 }
 
 #[derive(Serialize)]
-struct Cost {
+struct ThreadsCost {
     cpu_ns: u64,
     us_per_thread_sample: f64,
     cpu_share: f64,

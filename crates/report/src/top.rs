@@ -14,7 +14,7 @@ mod threads;
 mod ui;
 
 pub use crate::render::screen::{Listing, Paint};
-pub use keys::{Action, Go, press};
+pub use keys::{Go, ScreenAction, press};
 pub use ui::{Grouping, Page, Panel, TableUi, Ui};
 
 use crate::calendar::TimeZone;
@@ -27,7 +27,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 #[derive(Debug, Clone, Copy)]
-pub struct View<'a> {
+pub struct TopView<'a> {
     pub before: &'a MachineSample,
     pub now: &'a MachineSample,
     pub rates: &'a MachineRates,
@@ -36,7 +36,7 @@ pub struct View<'a> {
     pub unix_ns: u64,
     /// Time zone of the times on screen; CSV and NDJSON are in UTC.
     pub zone: &'a TimeZone,
-    pub source: Source,
+    pub source: TopSource,
     pub stacks: &'a [Stack],
     pub wiring: &'a [DeviceWiring],
     pub missing: &'a [Unavailable],
@@ -44,14 +44,14 @@ pub struct View<'a> {
     pub own_ns: Option<u64>,
 }
 
-impl<'a> View<'a> {
+impl<'a> TopView<'a> {
     pub fn interval(&self) -> Interval<'a> {
         Interval { before: self.before, now: self.now, rates: self.rates }
     }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Source {
+pub enum TopSource {
     Live {
         interval_ns: u64,
         /// Paused: age of the interval shown, in nanoseconds.
@@ -66,7 +66,7 @@ pub enum Source {
     },
 }
 
-pub fn draw(view: &View<'_>, ui: &Ui, paint: Paint, area: Rect, buf: &mut Buffer) {
+pub fn draw(view: &TopView<'_>, ui: &Ui, paint: Paint, area: Rect, buf: &mut Buffer) {
     if area.width < 20 || area.height < 4 {
         paint.put(Tone::Plain, "screen too small", area.x, area, buf);
         return;
@@ -105,7 +105,7 @@ pub fn draw_waiting(paint: Paint, area: Rect, buf: &mut Buffer) {
     paint.put(Tone::Faint, text, area.x, area, buf);
 }
 
-pub fn table(view: &View<'_>, ui: &Ui, panel: Panel) -> Listing {
+pub fn table(view: &TopView<'_>, ui: &Ui, panel: Panel) -> Listing {
     let (table, usual) = match panel {
         Panel::Disks => (disks::table(view, ui), disks::sort()),
         Panel::Threads => (threads::table(view, ui), 0),
@@ -116,7 +116,7 @@ pub fn table(view: &View<'_>, ui: &Ui, panel: Panel) -> Listing {
     table.sorted_by(chosen.sort.unwrap_or(usual), chosen.reversed)
 }
 
-fn draw_tables(view: &View<'_>, ui: &Ui, paint: Paint, area: Rect, buf: &mut Buffer) {
+fn draw_tables(view: &TopView<'_>, ui: &Ui, paint: Paint, area: Rect, buf: &mut Buffer) {
     let mut rest = area;
     if !view.missing.is_empty() {
         header::missing_line(view, paint, take_below(&mut rest, 1), buf);

@@ -11,7 +11,7 @@ use crate::observe::new_header;
 use crate::recording::{NewRecording, RecordTo, Recording};
 use crate::run::Hooks;
 use crate::targets::OpenTargets;
-use bench::{Bench, EngineBench};
+use bench::{Bench, EngineExecutor};
 use fathom_analysis::limit::{
     BlockSpec, Competitor, Conditions, Config, LatencyTarget, LimitRecord, QueueFacts, Search,
     SuiteTest, Window,
@@ -107,7 +107,7 @@ impl Limit {
         };
         let mut recording = new.begin(&unfinished, &mut |text: &str| hooks.notice(text))?;
         let began = Instant::now();
-        let mut bench = EngineBench::new(&self.targets, self.conditions.clone());
+        let mut bench = EngineExecutor::new(&self.targets, self.conditions.clone());
         // Even without a record, because the samples name competing programs.
         let mut samples =
             Samples::new(BackgroundSampling::new(self.options.sampling, self.targets.devices()));

@@ -7,7 +7,7 @@ use fathom_model::advice::intervals_merged;
 use fathom_model::progress::Sample;
 use fathom_model::units;
 use fathom_model::watch::Level;
-use fathom_store::{EncodedSample, Retention, Ring};
+use fathom_store::{EncodedSample, Retention, SampleRing};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -42,7 +42,7 @@ struct LastComplaint {
 
 /// Samples the machine into a ring until cancelled.
 pub struct RingRecorder<'a> {
-    ring: Ring,
+    ring: SampleRing,
     retention: Retention,
     options: SamplingOptions,
     /// Reports to the user.
@@ -61,7 +61,7 @@ pub struct RingRecorder<'a> {
 impl<'a> RingRecorder<'a> {
     /// Records a sample into `ring` every `interval`; `notice` reports to the user.
     pub fn new(
-        ring: Ring,
+        ring: SampleRing,
         retention: Retention,
         (level, interval): (Level, Duration),
         notice: &'a mut dyn FnMut(&str),
@@ -116,7 +116,7 @@ impl<'a> RingRecorder<'a> {
             return Ok(());
         }
         let until = Instant::now() + self.ring.segment_time();
-        let is_over = |ring: &Ring| Instant::now() >= until || ring.is_segment_full();
+        let is_over = |ring: &SampleRing| Instant::now() >= until || ring.is_segment_full();
         while cancel.reason().is_none() && !is_over(&self.ring) && !watching.has_panicked() {
             if let Some(sample) = watching.next(TICK) {
                 self.keep(&sample);

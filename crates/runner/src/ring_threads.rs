@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 /// CPU time of one job's threads, in nanoseconds.
 #[derive(Clone, Copy)]
-struct CpuTime {
+struct JobCpuTime {
     /// When the measured time began.
     at_start_ns: u64,
     latest_ns: u64,
@@ -20,7 +20,7 @@ struct CpuTime {
 pub(crate) struct RingThreads {
     proc: PathBuf,
     /// One entry for each job.
-    times: Vec<Option<CpuTime>>,
+    times: Vec<Option<JobCpuTime>>,
     threads: Vec<Threads>,
 }
 
@@ -68,7 +68,7 @@ impl RingThreads {
                 Threads::Library => library_time(&self.proc, tid),
             };
             if let Ok(now) = time {
-                let first = CpuTime { at_start_ns: 0, latest_ns: now };
+                let first = JobCpuTime { at_start_ns: 0, latest_ns: now };
                 let times = self.times[index].get_or_insert(first);
                 times.latest_ns = times.latest_ns.max(now);
                 if phase != Phase::Running {

@@ -4,7 +4,7 @@ use crate::cancel::CancelToken;
 use crate::observe::new_header;
 use crate::shrink::ShrinkDetector;
 use crate::wording::Vocabulary;
-use fathom_engine::{EntrySender, FileKind, JobInput, Name, NameTable, OpenFile, Running};
+use fathom_engine::{EntrySender, FileKind, JobInput, Name, OpenFile, Running, WorkerNames};
 use fathom_machine::guard::{
     self, NamedTarget, NamedTargets, OpenTarget, Permissions, WorkerOpen, Writing,
 };
@@ -260,7 +260,7 @@ fn directories(roots: &Roots, names: &[Option<NamedTargets>]) -> Vec<TargetFacts
 }
 
 /// The names of a job as the engine's input.
-fn table(names: &NamedTargets) -> Result<NameTable, String> {
+fn table(names: &NamedTargets) -> Result<WorkerNames, String> {
     let fail = |error: std::io::Error| format!("cannot keep a directory open: {error}");
     let dirs = names.dirs.iter().map(|dir| dir.try_clone().map_err(fail));
     let name = |target: &NamedTarget| {
@@ -272,7 +272,7 @@ fn table(names: &NamedTargets) -> Result<NameTable, String> {
     let remove = |dir: BorrowedFd<'_>, name: &CStr, made, is_dir| {
         guard::remove(dir, name.to_bytes(), made, is_dir)
     };
-    Ok(NameTable { dirs: dirs.collect::<Result<_, _>>()?, names, remove })
+    Ok(WorkerNames { dirs: dirs.collect::<Result<_, _>>()?, names, remove })
 }
 
 /// What is known of the machine and of the disks below the targets.

@@ -17,7 +17,7 @@ const TICK: Duration = Duration::from_millis(1);
 const STEP: Duration = Duration::from_millis(5);
 
 /// The result of a window.
-pub struct Window<T> {
+pub struct MeasuredWindow<T> {
     /// One entry for each job.
     pub jobs: Vec<JobRecord>,
     /// Snapshots when all workers had started to measure, and at the end.
@@ -36,7 +36,7 @@ pub fn measure<T>(
     (ramp, window): (Duration, Duration),
     snapshot: impl Fn() -> T,
     observe: Option<&mut dyn FnMut()>,
-) -> Result<Window<T>, String> {
+) -> Result<MeasuredWindow<T>, String> {
     let began = Instant::now();
     let running = targets.start(plan)?;
     // One sleep costs less than many checks; the ramp does not end early.
@@ -51,7 +51,7 @@ pub fn measure<T>(
     }
     let to = snapshot();
     let jobs = targets.join(running);
-    Ok(Window { jobs, from, to, took: began.elapsed() })
+    Ok(MeasuredWindow { jobs, from, to, took: began.elapsed() })
 }
 
 /// Waits for `window`, or until all workers have ended.

@@ -3,8 +3,9 @@
 use crate::error::{Problems, SpecError};
 use crate::ini::Line;
 use crate::keys::{self, Key, Takes};
-use crate::output::{self, Help, Output, Permissions, RunAction, RunOption};
+use crate::output::{self, Help, Output, RunAction, RunOption};
 use crate::suggest;
+use fathom_model::plan::Permissions;
 use std::iter::Peekable;
 
 #[derive(Debug, Default)]

@@ -86,11 +86,12 @@ fn machine_word(text: &str, sources: &dyn Sources) -> Option<(&'static str, u64)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sources::tests::Memory;
+    use crate::sources::tests::MemorySources;
 
     #[test]
     fn words() {
-        let sources = Memory::new(&[]).with_env("DISK", "/dev/x").with_env("LOOP", "${LOOP}");
+        let sources =
+            MemorySources::new(&[]).with_env("DISK", "/dev/x").with_env("LOOP", "${LOOP}");
         let line = |text: &str| expand(text, &sources).map(|line| line.text);
         assert_eq!(line("filename=${DISK}1").unwrap(), "filename=/dev/x1");
         assert_eq!(line("numjobs=$ncpus").unwrap(), "numjobs=4");

@@ -48,11 +48,17 @@ pub fn compare_jobs(jobs: &[Vec<String>], metric: Metric) -> Result<Experiment, 
         for (key, value) in &pairs {
             problems.extend(check(key, value).err().map(SpecError::new));
         }
-        variants.push(Variant { job: pairs, ..Variant::default() });
+        variants.push(VariantDraft { job: pairs, ..VariantDraft::default() });
     }
     let names = distinct_names(&variants);
     variants.iter_mut().zip(names).for_each(|(variant, name)| variant.name = name);
-    let draft = Draft { name: "try".into(), metric, variants, control: true, ..Draft::default() };
+    let draft = ExperimentDraft {
+        name: "try".into(),
+        metric,
+        variants,
+        control: true,
+        ..ExperimentDraft::default()
+    };
     finish(draft, problems)
 }
 
@@ -79,8 +85,8 @@ pub fn sweep(axes: &[(String, String)], job: &[String]) -> Result<Experiment, Ve
             Err(why) => problems.push(SpecError::new(why)),
         }
     }
-    let (name, variants) = ("sweep".into(), vec![Variant::default()]);
-    finish(Draft { name, base, grid, variants, ..Draft::default() }, problems)
+    let (name, variants) = ("sweep".into(), vec![VariantDraft::default()]);
+    finish(ExperimentDraft { name, base, grid, variants, ..ExperimentDraft::default() }, problems)
 }
 
 /// The command line of `fathom run` for the workers of `condition` on `targets`; none for a command.
@@ -105,21 +111,21 @@ pub fn condition_args(condition: &Condition, targets: &[String]) -> Vec<String> 
 
 /// An experiment before its conditions are spelled out.
 #[derive(Debug, Default)]
-struct Draft {
+struct ExperimentDraft {
     name: String,
     question: String,
     source: String,
     metric: Metric,
     base: Vec<Pair>,
     grid: Vec<(String, Vec<String>)>,
-    variants: Vec<Variant>,
+    variants: Vec<VariantDraft>,
     control: bool,
     /// Each target is measured alone, and all are compared with the sum.
     each_target: Option<usize>,
 }
 
 #[derive(Debug, Clone, Default)]
-struct Variant {
+struct VariantDraft {
     name: String,
     job: Vec<Pair>,
     settings: Vec<String>,
@@ -151,9 +157,9 @@ fn check(key: &str, value: &str) -> Result<(), String> {
 }
 
 /// Each variant's keys that others have with another value, or not at all.
-fn distinct_names(variants: &[Variant]) -> Vec<String> {
+fn distinct_names(variants: &[VariantDraft]) -> Vec<String> {
     let is_common = |pair: &Pair| variants.iter().all(|variant| variant.job.contains(pair));
-    let name = |(index, variant): (usize, &Variant)| {
+    let name = |(index, variant): (usize, &VariantDraft)| {
         let own = variant.job.iter().filter(|pair| !is_common(pair));
         let own: Vec<String> = own.map(|(key, value)| format!("{key}={value}")).collect();
         if own.is_empty() { format!("job {}", index + 1) } else { own.join(" ") }
@@ -161,7 +167,10 @@ fn distinct_names(variants: &[Variant]) -> Vec<String> {
     variants.iter().enumerate().map(name).collect()
 }
 
-fn finish(draft: Draft, mut problems: Vec<SpecError>) -> Result<Experiment, Vec<SpecError>> {
+fn finish(
+    draft: ExperimentDraft,
+    mut problems: Vec<SpecError>,
+) -> Result<Experiment, Vec<SpecError>> {
     let lengths = draft.grid.iter().map(|(_, values)| values.len());
     let cells = lengths.fold(1_usize, usize::saturating_mul);
     let count = cells.saturating_mul(draft.variants.len() + 1);
@@ -181,14 +190,14 @@ fn finish(draft: Draft, mut problems: Vec<SpecError>) -> Result<Experiment, Vec<
             None => in_cell(&draft, &cell, &mut conditions),
         }
     }
-    let Draft { name, question, source, metric, grid, .. } = draft;
+    let ExperimentDraft { name, question, source, metric, grid, .. } = draft;
     let axes = grid.into_iter().map(|(key, _)| key).collect();
     Ok(Experiment { name, question, source, metric, conditions, axes })
 }
 
 /// Two variants that do the same, which would be compared with each other.
-fn same_variants(draft: &Draft) -> Option<String> {
-    let what = |v: &Variant| {
+fn same_variants(draft: &ExperimentDraft) -> Option<String> {
+    let what = |v: &VariantDraft| {
         let mut job = v.job.clone();
         job.sort();
         (job, v.settings.clone(), v.sampling, v.command.clone(), v.targets)
@@ -217,7 +226,7 @@ fn cells_of(grid: &[(String, Vec<String>)]) -> Vec<Vec<String>> {
 }
 
 /// The variants in one cell, compared with the first.
-fn in_cell(draft: &Draft, cell: &[String], conditions: &mut Vec<Condition>) {
+fn in_cell(draft: &ExperimentDraft, cell: &[String], conditions: &mut Vec<Condition>) {
     let baseline = conditions.len();
     let compared = draft.variants.len() > 1;
     for (index, variant) in draft.variants.iter().enumerate() {
@@ -233,7 +242,12 @@ fn in_cell(draft: &Draft, cell: &[String], conditions: &mut Vec<Condition>) {
 }
 
 /// Each target alone, then all together, compared with the sum.
-fn each_target(draft: &Draft, cell: &[String], targets: usize, conditions: &mut Vec<Condition>) {
+fn each_target(
+    draft: &ExperimentDraft,
+    cell: &[String],
+    targets: usize,
+    conditions: &mut Vec<Condition>,
+) {
     let Some(variant) = draft.variants.first() else { return };
     let first = conditions.len();
     for at in 0..targets {
@@ -247,7 +261,7 @@ fn each_target(draft: &Draft, cell: &[String], targets: usize, conditions: &mut 
     }
 }
 
-fn condition(draft: &Draft, variant: &Variant, cell: &[String]) -> Condition {
+fn condition(draft: &ExperimentDraft, variant: &VariantDraft, cell: &[String]) -> Condition {
     let mut job = draft.base.clone();
     let mut rate_share = None;
     let mut set = |(key, value): Pair| match job.iter_mut().find(|(known, _)| *known == key) {

@@ -1,6 +1,6 @@
 //! Help and documentation, generated from the tables of keys and options.
 
-use crate::keys::{self, Action, Group, Key};
+use crate::keys::{self, Action, Key, KeyGroup};
 use crate::output::{self, RunOption, run_options};
 use std::fmt::Write;
 
@@ -36,7 +36,7 @@ pub fn run_manual() -> Vec<(&'static str, Vec<(String, &'static str)>)> {
         let names: Vec<&str> = key.names().collect();
         (format!("{}={}", names.join("|"), key.takes.form()), key.doc)
     };
-    let groups = Group::ALL.into_iter().filter(|group| *group != Group::Refused);
+    let groups = KeyGroup::ALL.into_iter().filter(|group| *group != KeyGroup::Refused);
     let keys = groups.map(|group| {
         (group.title(), keys::keys().filter(|key| key.group == group).map(form).collect())
     });
@@ -106,7 +106,7 @@ pub fn engine_help(name: Option<&str>) -> Result<String, crate::SpecError> {
 /// The tables of `docs/fio-compat.md`, in Markdown.
 pub fn compat_table() -> String {
     let mut text = String::new();
-    for group in Group::ALL.into_iter().filter(|group| *group != Group::Refused) {
+    for group in KeyGroup::ALL.into_iter().filter(|group| *group != KeyGroup::Refused) {
         let _ = write!(
             text,
             "### {}\n\n| key | value | description | difference from fio |\n|---|---|---|---|\n",
@@ -123,7 +123,7 @@ pub fn compat_table() -> String {
     text.push_str(
         "### Refused keys\n\n| keys | description | reason, and alternative |\n|---|---|---|\n",
     );
-    let refused: Vec<&Key> = keys::keys().filter(|key| key.group == Group::Refused).collect();
+    let refused: Vec<&Key> = keys::keys().filter(|key| key.group == KeyGroup::Refused).collect();
     for same in refused.chunk_by(|a, b| a.doc == b.doc) {
         let Action::Refuse(why) = same[0].action else { continue };
         let names: Vec<String> = same.iter().map(|key| format!("`{}`", key.name)).collect();

@@ -8,7 +8,7 @@ use crate::sources::{INCLUDE_DEPTH_MAX, Sources, read_text};
 const LINES_MAX: usize = 1 << 20;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Section {
+pub(crate) struct IniSection {
     pub name: String,
     pub place: Place,
     pub lines: Vec<Line>,
@@ -36,11 +36,11 @@ impl Line {
 
 /// The sections of the job file at `path`, in order; lines that cannot be understood are left out, and
 /// added to `problems`.
-pub(crate) fn read(path: &str, sources: &dyn Sources, problems: &mut Problems) -> Vec<Section> {
+pub(crate) fn read(path: &str, sources: &dyn Sources, problems: &mut Problems) -> Vec<IniSection> {
     let Some(text) = problems.ok(read_text(sources, path)) else { return Vec::new() };
     let mut reader =
-        Reader { sources, problems, open: vec![path.to_string()], lines_left: LINES_MAX };
-    let mut sections: Vec<Section> = Vec::new();
+        IniReader { sources, problems, open: vec![path.to_string()], lines_left: LINES_MAX };
+    let mut sections: Vec<IniSection> = Vec::new();
     // Lines after a section name that cannot be understood belong to no section.
     let mut orphaned = false;
     for (line, place) in lines(&text, path) {
@@ -50,7 +50,7 @@ pub(crate) fn read(path: &str, sources: &dyn Sources, problems: &mut Problems) -
         if let Some(rest) = line.strip_prefix('[') {
             let name = reader.problems.ok(section_name(rest, &place));
             orphaned = name.is_none();
-            sections.extend(name.map(|name| Section { name, place, lines: Vec::new() }));
+            sections.extend(name.map(|name| IniSection { name, place, lines: Vec::new() }));
             continue;
         }
         match sections.last_mut() {
@@ -90,7 +90,7 @@ fn section_name(rest: &str, place: &Place) -> Result<String, SpecError> {
     Ok(name.to_string())
 }
 
-struct Reader<'a> {
+struct IniReader<'a> {
     sources: &'a dyn Sources,
     problems: &'a mut Problems,
     /// Stack of files being read, innermost last.
@@ -98,7 +98,7 @@ struct Reader<'a> {
     lines_left: usize,
 }
 
-impl Reader<'_> {
+impl IniReader<'_> {
     /// Whether to read no further.
     fn is_over(&self) -> bool {
         self.lines_left == 0 || self.problems.is_full()
@@ -217,19 +217,19 @@ pub(crate) fn shorten(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sources::tests::Memory;
+    use crate::sources::tests::MemorySources;
     use proptest::prelude::*;
 
-    fn sections(path: &str, files: &[(&str, &str)]) -> Vec<Section> {
+    fn sections(path: &str, files: &[(&str, &str)]) -> Vec<IniSection> {
         let mut problems = Problems::default();
-        let sections = read(path, &Memory::new(files), &mut problems);
+        let sections = read(path, &MemorySources::new(files), &mut problems);
         assert_eq!(problems.errors, []);
         sections
     }
 
     fn error(files: &[(&str, &str)]) -> String {
         let mut problems = Problems::default();
-        read("job", &Memory::new(files), &mut problems);
+        read("job", &MemorySources::new(files), &mut problems);
         problems.to_string()
     }
 
@@ -279,7 +279,7 @@ mod tests {
     fn unset_variables_expand_to_nothing_except_in_paths() {
         let mut problems = Problems::default();
         let text = "[a]\nbs=4${NONE}k\nsize=${NONE}\nfilename=/dev/x${PART}\ninclude ${D}/x";
-        let sections = read("job", &Memory::new(&[("job", text)]), &mut problems);
+        let sections = read("job", &MemorySources::new(&[("job", text)]), &mut problems);
         assert_eq!(sections[0].lines.len(), 1);
         assert_eq!(sections[0].lines[0].value.as_deref(), Some("4k"));
         let note =

@@ -43,10 +43,10 @@ pub struct JobSpec {
     /// Keys in the order given, those of `[global]` first.
     pub given: Vec<Given>,
     pub numjobs: u32,
-    pub files: Files,
-    pub work: Work,
+    pub files: TargetKeys,
+    pub work: AccessKeys,
     pub engine: EngineSpec,
-    pub schedule: Schedule,
+    pub schedule: ScheduleKeys,
     pub rate: RateSpec,
     /// Flushes.
     pub sync: FlushPlan,
@@ -62,7 +62,7 @@ pub struct JobSpec {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub struct Files {
+pub struct TargetKeys {
     pub filename: Vec<String>,
     pub directory: Vec<String>,
     /// `filename_format`; empty for fio's default.
@@ -104,7 +104,7 @@ pub struct Files {
 
 /// `rw`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Rw {
+pub struct RwKey {
     /// The pattern without `rand`: `read`, `write`, `trim`, `rw` or `trimwrite`.
     pub kind: RwKind,
     pub random: bool,
@@ -122,8 +122,8 @@ pub enum RwKind {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub struct Work {
-    pub rw: Rw,
+pub struct AccessKeys {
+    pub rw: RwKey,
     /// `rwmixread`, in percent.
     pub read_percent: u32,
     /// `bs`, `bsrange` or `bssplit`, whichever was given last.
@@ -181,7 +181,7 @@ pub struct EngineSpec {
 }
 
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Schedule {
+pub struct ScheduleKeys {
     /// `stonewall`: wait for all preceding jobs.
     pub stonewall: bool,
     pub new_group: bool,
@@ -213,10 +213,10 @@ impl JobSpec {
             place: None,
             given: Vec::new(),
             numjobs: 1,
-            files: Files::default(),
-            work: Work::default(),
+            files: TargetKeys::default(),
+            work: AccessKeys::default(),
             engine: EngineSpec::default(),
-            schedule: Schedule { loops: 1, ..Schedule::default() },
+            schedule: ScheduleKeys { loops: 1, ..ScheduleKeys::default() },
             rate: RateSpec {
                 think_blocks: 1,
                 floor: RateFloor { cycle_ns: 1_000_000_000, ..RateFloor::default() },
@@ -297,7 +297,7 @@ impl Default for JobSpec {
     }
 }
 
-impl Default for Files {
+impl Default for TargetKeys {
     fn default() -> Self {
         Self {
             filename: Vec::new(),
@@ -328,10 +328,10 @@ impl Default for Files {
     }
 }
 
-impl Default for Work {
+impl Default for AccessKeys {
     fn default() -> Self {
         Self {
-            rw: Rw { kind: RwKind::Read, random: false, postfix: None },
+            rw: RwKey { kind: RwKind::Read, random: false, postfix: None },
             read_percent: 50,
             sizes: PerDir::splat(BlockSizes::Fixed(4096)),
             align: PerDir::default(),

@@ -30,12 +30,12 @@ mod value;
 pub use error::{Place, Problems, SpecError};
 pub use help::{RUN_USAGE, compat_table, engine_help, key_help, run_help_short, run_manual};
 pub use job::{
-    EngineName, EngineSpec, Files, Given, JobSpec, Nodes, PlacementSpec, RateSpec, Rw, RwKind,
-    Schedule, Size, Work,
+    AccessKeys, EngineName, EngineSpec, Given, JobSpec, Nodes, PlacementSpec, RateSpec, RwKey,
+    RwKind, ScheduleKeys, Size, TargetKeys,
 };
-pub use keys::{Action, Group, Key, Takes, find as find_key, keys};
+pub use keys::{Action, Key, KeyGroup, Takes, find as find_key, keys};
 pub use names::TargetQuery;
-pub use output::{Eta, Format, Help, Output, Permissions, RunOption, run_options};
+pub use output::{Eta, Format, Help, Output, RunOption, run_options};
 pub use plan::{check, check_memory, plan};
 pub use sources::{INCLUDE_DEPTH_MAX, JOB_FILE_BYTES_MAX, MachineNumbers, Sources};
 pub use spec::{JOBS_MAX, Spec, parse, parse_as_fio};

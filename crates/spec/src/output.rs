@@ -1,7 +1,8 @@
 //! Options of `fathom run` other than job keys.
 
 use crate::job::JobSpec;
-use crate::value::Value;
+use crate::value::KeyValue;
+use fathom_model::plan::Permissions;
 use fathom_model::watch::Level;
 
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -82,14 +83,6 @@ pub enum Help {
     Key(String),
     /// All I/O engines, or the keys of one.
     Engine(Option<String>),
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Permissions {
-    /// `--erase`: devices as given, each `device` or `device@serial-or-size`.
-    pub erase: Vec<String>,
-    /// `--overwrite`: paths of existing files as given.
-    pub overwrite: Vec<String>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -341,8 +334,8 @@ const OPTIONS: &[RunOption] = &[
     refused("memcpytest", "Test memory copy speed", TESTS),
 ];
 
-fn value(text: &str) -> Value<'_> {
-    Value::strict(text, 1024)
+fn value(text: &str) -> KeyValue<'_> {
+    KeyValue::strict(text, 1024)
 }
 
 fn once(slot: &mut Option<String>, value: &str) -> Result<(), String> {

@@ -85,12 +85,12 @@ pub(crate) mod tests {
 
     /// Files and environment in memory.
     #[derive(Default)]
-    pub(crate) struct Memory {
+    pub(crate) struct MemorySources {
         files: HashMap<String, Vec<u8>>,
         env: HashMap<String, String>,
     }
 
-    impl Memory {
+    impl MemorySources {
         pub(crate) fn new(files: &[(&str, &str)]) -> Self {
             let files = files.iter().map(|(n, t)| ((*n).to_string(), t.as_bytes().to_vec()));
             Self { files: files.collect(), env: HashMap::new() }
@@ -102,7 +102,7 @@ pub(crate) mod tests {
         }
     }
 
-    impl Sources for Memory {
+    impl Sources for MemorySources {
         fn read(&self, path: &str, limit_bytes: usize) -> Result<Vec<u8>, String> {
             let bytes = self.files.get(path).ok_or("No such file or directory")?;
             Ok(bytes[..bytes.len().min(limit_bytes + 1)].to_vec())
@@ -120,7 +120,8 @@ pub(crate) mod tests {
 
     #[test]
     fn a_key_without_dashes_is_suggested() {
-        let error = |path: &str| read_text(&Memory::default(), path).unwrap_err().to_string();
+        let error =
+            |path: &str| read_text(&MemorySources::default(), path).unwrap_err().to_string();
         assert!(error("rw=read").ends_with("; did you mean --rw=read?"), "{}", error("rw=read"));
         assert!(error("a=b").ends_with("No such file or directory"), "{}", error("a=b"));
         assert!(error("rw").ends_with("No such file or directory"), "{}", error("rw"));
@@ -128,13 +129,13 @@ pub(crate) mod tests {
 
     #[test]
     fn a_byte_order_mark_is_no_text() {
-        let sources = Memory::new(&[("marked", "\u{feff}[a]\nrw=read\n")]);
+        let sources = MemorySources::new(&[("marked", "\u{feff}[a]\nrw=read\n")]);
         assert_eq!(read_text(&sources, "marked").unwrap(), "[a]\nrw=read\n");
     }
 
     #[test]
     fn binary_and_oversized_files_are_rejected() {
-        let mut sources = Memory::default();
+        let mut sources = MemorySources::default();
         sources.files.insert("zero".into(), b"[a]\0".to_vec());
         sources.files.insert("latin1".into(), b"[a]\n#\xe9".to_vec());
         sources.files.insert("big".into(), vec![b' '; JOB_FILE_BYTES_MAX + 9]);

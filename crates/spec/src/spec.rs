@@ -2,13 +2,14 @@
 
 use crate::args;
 use crate::error::{Place, Problems, SpecError};
-use crate::ini::{self, Line, Section, shorten};
+use crate::ini::{self, IniSection, Line, shorten};
 use crate::job::{EngineName, Given, JobSpec, RwKind, Size};
 use crate::keys::{self, Action, Takes};
-use crate::output::{Output, Permissions};
+use crate::output::Output;
 use crate::sources::{Sources, without_mark};
 use crate::suggest;
-use crate::value::{Value, escape_path};
+use crate::value::{KeyValue, escape_path};
+use fathom_model::plan::Permissions;
 
 /// Maximum number of worker threads in a run.
 pub const JOBS_MAX: u32 = 4096;
@@ -66,7 +67,7 @@ fn parse_with(
     if spec.output.help.is_some() {
         return problems.or(spec);
     }
-    let mut builder = Builder { spec, problems, defaults, sections_seen: Vec::new() };
+    let mut builder = SpecBuilder { spec, problems, defaults, sections_seen: Vec::new() };
     let named = args.keys.iter().any(|line| line.key == "name");
     if named || args.keys.is_empty() || job_files(&args.positional, sources) {
         builder.spec.fio_form = !as_fio;
@@ -78,7 +79,7 @@ fn parse_with(
     builder.finish(&args.positional)
 }
 
-struct Builder {
+struct SpecBuilder {
     spec: Spec,
     problems: Problems,
     /// Settings of the `[global]` sections so far.
@@ -86,7 +87,7 @@ struct Builder {
     sections_seen: Vec<String>,
 }
 
-impl Builder {
+impl SpecBuilder {
     /// fio's form: each `--name` begins a job; keys before the first one apply to all, also to those
     /// of job files.
     fn command_line(&mut self, lines: &[Line]) {
@@ -148,8 +149,8 @@ impl Builder {
     }
 
     /// The sections of a job file. As in fio, the jobs of a second file `wait` for those of the first.
-    fn sections(&mut self, sections: Vec<Section>, mut wait: bool) {
-        for Section { name, place, lines } in sections {
+    fn sections(&mut self, sections: Vec<IniSection>, mut wait: bool) {
+        for IniSection { name, place, lines } in sections {
             if self.problems.is_full() {
                 return;
             }
@@ -322,9 +323,9 @@ pub(crate) fn set_key(job: &mut JobSpec, line: &Line, global: bool) -> Result<()
     match key.action {
         _ if key.off.contains(&text) => {}
         Action::Set(set) => {
-            let value = Value::strict(text, u64::from(job.show.kb_base));
+            let value = KeyValue::strict(text, u64::from(job.show.kb_base));
             if let Err(why) = set.0(job, value) {
-                cut = set.0(job, Value { lax: true, ..value }).is_ok();
+                cut = set.0(job, KeyValue { lax: true, ..value }).is_ok();
                 cut.then_some(()).ok_or_else(|| fail(format!("{}: {why}", line.key)))?;
             }
         }

@@ -27,23 +27,23 @@ const UNDER_DEV: &str = "fathom creates no files under /dev";
 const TEMPORARY: (&str, &str) = (".fathom-", ".part");
 
 /// A directory that is held open. Errors name the file, as `path/name: reason`.
-pub struct Dir {
+pub struct HeldDir {
     fd: OwnedFd,
     path: PathBuf,
 }
 
 /// Directories that were created. Those still empty are removed when this is dropped.
 #[derive(Default)]
-pub struct NewDirs(Vec<(OwnedFd, OsString)>);
+pub struct CreatedDirs(Vec<(OwnedFd, OsString)>);
 
-impl NewDirs {
+impl CreatedDirs {
     /// Keeps them.
     pub fn keep(&mut self) {
         self.0.clear();
     }
 }
 
-impl Drop for NewDirs {
+impl Drop for CreatedDirs {
     fn drop(&mut self) {
         for (parent, name) in self.0.drain(..).rev() {
             // Fails if it is no longer empty, which is right.
@@ -61,7 +61,7 @@ pub enum Readers {
     Umask,
 }
 
-impl Dir {
+impl HeldDir {
     /// Opens the directory `path`, following links; an empty path is the working directory.
     pub fn open(path: &Path) -> io::Result<Self> {
         let at = if path.as_os_str().is_empty() { Path::new(".") } else { path };
@@ -75,14 +75,14 @@ impl Dir {
         Ok(self)
     }
 
-    /// Checks that [`Dir::make_all`] may create `path`.
+    /// Checks that [`HeldDir::make_all`] may create `path`.
     pub fn check_new(path: &Path) -> io::Result<()> {
         Self::open(existing(path))?.to_write().map(drop)
     }
 
     /// Opens the directory `path`, creating it and its missing parents with mode 0700.
-    pub fn make_all(path: &Path) -> io::Result<(Self, NewDirs)> {
-        let mut made = NewDirs::default();
+    pub fn make_all(path: &Path) -> io::Result<(Self, CreatedDirs)> {
+        let mut made = CreatedDirs::default();
         let there = existing(path);
         let missing = path.strip_prefix(there).unwrap_or(path);
         if missing.as_os_str().is_empty() {
@@ -261,7 +261,7 @@ impl Dir {
         write().map_err(|error: io::Error| self.error(name, error))
     }
 
-    /// Whether [`Dir::replace`] can write `name`: an existing file is writable, and a file can be created.
+    /// Whether [`HeldDir::replace`] can write `name`: an existing file is writable, and a file can be created.
     ///
     /// # Errors
     /// If `name` is not a regular file, or a system call fails.
@@ -321,7 +321,7 @@ fn refuse_dev(dir: &OwnedFd) -> io::Result<()> {
     }
 }
 
-/// Whether a file of this name was left by a killed [`Dir::replace`].
+/// Whether a file of this name was left by a killed [`HeldDir::replace`].
 pub fn is_temporary(name: &str) -> bool {
     let middle = name.strip_prefix(TEMPORARY.0).and_then(|rest| rest.strip_suffix(TEMPORARY.1));
     middle.is_some_and(|digits| digits.len() == 16 && digits.bytes().all(|b| b.is_ascii_hexdigit()))
@@ -335,13 +335,13 @@ pub fn with_path(path: &Path, error: impl Into<io::Error>) -> io::Error {
 
 /// A new file with an unpredictable name. Deleted on drop unless renamed.
 struct Temporary<'a> {
-    dir: &'a Dir,
+    dir: &'a HeldDir,
     name: String,
     file: File,
 }
 
 impl<'a> Temporary<'a> {
-    fn new(dir: &'a Dir, readers: Readers) -> io::Result<Self> {
+    fn new(dir: &'a HeldDir, readers: Readers) -> io::Result<Self> {
         let mode = match readers {
             Readers::Owner => PRIVATE_FILE,
             Readers::Umask => Mode::from_raw_mode(0o666),
@@ -385,23 +385,23 @@ mod tests {
     fn directories_that_were_made_go_again() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("a/./b/c");
-        let (dir, made) = Dir::make_all(&path).unwrap();
+        let (dir, made) = HeldDir::make_all(&path).unwrap();
         dir.create("x").unwrap();
         drop(made);
         assert!(path.join("x").exists(), "what is in use stays");
         dir.remove_file("x").unwrap();
         fs::remove_dir_all(place.path().join("a")).unwrap();
-        drop(Dir::make_all(&path).unwrap());
+        drop(HeldDir::make_all(&path).unwrap());
         assert!(!place.path().join("a").exists());
         fs::write(place.path().join("file"), "").unwrap();
-        assert!(Dir::make_all(&place.path().join("new/../file/x")).is_err());
+        assert!(HeldDir::make_all(&place.path().join("new/../file/x")).is_err());
         assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1);
     }
 
     #[test]
     fn nothing_is_left_of_a_file_that_could_not_be_written() {
         let place = tempfile::tempdir().unwrap();
-        let dir = Dir::open(place.path()).unwrap();
+        let dir = HeldDir::open(place.path()).unwrap();
         fs::create_dir(place.path().join("name")).unwrap();
         let error = dir.replace("name", b"x", Readers::Owner).unwrap_err().to_string();
         assert!(error.contains("name: this is a directory"), "{error}");
@@ -416,7 +416,7 @@ mod tests {
     #[test]
     fn temporary_names_are_told_from_others() {
         let place = tempfile::tempdir().unwrap();
-        let dir = Dir::open(place.path()).unwrap();
+        let dir = HeldDir::open(place.path()).unwrap();
         let first = Temporary::new(&dir, Readers::Owner).unwrap();
         let second = Temporary::new(&dir, Readers::Owner).unwrap();
         assert!(is_temporary(&first.name) && first.name != second.name, "{}", first.name);

@@ -1,6 +1,6 @@
 //! What sampling costs on this machine: `probes.json` beside the runs, measured once per boot.
 
-use crate::dir::{Dir, Readers};
+use crate::dir::{HeldDir, Readers};
 use crate::run_dir::state_dir;
 use fathom_model::watch::MachineProbes;
 use std::path::Path;
@@ -23,14 +23,14 @@ pub fn save_probes(probes: &MachineProbes) -> Result<(), String> {
 }
 
 fn load(dir: &Path) -> Option<MachineProbes> {
-    let bytes = Dir::open(dir).ok()?.read(FILE, BYTES_MAX).ok()?;
+    let bytes = HeldDir::open(dir).ok()?.read(FILE, BYTES_MAX).ok()?;
     serde_json::from_slice(&bytes).ok()
 }
 
 fn save(dir: &Path, probes: &MachineProbes) -> Result<(), String> {
     let text = serde_json::to_vec_pretty(probes).map_err(|e| format!("cannot write JSON: {e}"))?;
     let failed = |error| format!("cannot write {error}");
-    let (dir, mut new) = Dir::make_all(dir).map_err(failed)?;
+    let (dir, mut new) = HeldDir::make_all(dir).map_err(failed)?;
     dir.replace(FILE, &text, Readers::Owner).map_err(failed)?;
     new.keep();
     Ok(())

@@ -3,7 +3,7 @@
 mod bounds;
 mod lines;
 
-use crate::dir::{Dir, with_path};
+use crate::dir::{HeldDir, with_path};
 use crate::ring::find::{self, Segment};
 use crate::stored::RECORD_MAX;
 use bounds::Damage;
@@ -23,9 +23,9 @@ const STACKS_MAX: u64 = 1 << 30;
 
 /// A cursor between two samples of a record. Keeps only the last sample read in memory.
 pub struct Reader {
-    root: Dir,
+    root: HeldDir,
     segments: Vec<Segment>,
-    open: OpenSegment,
+    open: SegmentCursor,
 }
 
 /// The part of a `record.json` of any kind that is read. Jobs, of which there may be many, are skipped.
@@ -41,7 +41,7 @@ struct Record {
 
 /// The part of a line of samples that is read.
 #[derive(Deserialize)]
-struct Line {
+struct SampleLine {
     elapsed_ns: u64,
     unix_ns: u64,
     #[serde(default)]
@@ -68,9 +68,9 @@ pub struct StoredSample {
 }
 
 /// The segment that is being read.
-struct OpenSegment {
+struct SegmentCursor {
     segment: Segment,
-    dir: Dir,
+    dir: HeldDir,
     record: Record,
     lines: Lines,
     /// Offset of the next line.
@@ -107,10 +107,10 @@ struct Head {
 impl Reader {
     /// Opens the run directory, or the ring of them, at `path`, positioned before its first sample.
     pub fn open(path: &Path) -> Result<Self, String> {
-        let root = Dir::open(path).map_err(unread)?;
+        let root = HeldDir::open(path).map_err(unread)?;
         let segments = find::segments(&root, &[]).map_err(unread)?;
         let Some(first) = segments.first() else { return Err(no_record(&root)) };
-        let open = OpenSegment::new(&root, first.clone())?;
+        let open = SegmentCursor::new(&root, first.clone())?;
         Ok(Self { root, segments, open })
     }
 
@@ -132,13 +132,13 @@ impl Reader {
         self.refresh()?;
         let mut ends = (None, None);
         for segment in self.segments.clone() {
-            if let Some(first) = OpenSegment::new(&self.root, segment)?.forward()? {
+            if let Some(first) = SegmentCursor::new(&self.root, segment)?.forward()? {
                 ends.0 = Some(first.unix_ns);
                 break;
             }
         }
         for segment in self.segments.clone().into_iter().rev() {
-            let mut open = OpenSegment::new(&self.root, segment)?;
+            let mut open = SegmentCursor::new(&self.root, segment)?;
             open.at = open.end()?;
             if let Some(last) = open.back()? {
                 ends.1 = Some(last.unix_ns);
@@ -161,7 +161,7 @@ impl Reader {
             if let Some(moment) = self.open.forward()? {
                 return Ok(Some(moment));
             }
-            self.open = OpenSegment::new(&self.root, next)?;
+            self.open = SegmentCursor::new(&self.root, next)?;
         }
     }
 
@@ -181,7 +181,7 @@ impl Reader {
             self.refresh()?;
             let before = |s: &&Segment| s.name < self.open.segment.name;
             let Some(last) = self.segments.iter().rfind(before).cloned() else { return Ok(None) };
-            self.open = OpenSegment::new(&self.root, last)?;
+            self.open = SegmentCursor::new(&self.root, last)?;
             self.open.at = self.open.end()?;
         }
     }
@@ -193,7 +193,7 @@ impl Reader {
         let begun = self.segments.iter().rfind(|s| s.started_unix_ns <= unix_ns);
         let Some(segment) = begun.or(self.segments.first()).cloned() else { return Ok(()) };
         if segment != self.open.segment {
-            self.open = OpenSegment::new(&self.root, segment)?;
+            self.open = SegmentCursor::new(&self.root, segment)?;
         }
         self.open.seek(unix_ns)
     }
@@ -204,8 +204,8 @@ impl Reader {
     }
 }
 
-impl OpenSegment {
-    fn new(root: &Dir, segment: Segment) -> Result<Self, String> {
+impl SegmentCursor {
+    fn new(root: &HeldDir, segment: Segment) -> Result<Self, String> {
         let dir = segment.open(root).map_err(unread)?;
         let record = read_record(&dir)?;
         let lines = Lines::new(dir.open_file("samples.ndjson").map_err(unread)?);
@@ -215,7 +215,7 @@ impl OpenSegment {
     }
 
     fn forward(&mut self) -> Result<Option<StoredSample>, String> {
-        let line = self.next_line::<Line>()?;
+        let line = self.next_line::<SampleLine>()?;
         line.map(|(line, from)| self.moment(line, from)).transpose()
     }
 
@@ -314,9 +314,9 @@ impl OpenSegment {
         line.map_err(|error| self.bad(&error))
     }
 
-    fn moment(&mut self, line: Line, from: u64) -> Result<StoredSample, String> {
+    fn moment(&mut self, line: SampleLine, from: u64) -> Result<StoredSample, String> {
         let first = self.first()?.unwrap_or_default();
-        let Line { elapsed_ns, unix_ns, machine } = line;
+        let SampleLine { elapsed_ns, unix_ns, machine } = line;
         let sample = Sample { elapsed_ns, unix_ns, jobs: Vec::new(), machine };
         let unix_ns = first.zero_unix_ns.saturating_add(elapsed_ns);
         Ok(StoredSample { unix_ns, begins: from == first.from, sample })
@@ -352,7 +352,7 @@ pub(crate) fn unread(error: io::Error) -> String {
     format!("cannot read {error}")
 }
 
-fn read_record(dir: &Dir) -> Result<Record, String> {
+fn read_record(dir: &HeldDir) -> Result<Record, String> {
     let text = dir.read("record.json", RECORD_MAX).map_err(unread)?;
     let path = dir.path().join("record.json");
     let version = check_version(&path, &text)?;
@@ -382,7 +382,7 @@ pub(crate) fn check_version(path: &Path, text: &[u8]) -> Result<u32, String> {
 }
 
 /// Why a directory without a segment cannot be read.
-fn no_record(root: &Dir) -> String {
+fn no_record(root: &HeldDir) -> String {
     match root.regular("record.json") {
         Err(error) => unread(error),
         Ok(_) => format!(

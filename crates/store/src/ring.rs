@@ -6,7 +6,7 @@
 pub(crate) mod find;
 mod segment;
 
-use crate::dir::Dir;
+use crate::dir::HeldDir;
 use crate::run_dir::{EncodedSample, RunDir};
 use crate::time::stamp;
 use fathom_model::RunRecord;
@@ -38,8 +38,8 @@ pub struct Retention {
 }
 
 /// A ring opened for writing; locked against other writers.
-pub struct Ring {
-    dir: Dir,
+pub struct SampleRing {
+    dir: HeldDir,
     bounds: Retention,
     /// Closed segments, oldest first.
     old: VecDeque<ClosedSegment>,
@@ -64,11 +64,11 @@ struct OpenSegment {
     last_unix_ns: u64,
 }
 
-impl Ring {
+impl SampleRing {
     /// Opens the ring at `path`, or creates it; segments beyond the limits are deleted immediately.
     pub fn open(path: &Path, bounds: Retention) -> Result<Self, String> {
         let fail = |error: io::Error| format!("cannot create a ring in {error}");
-        let (dir, mut made) = Dir::make_all(path).map_err(fail)?;
+        let (dir, mut made) = HeldDir::make_all(path).map_err(fail)?;
         if dir.regular(LOCK).map_err(fail)?.is_none()
             && let Some(record) = run_in(&dir).map_err(fail)?
         {
@@ -235,7 +235,7 @@ fn is_full(error: &io::Error) -> bool {
 }
 
 /// The first record of a run in a directory or its immediate subdirectories.
-fn run_in(dir: &Dir) -> io::Result<Option<String>> {
+fn run_in(dir: &HeldDir) -> io::Result<Option<String>> {
     if has_record(dir) {
         return Ok(Some("record.json".into()));
     }
@@ -249,7 +249,7 @@ fn run_in(dir: &Dir) -> io::Result<Option<String>> {
 }
 
 /// The segments of a ring, oldest first, and the number of the next one.
-fn find(ring: &Dir) -> io::Result<(VecDeque<ClosedSegment>, u64)> {
+fn find(ring: &HeldDir) -> io::Result<(VecDeque<ClosedSegment>, u64)> {
     let mut old = Vec::new();
     for name in ring.names()? {
         let name = name?.into_string().ok().filter(|name| number(name).is_some());
@@ -321,7 +321,7 @@ mod tests {
     }
 
     /// Writes a sample for each of `seconds`, a segment for every `each` of them.
-    fn write(ring: &mut Ring, seconds: std::ops::Range<u64>, each: usize, max: u64) {
+    fn write(ring: &mut SampleRing, seconds: std::ops::Range<u64>, each: usize, max: u64) {
         for part in seconds.collect::<Vec<_>>().chunks(each) {
             ring.begin(&record(part[0])).unwrap();
             for second in part {
@@ -336,7 +336,7 @@ mod tests {
     #[test]
     fn the_oldest_gives_way_to_size() {
         let dir = tempfile::tempdir().unwrap();
-        let mut ring = Ring::open(dir.path(), bounds(100_000, MIB)).unwrap();
+        let mut ring = SampleRing::open(dir.path(), bounds(100_000, MIB)).unwrap();
         write(&mut ring, 0..400, 10, MIB);
         let (first, last) = Reader::open(dir.path()).unwrap().span().unwrap().unwrap();
         assert_eq!(last, START + 399 * SECOND);
@@ -347,7 +347,7 @@ mod tests {
     #[test]
     fn the_oldest_gives_way_to_time() {
         let dir = tempfile::tempdir().unwrap();
-        let mut ring = Ring::open(dir.path(), bounds(50, 100 * MIB)).unwrap();
+        let mut ring = SampleRing::open(dir.path(), bounds(50, 100 * MIB)).unwrap();
         write(&mut ring, 0..200, 10, 100 * MIB);
         let (first, last) = Reader::open(dir.path()).unwrap().span().unwrap().unwrap();
         assert_eq!(last - first, 59 * SECOND);
@@ -356,7 +356,7 @@ mod tests {
     #[test]
     fn a_ring_that_was_killed_goes_on_within_its_bounds() {
         let dir = tempfile::tempdir().unwrap();
-        let mut ring = Ring::open(dir.path(), bounds(100_000, 8 * MIB)).unwrap();
+        let mut ring = SampleRing::open(dir.path(), bounds(100_000, 8 * MIB)).unwrap();
         write(&mut ring, 0..100, 10, 8 * MIB);
         ring.begin(&record(100)).unwrap();
         ring.keep(&sample(100), START + 100 * SECOND).unwrap();
@@ -368,7 +368,7 @@ mod tests {
         fs::write(killed.join(".fathom-segment"), name).unwrap();
         fs::write(killed.join(".fathom-0123456789abcdef.part"), vec![0; 1 << 19]).unwrap();
         // Segments beyond the smaller limit are deleted immediately.
-        let mut ring = Ring::open(dir.path(), bounds(100_000, MIB)).unwrap();
+        let mut ring = SampleRing::open(dir.path(), bounds(100_000, MIB)).unwrap();
         assert!(on_disk(dir.path()) <= MIB);
         write(&mut ring, 200..400, 10, MIB);
         let mut reader = Reader::open(dir.path()).unwrap();
@@ -379,7 +379,7 @@ mod tests {
     #[test]
     fn what_is_not_fathoms_stays() {
         let dir = tempfile::tempdir().unwrap();
-        let mut ring = Ring::open(dir.path(), bounds(5, MIB)).unwrap();
+        let mut ring = SampleRing::open(dir.path(), bounds(5, MIB)).unwrap();
         write(&mut ring, 0..2, 1, MIB);
         fs::write(dir.path().join("notes"), "mine").unwrap();
         let first = dir.path().join(&ring.old[0].name);
@@ -399,7 +399,7 @@ mod tests {
     #[test]
     fn a_segment_that_could_not_begin_is_gone() {
         let dir = tempfile::tempdir().unwrap();
-        let mut ring = Ring::open(dir.path(), bounds(5, MIB)).unwrap();
+        let mut ring = SampleRing::open(dir.path(), bounds(5, MIB)).unwrap();
         let name = format!("00000001-{}", stamp(START));
         fs::write(dir.path().join(&name), "mine").unwrap();
         assert!(ring.begin(&record(0)).unwrap_err().contains(&name));
@@ -414,15 +414,15 @@ mod tests {
     #[test]
     fn one_process_writes_a_ring() {
         let dir = tempfile::tempdir().unwrap();
-        let _first = Ring::open(dir.path(), bounds(5, MIB)).unwrap();
-        let second = Ring::open(dir.path(), bounds(5, MIB)).err().unwrap();
+        let _first = SampleRing::open(dir.path(), bounds(5, MIB)).unwrap();
+        let second = SampleRing::open(dir.path(), bounds(5, MIB)).err().unwrap();
         assert!(second.contains("another fathom record"), "{second}");
     }
 
     #[test]
     fn a_bound_without_room_is_an_error() {
         let dir = tempfile::tempdir().unwrap();
-        let mut ring = Ring::open(dir.path(), bounds(5, 5000)).unwrap();
+        let mut ring = SampleRing::open(dir.path(), bounds(5, 5000)).unwrap();
         assert!(ring.begin(&record(0)).unwrap_err().contains("--max-size"));
     }
 }

@@ -1,7 +1,7 @@
 //! A run directory being written: `record.json`, and `samples.ndjson`, `stacks.ndjson` and `windows.ndjson`,
 //! which survive a killed run.
 
-use crate::dir::{Dir, NewDirs, Readers, with_path};
+use crate::dir::{CreatedDirs, HeldDir, Readers, with_path};
 use crate::time::stamp;
 use fathom_model::progress::Sample;
 use rustix::fs::{FlockOperation, flock};
@@ -17,9 +17,9 @@ const WINDOWS_MAX: u64 = 256 << 20;
 
 /// A run directory that is being written. If dropped before [`RunDir::begin`], it is removed.
 pub struct RunDir {
-    dir: Dir,
+    dir: HeldDir,
     /// Directories created for it.
-    made: NewDirs,
+    made: CreatedDirs,
     begun: bool,
     samples: LineFile,
     /// Created with the first stack.
@@ -51,7 +51,7 @@ impl RunDir {
             format!("{path} is not a directory")
         } else if let Some(file) = in_the_way(dir) {
             format!("{} already exists", file.display())
-        } else if let Err(error) = Dir::check_new(dir) {
+        } else if let Err(error) = HeldDir::check_new(dir) {
             error.to_string()
         } else {
             return Ok(());
@@ -72,7 +72,7 @@ impl RunDir {
                 std::process::id()
             )),
         };
-        let made = Dir::make_all(&path).and_then(|(dir, made)| Self::within(dir, made));
+        let made = HeldDir::make_all(&path).and_then(|(dir, made)| Self::within(dir, made));
         made.map_err(|error| {
             format!("cannot create the run directory {error}; use --record=DIR to name another")
         })
@@ -82,7 +82,7 @@ impl RunDir {
     /// A last line that is not complete is removed.
     pub fn reopen<W: DeserializeOwned>(path: &Path) -> Result<(Self, Vec<W>), String> {
         let fail = |error: io::Error| format!("cannot resume {error}");
-        let dir = Dir::open(path).map_err(fail)?;
+        let dir = HeldDir::open(path).map_err(fail)?;
         let lock = dir.append("samples.ndjson").map_err(fail)?;
         // Some network file systems have no locks.
         if flock(&lock, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
@@ -98,12 +98,12 @@ impl RunDir {
         .map_err(fail)?;
         let parsed =
             parse_windows(&text).map_err(|e| format!("cannot resume {}: {e}", path.display()))?;
-        let made = NewDirs::default();
+        let made = CreatedDirs::default();
         Ok((Self { dir, made, begun: true, samples, stacks: None, windows }, parsed))
     }
 
     /// Uses `dir`, which must not contain a run, and takes over the directories `made` for it.
-    pub fn within(dir: Dir, made: NewDirs) -> io::Result<Self> {
+    pub fn within(dir: HeldDir, made: CreatedDirs) -> io::Result<Self> {
         let samples = LineFile::create(&dir, "samples.ndjson")?;
         // The lock shows others that it is being written; some network file systems have none.
         let _ = flock(&samples.file, FlockOperation::NonBlockingLockExclusive);
@@ -126,7 +126,7 @@ impl RunDir {
     }
 
     /// The directory itself.
-    pub fn dir(&self) -> &Dir {
+    pub fn dir(&self) -> &HeldDir {
         &self.dir
     }
 
@@ -231,7 +231,7 @@ fn push_line(text: &mut Vec<u8>, value: &impl Serialize) -> io::Result<()> {
 
 /// The windows of the run directory `path`.
 pub fn read_windows<W: DeserializeOwned>(path: &Path) -> Result<Vec<W>, String> {
-    let dir = Dir::open(path).map_err(|e| format!("cannot read {e}"))?;
+    let dir = HeldDir::open(path).map_err(|e| format!("cannot read {e}"))?;
     let text = dir.read("windows.ndjson", WINDOWS_MAX).map_err(|e| format!("cannot read {e}"))?;
     parse_windows(&text).map_err(|e| format!("cannot read {}: {e}", path.display()))
 }
@@ -250,17 +250,17 @@ struct LineFile {
 }
 
 impl LineFile {
-    fn create(dir: &Dir, name: &str) -> io::Result<Self> {
+    fn create(dir: &HeldDir, name: &str) -> io::Result<Self> {
         Ok(Self { file: dir.create(name)?, path: dir.path().join(name), len: 0 })
     }
 
     /// Opens an existing file to append to it, without a last line that is not complete; returns its contents.
-    fn reopen(dir: &Dir, name: &str) -> io::Result<(Self, Vec<u8>)> {
+    fn reopen(dir: &HeldDir, name: &str) -> io::Result<(Self, Vec<u8>)> {
         Self::of(dir.append(name)?, dir, name)
     }
 
     /// The same for a file that is open.
-    fn of(file: File, dir: &Dir, name: &str) -> io::Result<(Self, Vec<u8>)> {
+    fn of(file: File, dir: &HeldDir, name: &str) -> io::Result<(Self, Vec<u8>)> {
         let mut text = dir.read(name, WINDOWS_MAX)?;
         let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         text.truncate(whole);

@@ -1,6 +1,6 @@
 //! Lists, removes and prunes the run directories below [`state_dir`].
 
-use crate::dir::{self, Dir};
+use crate::dir::{self, HeldDir};
 use crate::run_dir::{RunDir, state_dir};
 use crate::time::instant;
 use rustix::fs::{FlockOperation, flock};
@@ -24,7 +24,7 @@ pub struct Pruned {
 
 /// The user's runs.
 pub struct Runs {
-    dir: Dir,
+    dir: HeldDir,
 }
 
 /// One run directory.
@@ -46,7 +46,7 @@ impl Runs {
     /// Opens the directory of the user's runs; `None` if there is none yet.
     pub fn open() -> Result<Option<Self>, String> {
         let path = state_dir("runs")?;
-        match Dir::open(&path) {
+        match HeldDir::open(&path) {
             Ok(dir) => Ok(Some(Self { dir })),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(format!("cannot read {error}")),
@@ -125,7 +125,7 @@ impl Runs {
 }
 
 /// Regular files that fathom writes into a run directory, with their sizes.
-fn own_files(dir: &Dir) -> io::Result<Vec<(String, u64)>> {
+fn own_files(dir: &HeldDir) -> io::Result<Vec<(String, u64)>> {
     let mut own = Vec::new();
     for name in dir.names()? {
         let Ok(name) = name?.into_string() else { continue };
@@ -139,12 +139,12 @@ fn own_files(dir: &Dir) -> io::Result<Vec<(String, u64)>> {
     Ok(own)
 }
 
-fn remove_files(dir: &Dir) -> io::Result<()> {
+fn remove_files(dir: &HeldDir) -> io::Result<()> {
     own_files(dir)?.iter().try_for_each(|(name, _)| dir.remove_file(name))
 }
 
 /// Removes the directory `name`; whether it was empty.
-fn remove_empty(parent: &Dir, name: &str) -> io::Result<bool> {
+fn remove_empty(parent: &HeldDir, name: &str) -> io::Result<bool> {
     match parent.remove_dir(name) {
         Ok(()) => Ok(true),
         // POSIX permits either.
@@ -162,11 +162,11 @@ fn remove_empty(parent: &Dir, name: &str) -> io::Result<bool> {
 
 /// Whether the run in this directory is still being recorded.
 pub fn is_active(run: &Path) -> bool {
-    Dir::open(run).is_ok_and(|dir| is_locked(&dir))
+    HeldDir::open(run).is_ok_and(|dir| is_locked(&dir))
 }
 
 /// Whether a [`RunDir`] holds the lock of its samples.
-fn is_locked(dir: &Dir) -> bool {
+fn is_locked(dir: &HeldDir) -> bool {
     let samples = dir.open_file("samples.ndjson");
     samples.is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockShared).is_err())
 }
@@ -191,7 +191,7 @@ mod tests {
     #[test]
     fn runs_are_pruned_by_age_and_size_but_not_while_they_are_recorded() {
         let dir = tempfile::tempdir().unwrap();
-        let runs = Runs { dir: Dir::open(dir.path()).unwrap() };
+        let runs = Runs { dir: HeldDir::open(dir.path()).unwrap() };
         let [first, second, third, active] =
             ["20261101-120000-1", "20261110-120000-2", "20261110-120000-3", "20261001-120000-9"];
         for name in [first, second, third] {

@@ -1,6 +1,6 @@
 //! A record as stored, of any kind and of any released version.
 
-use crate::dir::Dir;
+use crate::dir::HeldDir;
 use crate::read::{check_version, unread};
 use fathom_model::outcome::RecordKind;
 use serde::Deserialize;
@@ -22,7 +22,7 @@ pub struct StoredRecord {
 /// Fields that determine the kind. Version 1 does not store it: a search has a `config`, and only a watch has no
 /// jobs.
 #[derive(Deserialize)]
-struct Header {
+struct KindFields {
     kind: Option<RecordKind>,
     config: Option<IgnoredAny>,
     #[serde(default)]
@@ -33,14 +33,15 @@ struct Header {
 impl StoredRecord {
     /// Reads the record in the run directory `dir`.
     pub fn open(dir: &Path) -> Result<Self, String> {
-        let dir = Dir::open(dir).map_err(unread)?;
+        let dir = HeldDir::open(dir).map_err(unread)?;
         let text = dir.read("record.json", RECORD_MAX).map_err(unread)?;
         let path = dir.path().join("record.json");
         check_version(&path, &text)?;
-        let header: Header = serde_json::from_slice(&text).map_err(|e| not_a_record(&path, &e))?;
+        let header: KindFields =
+            serde_json::from_slice(&text).map_err(|e| not_a_record(&path, &e))?;
         let kind = header.kind.unwrap_or(match &header {
-            Header { config: Some(_), .. } => RecordKind::Limit,
-            Header { watch: Some(_), jobs, .. } if jobs.is_empty() => RecordKind::Watch,
+            KindFields { config: Some(_), .. } => RecordKind::Limit,
+            KindFields { watch: Some(_), jobs, .. } if jobs.is_empty() => RecordKind::Watch,
             _ => RecordKind::Run,
         });
         let text = if header.kind.is_some() { text } else { with_kind(&text, kind) };

@@ -19,20 +19,20 @@ const PANICKED: &str = "samples are no longer written: the writing thread panick
 /// A run directory and the queue of samples for it.
 pub struct Writer {
     path: PathBuf,
-    shared: Arc<Shared>,
+    shared: Arc<WriterShared>,
     thread: Option<JoinHandle<()>>,
     /// Whether [`Writer::complaint`] has reported the error.
     said: bool,
 }
 
-struct Shared {
+struct WriterShared {
     run_dir: Mutex<RunDir>,
-    queue: Mutex<Queue>,
+    queue: Mutex<SampleQueue>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct Queue {
+struct SampleQueue {
     waiting: VecDeque<EncodedSample>,
     /// Bytes queued or being written.
     bytes: u64,
@@ -42,8 +42,8 @@ struct Queue {
     error: Option<String>,
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Queue> {
+impl WriterShared {
+    fn lock(&self) -> MutexGuard<'_, SampleQueue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -53,7 +53,7 @@ impl Shared {
 
     fn write(&self) {
         loop {
-            let wait = |q: &mut Queue| q.waiting.is_empty() && !q.ended;
+            let wait = |q: &mut SampleQueue| q.waiting.is_empty() && !q.ended;
             let queue = self.changed.wait_while(self.lock(), wait);
             let mut queue = queue.unwrap_or_else(PoisonError::into_inner);
             let Some(sample) = queue.waiting.pop_front() else { return };
@@ -70,7 +70,7 @@ impl Shared {
     }
 }
 
-impl Queue {
+impl SampleQueue {
     /// Drops everything queued: later samples may refer to stacks lost with this one.
     fn fail(&mut self, error: String) {
         self.waiting.clear();
@@ -93,8 +93,11 @@ impl Writer {
     pub fn start(run_dir: RunDir) -> Self {
         let path = run_dir.path().to_path_buf();
         let run_dir = Mutex::new(run_dir);
-        let shared =
-            Arc::new(Shared { run_dir, queue: Mutex::default(), changed: Condvar::default() });
+        let shared = Arc::new(WriterShared {
+            run_dir,
+            queue: Mutex::default(),
+            changed: Condvar::default(),
+        });
         let own = Arc::clone(&shared);
         let thread = thread::Builder::new().name("fathom-keep".into()).spawn(move || own.write());
         let thread = thread.map_err(|error| shared.lock().fail(thread_not_created(&error))).ok();
@@ -144,7 +147,7 @@ impl Writer {
     /// Waits until all samples are written, and calls `slow` if that takes longer than a second.
     pub fn finish(&mut self, slow: impl FnOnce(&Path)) -> Written {
         let queue = self.shared.lock();
-        let waits = |q: &mut Queue| q.bytes > 0;
+        let waits = |q: &mut SampleQueue| q.bytes > 0;
         let waited = self.shared.changed.wait_timeout_while(queue, PATIENCE, waits);
         let late = waited.unwrap_or_else(PoisonError::into_inner).1.timed_out();
         if late && self.failed().is_none() {

@@ -7,7 +7,7 @@ mod tests;
 
 use crate::proc_file::numbers;
 use crate::{Sampler, Scope, own_pid};
-use fathom_model::watch::{MachineSample, OpenFile, ProcessUse, ProcessesSample};
+use fathom_model::watch::{MachineSample, ProcessFile, ProcessUse, ProcessesSample};
 use parse::{ProcessCounters, ProcessStat};
 use peers::Peers;
 use rustix::fs::{FileType, OFlags};
@@ -200,12 +200,12 @@ const SIZE_MIN: u64 = 1 << 20;
 const IN_MEMORY: [u64; 2] = [0x0102_1994, 0x8584_58f6];
 
 /// The larger files that `processes` have open now.
-fn open_files(proc_root: &Path, processes: impl Iterator<Item = i32>) -> Vec<OpenFile> {
+fn open_files(proc_root: &Path, processes: impl Iterator<Item = i32>) -> Vec<ProcessFile> {
     let descriptors = processes.flat_map(|pid| {
         let dir = std::fs::read_dir(proc_root.join(pid.to_string()).join("fd"));
         dir.into_iter().flatten().flatten().take(PER_PROCESS_MAX)
     });
-    let mut files: BTreeMap<String, OpenFile> = BTreeMap::new();
+    let mut files: BTreeMap<String, ProcessFile> = BTreeMap::new();
     for descriptor in descriptors.take(DESCRIPTORS_MAX) {
         if let Some(file) = open_file(&descriptor.path()) {
             let direct = file.direct;
@@ -215,7 +215,7 @@ fn open_files(proc_root: &Path, processes: impl Iterator<Item = i32>) -> Vec<Ope
     files.into_values().collect()
 }
 
-fn open_file(descriptor: &Path) -> Option<OpenFile> {
+fn open_file(descriptor: &Path) -> Option<ProcessFile> {
     let path = std::fs::read_link(descriptor).ok()?;
     let meta = std::fs::metadata(descriptor).ok()?;
     let is_regular = FileType::from_raw_mode(meta.mode()) == FileType::RegularFile;
@@ -228,7 +228,7 @@ fn open_file(descriptor: &Path) -> Option<OpenFile> {
     let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
     let flags = flags.and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok()).unwrap_or(0);
     let system = rustix::fs::statfs(descriptor).map_or(0, |statfs| statfs.f_type as u64);
-    Some(OpenFile {
+    Some(ProcessFile {
         path: path.to_string_lossy().into_owned(),
         size: meta.size(),
         allocated: meta.blocks() * 512,

@@ -17,7 +17,7 @@ use crate::perf::WindowSchedule;
 use crate::watcher::thread_time;
 use crate::{Sampler, Scope, TraceCoverage, own_pid};
 use events::EventCounters;
-use fathom_model::watch::{MachineSample, RingSample, RingsSample, SqPoll, Unavailable};
+use fathom_model::watch::{MachineSample, RingSample, RingsSample, SqPollThread, Unavailable};
 use fdinfo::FdInfo;
 use find::WorkerCounter;
 use std::collections::{BTreeSet, HashMap};
@@ -224,7 +224,8 @@ impl MonitoredRing {
         let now = fdinfo::parse(text);
         let before = self.last.sq_poll.filter(|_| now.sq_poll.is_none());
         // Older kernels report a locked ring as one without a thread.
-        let no_times = |known: SqPoll| SqPoll { total_us: None, work_us: None, ..known };
+        let no_times =
+            |known: SqPollThread| SqPollThread { total_us: None, work_us: None, ..known };
         self.last = FdInfo { sq_poll: now.sq_poll.or(before.map(no_times)), ..now };
         self.is_timed |= self.has_times();
         // The descriptor may have been reused; a locked ring reports its inode only.

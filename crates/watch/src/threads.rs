@@ -15,7 +15,7 @@ mod task;
 mod tests;
 
 pub use helpers::{HelperTime, helper_time, library_time};
-pub use task::Parts;
+pub use task::SampleParts;
 
 use crate::{Sampler, Scope, priority};
 use access::ThreadAccess;
@@ -54,7 +54,7 @@ pub struct ThreadOptions {
     /// Include threads in all states, not only those that are on-CPU, runnable, waiting for I/O or
     /// in uninterruptible sleep.
     pub all_states: bool,
-    pub parts: Parts,
+    pub parts: SampleParts,
     /// Read /proc files even if BPF is available.
     pub one_by_one: bool,
     /// Sample at real-time priority with exact timers, at the cost of one interrupt per sample.
@@ -70,7 +70,7 @@ impl Default for ThreadOptions {
             scope: Scope::default(),
             hz: HZ,
             all_states: false,
-            parts: Parts::default(),
+            parts: SampleParts::default(),
             one_by_one: false,
             urgent: true,
         }
@@ -373,7 +373,7 @@ impl ThreadSampler {
     }
 
     fn about(&mut self, process: &mut SampledProcess) -> ProcessDetails {
-        let Parts { cmdline, user, .. } = self.context.parts;
+        let SampleParts { cmdline, user, .. } = self.context.parts;
         if !cmdline && !user {
             return ProcessDetails::NOTHING;
         }

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use fathom_model::watch::{MachineSample, ThreadCount, ThreadsSample};
-use fathom_watch::threads::{Parts, ThreadOptions, ThreadSampler};
+use fathom_watch::threads::{SampleParts, ThreadOptions, ThreadSampler};
 use fathom_watch::{Sampler, Scope};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -75,7 +75,7 @@ fn start_threads() -> bool {
     start_ring_waiter()
 }
 
-fn sampler(all_states: bool, parts: Parts) -> ThreadSampler {
+fn sampler(all_states: bool, parts: SampleParts) -> ThreadSampler {
     let scope = Scope::Only(vec![std::process::id() as i32]);
     let one_by_one = true;
     let options =
@@ -109,7 +109,8 @@ fn wait_for(
     }
 }
 
-const PARTS: Parts = Parts { kstack: true, filename: true, cmdline: true, user: true, cpu: true };
+const PARTS: SampleParts =
+    SampleParts { kstack: true, filename: true, cmdline: true, user: true, cpu: true };
 const CALLS: [(&str, &str); 3] =
     [("t-pipe", "read"), ("t-park", "futex"), ("t-sleep", "clock_nanosleep")];
 
@@ -133,7 +134,7 @@ fn threads_in_known_calls() {
     let process = std::fs::read_to_string("/proc/self/comm").unwrap();
     assert_eq!(spins.process, process.trim_end());
 
-    let mut active = sampler(false, Parts::default());
+    let mut active = sampler(false, SampleParts::default());
     if has_ring {
         let waits = wait_for(&mut active, "t-ring", |thread| thread.syscall == "io_uring_enter");
         assert_eq!(waits.state, 'S');

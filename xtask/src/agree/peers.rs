@@ -2,7 +2,7 @@
 
 use super::{Row, SamplerFigures, perf};
 use crate::Result;
-use fathom_analysis::machine::{CpuShares, DiskRates, InterruptRates, IoRates, MachineRates};
+use fathom_analysis::machine::{CpuPercent, DiskRates, InterruptRates, IoRates, MachineRates};
 use serde_json::Value;
 
 /// A tool that reports figures over a number of seconds.
@@ -129,7 +129,7 @@ fn mpstat(output: &str, rates: &MachineRates, seconds: f64) -> Result<Vec<Row>> 
     Ok(rows)
 }
 
-fn cpu_rows(cpu: &str, ours: &CpuShares, theirs: &Value) -> Vec<Row> {
+fn cpu_rows(cpu: &str, ours: &CpuPercent, theirs: &Value) -> Vec<Row> {
     let figures = [
         // mpstat excludes guest time from these two.
         (&["usr", "guest"][..], ours.user),
@@ -228,7 +228,7 @@ mod tests {
     }
 
     fn system() -> MachineRates {
-        let cpu = CpuShares { user: 30.0, idle: 70.0, ..CpuShares::default() };
+        let cpu = CpuPercent { user: 30.0, idle: 70.0, ..CpuPercent::default() };
         let source = InterruptRates {
             irq: "LOC".into(),
             cpus: vec![(1, 330.0)],

@@ -8,15 +8,15 @@ use std::time::Duration;
 
 /// Growth of the counters of a block device between two readings, or of several devices in total.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct DiskGrowth {
+pub struct DiskDelta {
     /// Reads.
-    pub read: IoGrowth,
+    pub read: IoDelta,
     /// Writes.
-    pub write: IoGrowth,
+    pub write: IoDelta,
     /// Discards.
-    pub discard: IoGrowth,
+    pub discard: IoDelta,
     /// Flushes.
-    pub flush: IoGrowth,
+    pub flush: IoDelta,
     /// Time with at least one I/O in flight, in milliseconds.
     pub busy_ms: u64,
     /// Time weighted by I/Os in flight, in milliseconds.
@@ -25,7 +25,7 @@ pub struct DiskGrowth {
 
 /// I/Os in one direction between two readings.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct IoGrowth {
+pub struct IoDelta {
     /// I/Os completed.
     pub ios: u64,
     /// I/Os merged into others.
@@ -36,15 +36,15 @@ pub struct IoGrowth {
     pub ticks_ms: u64,
 }
 
-impl DiskGrowth {
+impl DiskDelta {
     /// The growth from `then` to `now`; `None` where counters restarted, as a count that does not wrap in
     /// practice went back: the device was replaced under its name.
     pub fn between(then: &DiskCounters, now: &DiskCounters) -> Option<Self> {
         Some(Self {
-            read: IoGrowth::between(&then.read, &now.read)?,
-            write: IoGrowth::between(&then.write, &now.write)?,
-            discard: IoGrowth::between(&then.discard, &now.discard)?,
-            flush: IoGrowth::between(&then.flush, &now.flush)?,
+            read: IoDelta::between(&then.read, &now.read)?,
+            write: IoDelta::between(&then.write, &now.write)?,
+            discard: IoDelta::between(&then.discard, &now.discard)?,
+            flush: IoDelta::between(&then.flush, &now.flush)?,
             busy_ms: wrapped(then.busy_ms, now.busy_ms),
             weighted_ms: wrapped(then.weighted_ms, now.weighted_ms),
         })
@@ -61,7 +61,7 @@ impl DiskGrowth {
     }
 }
 
-impl IoGrowth {
+impl IoDelta {
     fn between(then: &IoCounters, now: &IoCounters) -> Option<Self> {
         Some(Self {
             ios: now.ios.checked_sub(then.ios)?,
@@ -93,8 +93,8 @@ pub fn disk_records(
 ) -> Vec<DiskRecord> {
     let record = |now: &DiskCounters| {
         let then = earlier.iter().find(|then| then.name == now.name)?;
-        let DiskGrowth { read, write, discard, busy_ms, weighted_ms, .. } =
-            DiskGrowth::between(then, now).unwrap_or_default();
+        let DiskDelta { read, write, discard, busy_ms, weighted_ms, .. } =
+            DiskDelta::between(then, now).unwrap_or_default();
         let io = PerDir { read, write, trim: discard };
         Some(DiskRecord {
             name: now.name.clone(),
@@ -197,7 +197,7 @@ mod tests {
     fn times_wrap_at_32_bits() {
         let then = disk("nvme0n1", io(1, 0, 8, u32::MAX - 5), u32::MAX, 7);
         let now = disk("nvme0n1", io(2, 0, 16, 4), 1, 17);
-        let growth = DiskGrowth::between(&then, &now).unwrap();
+        let growth = DiskDelta::between(&then, &now).unwrap();
         assert_eq!((growth.read.ticks_ms, growth.busy_ms, growth.weighted_ms), (10, 2, 10));
     }
 
@@ -205,7 +205,7 @@ mod tests {
     fn a_device_whose_counters_restarted_did_nothing() {
         let then = disk("vda", io(350, 15, 2800, 150), 170, 381);
         let now = disk("vda", io(1, 0, 8, 1), 1, 1);
-        assert_eq!(DiskGrowth::between(&then, &now), None);
+        assert_eq!(DiskDelta::between(&then, &now), None);
         let nothing = DiskRecord { name: "vda".into(), elapsed_ms: 250, ..DiskRecord::default() };
         assert_eq!(disk_records(&[then], &[now], STEP), [nothing]);
     }

@@ -4,7 +4,7 @@ use super::ios;
 use fathom_model::PerDir;
 use fathom_model::histogram::Histogram;
 use fathom_model::record::{
-    CacheCost, Cost, DepthRecord, DirRecord, FlushRecord, Granted, JobRecord, LostWakeups,
+    CacheCost, Cost, DepthRecord, DirRecord, FlushRecord, InEffect, JobRecord, LostWakeups,
     PriorityRecord, Usage,
 };
 use std::collections::BTreeMap;
@@ -167,10 +167,10 @@ fn merge_depth(jobs: &[&JobRecord]) -> DepthRecord {
     }
 }
 
-fn merge_granted(jobs: &[&JobRecord]) -> Granted {
+fn merge_granted(jobs: &[&JobRecord]) -> InEffect {
     let all =
-        |field: fn(&Granted) -> bool| !jobs.is_empty() && jobs.iter().all(|j| field(&j.granted));
-    Granted {
+        |field: fn(&InEffect) -> bool| !jobs.is_empty() && jobs.iter().all(|j| field(&j.granted));
+    InEffect {
         setup_flags: common(jobs, |g| &g.setup_flags),
         refused_flags: union(jobs.iter().map(|job| &job.granted.refused_flags)),
         features: common(jobs, |g| &g.features),
@@ -247,7 +247,7 @@ fn union<'a, T: Clone + PartialEq + 'a>(lists: impl Iterator<Item = &'a Vec<T>>)
 }
 
 /// The intersection of the lists of all jobs.
-fn common(jobs: &[&JobRecord], list: fn(&Granted) -> &Vec<String>) -> Vec<String> {
+fn common(jobs: &[&JobRecord], list: fn(&InEffect) -> &Vec<String>) -> Vec<String> {
     let Some((first, rest)) = jobs.split_first() else { return Vec::new() };
     let in_all = |word: &&String| rest.iter().all(|job| list(&job.granted).contains(word));
     list(&first.granted).iter().filter(in_all).cloned().collect()

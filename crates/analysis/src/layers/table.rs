@@ -9,7 +9,7 @@ const TEXT: &str = include_str!("table.txt");
 
 /// The table entry of a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Class {
+pub(super) enum TableEntry {
     /// It belongs to a layer.
     Layer(Layer),
     /// It works on a lock of its caller's layer.
@@ -19,33 +19,33 @@ pub(super) enum Class {
 }
 
 /// The words by which the table names classes.
-const KEYS: [(&str, Class); 22] = [
-    ("syscall", Class::Layer(Layer::Syscall)),
-    ("uring", Class::Layer(Layer::Uring)),
-    ("iowq", Class::Layer(Layer::IoWq)),
-    ("aio", Class::Layer(Layer::Aio)),
-    ("fs", Class::Layer(Layer::FileSystem)),
-    ("pagecache", Class::Layer(Layer::PageCache)),
-    ("reclaim", Class::Layer(Layer::Reclaim)),
-    ("block", Class::Layer(Layer::Block)),
-    ("iosched", Class::Layer(Layer::IoScheduler)),
-    ("dm", Class::Layer(Layer::Mapper)),
-    ("driver", Class::Layer(Layer::Driver)),
-    ("dma", Class::Layer(Layer::Dma)),
-    ("irq", Class::Layer(Layer::Interrupt)),
-    ("copy", Class::Layer(Layer::Copy)),
-    ("alloc", Class::Layer(Layer::Allocation)),
-    ("vm", Class::Layer(Layer::Mappings)),
-    ("sched", Class::Layer(Layer::Scheduler)),
-    ("net", Class::Layer(Layer::Network)),
-    ("watch", Class::Layer(Layer::Watching)),
-    ("idle", Class::Layer(Layer::Idle)),
-    ("lock", Class::Lock),
-    ("caller", Class::Caller),
+const KEYS: [(&str, TableEntry); 22] = [
+    ("syscall", TableEntry::Layer(Layer::Syscall)),
+    ("uring", TableEntry::Layer(Layer::Uring)),
+    ("iowq", TableEntry::Layer(Layer::IoWq)),
+    ("aio", TableEntry::Layer(Layer::Aio)),
+    ("fs", TableEntry::Layer(Layer::FileSystem)),
+    ("pagecache", TableEntry::Layer(Layer::PageCache)),
+    ("reclaim", TableEntry::Layer(Layer::Reclaim)),
+    ("block", TableEntry::Layer(Layer::Block)),
+    ("iosched", TableEntry::Layer(Layer::IoScheduler)),
+    ("dm", TableEntry::Layer(Layer::Mapper)),
+    ("driver", TableEntry::Layer(Layer::Driver)),
+    ("dma", TableEntry::Layer(Layer::Dma)),
+    ("irq", TableEntry::Layer(Layer::Interrupt)),
+    ("copy", TableEntry::Layer(Layer::Copy)),
+    ("alloc", TableEntry::Layer(Layer::Allocation)),
+    ("vm", TableEntry::Layer(Layer::Mappings)),
+    ("sched", TableEntry::Layer(Layer::Scheduler)),
+    ("net", TableEntry::Layer(Layer::Network)),
+    ("watch", TableEntry::Layer(Layer::Watching)),
+    ("idle", TableEntry::Layer(Layer::Idle)),
+    ("lock", TableEntry::Lock),
+    ("caller", TableEntry::Caller),
 ];
 
 /// What is known of the function `symbol`, with or without its module: `name` or `name [module]`.
-pub(super) fn class(symbol: &str) -> Option<Class> {
+pub(super) fn class(symbol: &str) -> Option<TableEntry> {
     static TABLE: OnceLock<Table> = OnceLock::new();
     let table = TABLE.get_or_init(|| Table::parse(TEXT));
     let (name, module) = symbol.split_once(' ').unwrap_or((symbol, ""));
@@ -62,8 +62,8 @@ fn plain(name: &str) -> &str {
 
 /// The patterns, taken apart for looking them up.
 struct Table {
-    whole: HashMap<&'static str, Class>,
-    beginnings: HashMap<&'static str, Class>,
+    whole: HashMap<&'static str, TableEntry>,
+    beginnings: HashMap<&'static str, TableEntry>,
 }
 
 impl Table {
@@ -81,7 +81,7 @@ impl Table {
     }
 
     /// The class of the longest pattern that fits.
-    fn find(&self, text: &str) -> Option<Class> {
+    fn find(&self, text: &str) -> Option<TableEntry> {
         self.whole.get(text).copied().or_else(|| {
             let starts = (1..=text.len()).rev().filter_map(|end| text.get(..end));
             starts.filter_map(|start| self.beginnings.get(start)).copied().next()
@@ -95,7 +95,7 @@ fn rows(text: &str) -> impl Iterator<Item = (&str, &str)> {
 }
 
 /// The class of a key.
-pub(super) fn class_of(key: &str) -> Option<Class> {
+pub(super) fn class_of(key: &str) -> Option<TableEntry> {
     KEYS.iter().find(|(word, _)| *word == key).map(|(_, class)| *class)
 }
 

@@ -61,11 +61,11 @@ fn every_class_has_lines() {
 #[test]
 fn the_longest_pattern_counts() {
     let table = Table::parse("fs\tio_*\nuring\tio_uring_*\nblock\tio_uring_x\nlock\t[io*]\n");
-    assert_eq!(table.find("io_schedule"), Some(Class::Layer(Layer::FileSystem)));
-    assert_eq!(table.find("io_uring_enter"), Some(Class::Layer(Layer::Uring)));
-    assert_eq!(table.find("io_uring_x"), Some(Class::Layer(Layer::Block)));
-    assert_eq!(table.find("io_uring_xy"), Some(Class::Layer(Layer::Uring)));
-    assert_eq!(table.find("[iomod]"), Some(Class::Lock));
+    assert_eq!(table.find("io_schedule"), Some(TableEntry::Layer(Layer::FileSystem)));
+    assert_eq!(table.find("io_uring_enter"), Some(TableEntry::Layer(Layer::Uring)));
+    assert_eq!(table.find("io_uring_x"), Some(TableEntry::Layer(Layer::Block)));
+    assert_eq!(table.find("io_uring_xy"), Some(TableEntry::Layer(Layer::Uring)));
+    assert_eq!(table.find("[iomod]"), Some(TableEntry::Lock));
     assert_eq!(table.find("i"), None);
     assert_eq!(table.find(""), None);
 }
@@ -81,10 +81,10 @@ fn what_compilers_add_to_names_is_taken_off() {
 
 #[test]
 fn a_module_goes_before_a_name() {
-    assert_eq!(class("submit_bio"), Some(Class::Layer(Layer::Block)));
-    assert_eq!(class("submit_bio [raid1]"), Some(Class::Layer(Layer::Mapper)));
-    assert_eq!(class("submit_bio [unheard_of]"), Some(Class::Layer(Layer::Block)));
-    assert_eq!(class("frobnicate [nvme_core]"), Some(Class::Layer(Layer::Driver)));
+    assert_eq!(class("submit_bio"), Some(TableEntry::Layer(Layer::Block)));
+    assert_eq!(class("submit_bio [raid1]"), Some(TableEntry::Layer(Layer::Mapper)));
+    assert_eq!(class("submit_bio [unheard_of]"), Some(TableEntry::Layer(Layer::Block)));
+    assert_eq!(class("frobnicate [nvme_core]"), Some(TableEntry::Layer(Layer::Driver)));
     assert_eq!(class("frobnicate"), None);
     assert_eq!(class(""), None);
     assert_eq!(class("[unknown]"), None);

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 fn place(stack: &str) -> (Layer, bool) {
     let frames: Vec<&str> = stack.split(';').collect();
-    let Place { layer, lock } = classify(&frames);
+    let Attribution { layer, lock } = classify(&frames);
     (layer, lock)
 }
 
@@ -18,7 +18,7 @@ fn all_is_in_all_once() {
 
 #[test]
 fn user_mode_is_the_program() {
-    assert_eq!(classify::<&str>(&[]), Place { layer: Layer::Program, lock: false });
+    assert_eq!(classify::<&str>(&[]), Attribution { layer: Layer::Program, lock: false });
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn stacks_of_real_kernels_have_their_places() {
         let lock = expected.ends_with(" lock");
         let class = table::class_of(expected.trim_end_matches(" lock"));
         let (layer, found_lock) = place(stack);
-        assert_eq!((Some(Class::Layer(layer)), found_lock), (class, lock), "{stack}");
+        assert_eq!((Some(TableEntry::Layer(layer)), found_lock), (class, lock), "{stack}");
     }
 }
 
@@ -78,7 +78,7 @@ fn samples_are_added_up() {
         vec![count(1, 0, 4), count(1, 1, 3), count(1, 2, 2), count(2, 3, 50), count(2, 9, 1)];
     let sample = StacksSample { event: "cycles".into(), counts, ..StacksSample::default() };
     let times = LayerTimes::of([&sample, &sample], &stacks, |_| true);
-    assert_eq!((times.unit, times.samples, times.kernel_samples), (Unit::Cycles, 20, 12));
+    assert_eq!((times.unit, times.samples, times.kernel_samples), (TimeUnit::Cycles, 20, 12));
     let block = times.layer(Layer::Block).unwrap();
     assert_eq!((block.samples, block.time, block.lock_time), (10, 100, 40));
     assert_eq!(block.top, [("submit_bio".to_string(), 6), ("mutex_lock".to_string(), 4)]);

@@ -12,7 +12,7 @@ const TOP: usize = 8;
 /// What [`LayerTime::time`] is in.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Unit {
+pub enum TimeUnit {
     /// Nanoseconds of CPU time (`cpu-clock`).
     #[default]
     Nanoseconds,
@@ -24,7 +24,7 @@ pub enum Unit {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct LayerTimes {
     /// What times are in.
-    pub unit: Unit,
+    pub unit: TimeUnit,
     /// Layers with samples, in the order of [`Layer::ALL`]; idle time is not among them.
     pub layers: Vec<LayerTime>,
     /// Samples of all layers.
@@ -57,10 +57,10 @@ impl LayerTimes {
         wanted: impl Fn(&StackCount) -> bool,
     ) -> Self {
         let mut sums = Sums::default();
-        let mut unit = Unit::default();
+        let mut unit = TimeUnit::default();
         for sample in samples {
             if sample.event == "cycles" {
-                unit = Unit::Cycles;
+                unit = TimeUnit::Cycles;
             }
             for count in sample.counts.iter().filter(|count| wanted(count)) {
                 sums.add(count, stacks.get(count.stack as usize));
@@ -85,7 +85,7 @@ impl LayerTimes {
     /// if times are in cycles or there was no I/O.
     pub fn per_io_ns(&self, elapsed_ns: u64, iops: f64) -> Option<f64> {
         let per_second = self.time() as f64 * 1e9 / elapsed_ns.max(1) as f64;
-        (self.unit == Unit::Nanoseconds && iops > 0.0).then(|| per_second / iops)
+        (self.unit == TimeUnit::Nanoseconds && iops > 0.0).then(|| per_second / iops)
     }
 
     /// The figures of a layer, where it has samples.

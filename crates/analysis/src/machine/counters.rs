@@ -8,7 +8,7 @@ use serde::Serialize;
 /// What was counted between two samples.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct CounterRates {
-    pub all: Work,
+    pub all: CpuWork,
     /// Each CPU, or each process with all that it started.
     pub of: Vec<WorkOf>,
 }
@@ -21,13 +21,13 @@ pub struct WorkOf {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pid: Option<i32>,
     #[serde(flatten)]
-    pub work: Work,
+    pub work: CpuWork,
 }
 
 /// Work as the CPU counts it. Instructions and cycles are of both modes, or of user mode alone where
 /// `ipc.all` is absent and `ipc.user` is not.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
-pub struct Work {
+pub struct CpuWork {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpus: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -103,7 +103,7 @@ pub(super) fn rates(
     CounterRates { all: work(&all, meanwhile, busy_ns), of }
 }
 
-fn work(counted: &Counted, meanwhile: CountedIos, busy_ns: Option<f64>) -> Work {
+fn work(counted: &Counted, meanwhile: CountedIos, busy_ns: Option<f64>) -> CpuWork {
     let rate = |count: Option<u64>| Some(per_second(0, count?, meanwhile.elapsed_ns));
     let seconds = meanwhile.elapsed_ns as f64 / 1e9;
     let each_second =
@@ -116,7 +116,7 @@ fn work(counted: &Counted, meanwhile: CountedIos, busy_ns: Option<f64>) -> Work 
         Some((cache.references as f64 * scale, cache.misses as f64 * scale))
     });
     let misses = cache.map(|(_, misses)| misses);
-    Work {
+    CpuWork {
         cpus: rate(counted.task_clock_ns).map(|ns| ns / 1e9),
         context_switches: rate(counted.context_switches),
         page_faults: rate(counted.page_faults),

@@ -41,7 +41,7 @@ fn cpu_use_and_clock_frequency() {
     let [first, second] = [&counters.of[0], &counters.of[1]];
     assert_eq!((first.cpu, second.cpu, first.pid), (Some(0), Some(1), None));
     // 1.2 G cycles in 0.3 s, 1.8 G in 0.6 s.
-    let clock = |work: &Work| (work.ghz.unwrap() * 1000.0).round();
+    let clock = |work: &CpuWork| (work.ghz.unwrap() * 1000.0).round();
     assert_eq!((clock(&first.work), clock(&second.work)), (4000.0, 3000.0));
     assert_eq!(clock(&counters.all), 3333.0);
     assert_eq!((counters.all.ipc.user, counters.all.ipc.kernel), (Some(2.0), Some(0.5)));

@@ -8,14 +8,14 @@ use serde::Serialize;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct CpuRates {
     pub cpu: u32,
-    pub shares: CpuShares,
+    pub shares: CpuPercent,
     /// Frequency at the end, in kHz, where it was read.
     pub khz: Option<u32>,
 }
 
 /// Shares of time in percent; they sum to 100, or are all 0 where no tick was counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
-pub struct CpuShares {
+pub struct CpuPercent {
     pub user: f64,
     pub nice: f64,
     pub system: f64,
@@ -26,7 +26,7 @@ pub struct CpuShares {
     pub idle: f64,
 }
 
-impl CpuShares {
+impl CpuPercent {
     /// Time in which work was done, for whomever: user, nice, system and interrupts.
     pub fn busy(&self) -> f64 {
         self.user + self.nice + self.system + self.irq + self.softirq
@@ -61,13 +61,13 @@ const FIELDS: [fn(&CpuSample) -> u64; 8] = [
 ];
 
 /// The shares of all CPUs together and of each.
-pub(super) fn shares(earlier: &[CpuSample], later: &[CpuSample]) -> (CpuShares, Vec<CpuRates>) {
+pub(super) fn shares(earlier: &[CpuSample], later: &[CpuSample]) -> (CpuPercent, Vec<CpuRates>) {
     let mut sum = CpuSample::default();
     let mut cpus = Vec::with_capacity(later.len());
     for ticks in cpu_ticks(earlier, later) {
         sum = add_ticks(&sum, &ticks);
         let rates = |shares| CpuRates { cpu: ticks.cpu, shares, khz: ticks.khz };
-        cpus.extend(CpuShares::of(&ticks).map(rates));
+        cpus.extend(CpuPercent::of(&ticks).map(rates));
     }
-    (CpuShares::of(&sum).unwrap_or_default(), cpus)
+    (CpuPercent::of(&sum).unwrap_or_default(), cpus)
 }

@@ -1,6 +1,6 @@
 //! Block devices' rates by the formulas of `iostat -x` (sysstat, rd_stats.c and iostat.c).
 
-use crate::derive::{DiskGrowth, IoGrowth, per_second};
+use crate::derive::{DiskDelta, IoDelta, per_second};
 use fathom_model::watch::{DiskCounters, DiskKind};
 use serde::Serialize;
 
@@ -46,14 +46,14 @@ pub(super) fn rates(
     elapsed_ns: u64,
 ) -> (Vec<DiskRates>, DiskRates) {
     let mut each = Vec::with_capacity(later.len());
-    let mut sum = DiskGrowth::default();
+    let mut sum = DiskDelta::default();
     let (mut in_flight, mut disks) = (0, 0);
     // A device that is not in the first sample is new or had no I/O: its counters start at 0.
     let new = DiskCounters::default();
     let later = if earlier.is_empty() { &[] } else { later };
     for now in later {
         let then = earlier.iter().find(|then| then.name == now.name).unwrap_or(&new);
-        let Some(growth) = DiskGrowth::between(then, now) else { continue };
+        let Some(growth) = DiskDelta::between(then, now) else { continue };
         if now.kind == DiskKind::Disk {
             sum.add(&growth);
             in_flight += now.in_flight;
@@ -74,8 +74,8 @@ pub(super) fn rates(
     (each, total)
 }
 
-fn disk_rates(growth: &DiskGrowth, elapsed_ns: u64) -> DiskRates {
-    let rates = |io: &IoGrowth| io_rates(io, elapsed_ns);
+fn disk_rates(growth: &DiskDelta, elapsed_ns: u64) -> DiskRates {
+    let rates = |io: &IoDelta| io_rates(io, elapsed_ns);
     DiskRates {
         read: rates(&growth.read),
         write: rates(&growth.write),
@@ -89,7 +89,7 @@ fn disk_rates(growth: &DiskGrowth, elapsed_ns: u64) -> DiskRates {
     }
 }
 
-fn io_rates(io: &IoGrowth, elapsed_ns: u64) -> IoRates {
+fn io_rates(io: &IoDelta, elapsed_ns: u64) -> IoRates {
     let bytes = io.sectors * 512;
     let per_io = |n: u64| (io.ios > 0).then(|| n as f64 / io.ios as f64);
     let requested = io.ios + io.merges;

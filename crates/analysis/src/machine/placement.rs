@@ -6,7 +6,7 @@ use serde::Serialize;
 
 /// Where a device keeps CPUs busy, between two samples.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub struct Placement {
+pub struct SubmitPlacement {
     /// Kernel name; empty for all devices together.
     pub device: String,
     /// Its interrupts by CPU, most first.
@@ -35,7 +35,7 @@ pub fn placement(
     wiring: &[DeviceWiring],
     earlier: &MachineSample,
     later: &MachineSample,
-) -> Vec<Placement> {
+) -> Vec<SubmitPlacement> {
     let all: Vec<&str> =
         wiring.iter().flat_map(|device| &device.irqs).map(String::as_str).collect();
     let together = later.submits.iter().filter(|submits| submits.device.is_empty());
@@ -48,9 +48,9 @@ pub fn placement(
         let submitted = grown(&submits(earlier), &submits(later));
         let interrupts = interrupts(&irqs, earlier, later);
         let common = common(&interrupts, &submitted);
-        Placement { device: device.to_string(), interrupts, submitted, common }
+        SubmitPlacement { device: device.to_string(), interrupts, submitted, common }
     };
-    let seen = |at: &Placement| !at.interrupts.is_empty() || !at.submitted.is_empty();
+    let seen = |at: &SubmitPlacement| !at.interrupts.is_empty() || !at.submitted.is_empty();
     together.chain(each).map(of).filter(seen).collect()
 }
 

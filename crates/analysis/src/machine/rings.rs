@@ -146,10 +146,10 @@ pub fn setup_flag_names(flags: u32) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fathom_model::watch::{RingQueues, RingWorkers, SqPoll};
+    use fathom_model::watch::{RingQueues, RingWorkers, SqPollThread};
 
     fn ring(submitted: u32, completed: u32, times: Option<(u64, u64)>) -> RingSample {
-        let thread = |(total, work)| SqPoll {
+        let thread = |(total, work)| SqPollThread {
             thread: 9,
             cpu: None,
             total_us: Some(total),

@@ -50,7 +50,7 @@ fn cpus_that_appeared_or_stood_still_are_left_out() {
     assert_eq!(system.cpus.iter().map(|c| c.cpu).collect::<Vec<_>>(), [0]);
     assert_eq!(system.cpu.idle, 12.5);
     let still = rates(&now, &now, SECOND).system.unwrap();
-    assert_eq!((still.cpu, still.cpus.len()), (CpuShares::default(), 0));
+    assert_eq!((still.cpu, still.cpus.len()), (CpuPercent::default(), 0));
 }
 
 #[test]

@@ -2,18 +2,18 @@
 //! source.
 
 use super::{
-    DiskMetric, FigureGroup, FigureUnit, Interval, LayerMetric, Metric, ProcessMetric, RingMetric,
-    ThreadMetric,
+    DiskMetric, FigureGroup, FigureUnit, Interval, LayerMetric, MetricRow, ProcessMetric,
+    RingMetric, ThreadMetric,
 };
 use crate::layers::LayerTimes;
-use crate::machine::{CgroupRates, PressureRates, RingRates, StallShares, SystemRates, Work};
+use crate::machine::{CgroupRates, CpuWork, PressureRates, RingRates, StallShares, SystemRates};
 use fathom_model::watch::{CgroupSample, RingQueues};
 
 macro_rules! metrics {
     ($(#[$doc:meta])* $name:ident: $of:ty;
      $($group:expr => { $($id:literal $title:literal $label:literal $unit:ident $(@$rank:literal)?, $value:expr, $source:literal;)* })*) => {
         $(#[$doc])*
-        pub static $name: &[$of] = &[$($(Metric {
+        pub static $name: &[$of] = &[$($(MetricRow {
             id: $id, title: $title, label: $label, unit: FigureUnit::$unit, group: $group, rank: 0 $(+ $rank)?,
             value: $value, source: $source,
         },)*)*];
@@ -22,7 +22,7 @@ macro_rules! metrics {
 
 metrics! {
     /// Figures of the whole machine, in the order in which a line of the screen shows those of its group.
-    METRICS: Metric;
+    METRICS: MetricRow;
     FigureGroup::Cpu => {
         "user_pct" "user" "usr" Percent, |i| system(i, |s| s.cpu.user), "in user mode; KVM guests included, which mpstat shows separately";
         "nice_pct" "nice" "nice" Percent @1, |i| system(i, |s| s.cpu.nice), "in user mode at lowered priority";
@@ -216,12 +216,12 @@ fn stalls(
     of(interval.rates.system.as_ref()?.pressure?)
 }
 
-fn work<'a>(interval: &Interval<'a>) -> Option<&'a Work> {
+fn work<'a>(interval: &Interval<'a>) -> Option<&'a CpuWork> {
     interval.rates.counters.as_ref().map(|counters| &counters.all)
 }
 
 /// Software events of counted processes; the machine's are figures of their own.
-fn counted(interval: &Interval<'_>, of: fn(&Work) -> Option<f64>) -> Option<f64> {
+fn counted(interval: &Interval<'_>, of: fn(&CpuWork) -> Option<f64>) -> Option<f64> {
     work(interval).filter(|work| work.cpus.is_some()).and_then(of)
 }
 

@@ -17,7 +17,7 @@ use fathom_model::finding::{Evidence, Finding, Severity, Subject};
 use fathom_model::inspection::{
     DiskInspection, Inspection, MountedFileSystem, NvmeNamespace, NvmeReport, NvmeSmart, Readings,
 };
-use fathom_model::setting::{Scope, Setting, SettingChange};
+use fathom_model::setting::{Setting, SettingChange, SettingScope};
 use serde::Serialize;
 use std::cmp::Reverse;
 
@@ -73,10 +73,10 @@ pub(super) struct Disk<'a> {
 }
 
 /// The result of a check.
-pub(super) type Answer = Result<Judged, Skip>;
+pub(super) type Answer = Result<CheckResult, Skip>;
 
 /// A property that was judged.
-pub(super) struct Judged {
+pub(super) struct CheckResult {
     found: String,
     /// The recommended value; `None` if it has it.
     wanted: Option<String>,
@@ -104,17 +104,17 @@ fn cpus(list: &str) -> Vec<u32> {
 
 /// A property that has a recommended value.
 fn good(found: impl ToString) -> Answer {
-    Ok(Judged { found: found.to_string(), wanted: None, severity: None })
+    Ok(CheckResult { found: found.to_string(), wanted: None, severity: None })
 }
 
 /// A property for which `wanted` is recommended.
 fn bad(found: impl ToString, wanted: impl ToString) -> Answer {
-    Ok(Judged { found: found.to_string(), wanted: Some(wanted.to_string()), severity: None })
+    Ok(CheckResult { found: found.to_string(), wanted: Some(wanted.to_string()), severity: None })
 }
 
 /// The same with another severity than the rule's.
 fn bad_as(severity: Severity, found: impl ToString, wanted: impl ToString) -> Answer {
-    Ok(Judged { severity: Some(severity), ..bad(found, wanted)? })
+    Ok(CheckResult { severity: Some(severity), ..bad(found, wanted)? })
 }
 
 /// [`bad`] if `is_bad`, [`good`] otherwise.
@@ -373,10 +373,10 @@ impl Diagnosis {
         let subject = disk.map_or(String::new(), |disk| disk.device.name.clone());
         match answer {
             Err(Skip::NotApplicable) => {}
-            Ok(Judged { found, wanted: None, .. }) => {
+            Ok(CheckResult { found, wanted: None, .. }) => {
                 self.good.push(Passed { check: id, title, subject, found });
             }
-            Ok(Judged { found, wanted: Some(wanted), severity }) => {
+            Ok(CheckResult { found, wanted: Some(wanted), severity }) => {
                 let severity = severity.unwrap_or(rule.severity);
                 let clause = check.says.replace("FOUND", &found).replace("WANTED", &wanted);
                 let finding = finding(rule, check, disk, &clause, [&found, &wanted]);
@@ -434,7 +434,7 @@ pub fn diagnose(host: &Host, inspection: &Inspection) -> Diagnosis {
 }
 
 /// Ids of the checks with problems that matter to a run with these facts.
-pub fn that_matter(facts: &Facts) -> Vec<String> {
+pub fn relevant_checks(facts: &Facts) -> Vec<String> {
     let Some(inspection) = &facts.inspection else { return Vec::new() };
     let mut ids: Vec<String> = Vec::new();
     for found in diagnose(&facts.host, inspection).problems() {
@@ -447,7 +447,7 @@ pub fn that_matter(facts: &Facts) -> Vec<String> {
 
 /// The change that gives a setting the recommended value.
 fn change(setting: Setting, disk: &str, wanted: &str) -> SettingChange {
-    let target = if setting.scope() == Scope::Disk { disk } else { "" };
+    let target = if setting.scope() == SettingScope::Disk { disk } else { "" };
     SettingChange { setting, target: target.to_string(), value: wanted.to_string() }
 }
 

@@ -7,7 +7,7 @@ use super::{Check, Claim, Rule};
 use fathom_model::facts::DeviceFacts;
 use fathom_model::finding::{Class, Evidence, Severity, Unit};
 use fathom_model::plan::{Engine, JobPlan, Psync};
-use fathom_model::record::{Granted, RunRecord};
+use fathom_model::record::{InEffect, RunRecord};
 use fathom_model::units;
 use std::collections::BTreeSet;
 
@@ -225,7 +225,7 @@ fn refused_flags(record: &RunRecord) -> Option<Claim> {
 /// The jobs that have some of these phrases, and all phrases, each once.
 fn distinct(
     record: &RunRecord,
-    list: fn(&Granted) -> &Vec<String>,
+    list: fn(&InEffect) -> &Vec<String>,
 ) -> Option<(Vec<Job<'_>>, Vec<&str>)> {
     let jobs = jobs_where(record, |job| !list(&job.done.granted).is_empty());
     let mut all: Vec<&str> = Vec::new();

@@ -1,6 +1,6 @@
 //! Made-up records that nothing is wrong with, and the cases that rules are tested with.
 
-use super::doctor::testing::{Patient, healthy};
+use super::doctor::testing::{TestMachine, healthy};
 use super::limiters::testing::Scene;
 use super::{Input, Rule, Target as LimitTarget, judge, limit_findings};
 use crate::limit::{
@@ -49,8 +49,8 @@ pub(super) enum Case {
     },
     /// Changes a machine that nothing is wrong with.
     Inspection {
-        holds: fn(&mut Patient),
-        near_miss: fn(&mut Patient),
+        holds: fn(&mut TestMachine),
+        near_miss: fn(&mut TestMachine),
     },
 }
 
@@ -65,8 +65,8 @@ impl Case {
             }
             Self::Limit { holds, near_miss } => [|_: &mut LimitRecord| {}, *holds, *near_miss]
                 .map(|change: fn(&mut LimitRecord)| in_limit(rule, &changed(limit(), change))),
-            Self::Inspection { holds, near_miss } => [|_: &mut Patient| {}, *holds, *near_miss]
-                .map(|change: fn(&mut Patient)| changed(healthy(), change).findings(rule)),
+            Self::Inspection { holds, near_miss } => [|_: &mut TestMachine| {}, *holds, *near_miss]
+                .map(|change: fn(&mut TestMachine)| changed(healthy(), change).findings(rule)),
             Self::View { holds, near_miss, .. } => {
                 let scenes = [
                     Scene::idle(),

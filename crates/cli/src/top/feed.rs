@@ -2,7 +2,7 @@
 
 use fathom_analysis::machine::{self, MachineRates};
 use fathom_model::watch::{MachineSample, SamplingRecord, Stack, Unavailable};
-use fathom_report::top::{Go, Source, View};
+use fathom_report::top::{Go, TopSource, TopView};
 use std::rc::Rc;
 
 /// A source of intervals, with a current position in time.
@@ -14,7 +14,7 @@ pub trait Feed {
     fn at_end(&self) -> bool;
 
     /// The interval at the current position, once there is one.
-    fn view(&mut self) -> Result<Option<View<'_>>, String>;
+    fn view(&mut self) -> Result<Option<TopView<'_>>, String>;
 
     /// Moves to another position.
     fn go(&mut self, go: &Go) -> Result<(), String>;
@@ -64,11 +64,11 @@ impl ViewedInterval {
     /// The interval as `top` shows it.
     pub fn view<'a>(
         &'a self,
-        source: Source,
+        source: TopSource,
         stacks: &'a [Stack],
         watched: &'a SamplingRecord,
-    ) -> View<'a> {
-        View {
+    ) -> TopView<'a> {
+        TopView {
             before: &self.before.machine,
             now: &self.now.machine,
             rates: &self.rates,

@@ -5,7 +5,7 @@ use crate::stdio::note;
 use fathom_model::progress::Sample;
 use fathom_model::watch::{Stack, Unavailable};
 use fathom_report::calendar;
-use fathom_report::top::{Go, Source, View};
+use fathom_report::top::{Go, TopSource, TopView};
 use fathom_runner::observe::Observer;
 use fathom_runner::{RecordTo, SamplingOptions};
 use rustix::time::{ClockId, clock_gettime};
@@ -17,7 +17,7 @@ use std::time::Duration;
 const INTERVALS_KEPT: usize = 60;
 
 /// Live samples of the machine.
-pub struct Live {
+pub struct LiveSamples {
     observer: Observer,
     takes: VecDeque<Rc<ViewSample>>,
     stacks: Vec<Stack>,
@@ -26,7 +26,7 @@ pub struct Live {
     shown: Option<ViewedInterval>,
 }
 
-impl Live {
+impl LiveSamples {
     /// Starts sampling, and recording into the directory `record` if given.
     pub fn start(watch: &SamplingOptions, record: Option<&str>) -> Result<Self, String> {
         let record = record.map_or(RecordTo::Nowhere, |dir| RecordTo::Required(Some(dir.into())));
@@ -87,7 +87,7 @@ impl Live {
     }
 }
 
-impl Feed for Live {
+impl Feed for LiveSamples {
     fn poll(&mut self) -> Result<bool, String> {
         let mut any = false;
         while let Some(sample) = self.observer.next(Duration::ZERO) {
@@ -107,10 +107,10 @@ impl Feed for Live {
         false
     }
 
-    fn view(&mut self) -> Result<Option<View<'_>>, String> {
+    fn view(&mut self) -> Result<Option<TopView<'_>>, String> {
         let Some(shown) = &self.shown else { return Ok(None) };
         let watched = self.observer.watch();
-        let source = Source::Live {
+        let source = TopSource::Live {
             interval_ns: watched.interval_ns,
             frozen: self.frozen.map(|_| self.behind_ns()),
             recording: self.observer.is_recording(),

@@ -3,7 +3,7 @@
 use super::feed::{Feed, ViewSample, ViewedInterval};
 use fathom_model::watch::{MachineSample, SamplingRecord, Unavailable};
 use fathom_report::calendar;
-use fathom_report::top::{Go, Source, View};
+use fathom_report::top::{Go, TopSource, TopView};
 use fathom_store::{Reader, StoredSample};
 use std::path::Path;
 use std::rc::Rc;
@@ -210,9 +210,9 @@ impl Feed for Replay {
         self.ended
     }
 
-    fn view(&mut self) -> Result<Option<View<'_>>, String> {
+    fn view(&mut self) -> Result<Option<TopView<'_>>, String> {
         let Some(shown) = &self.shown else { return Ok(None) };
-        let source = Source::Replay {
+        let source = TopSource::Replay {
             first_ns: self.first_ns,
             last_ns: self.last_ns,
             speed: self.playing.map(|_| SPEEDS[self.speed]),

@@ -3,7 +3,7 @@
 use super::feed::Feed;
 use super::{TICK, is_all};
 use crate::signals::Signals;
-use fathom_report::top::{self, Action, Paint, Ui};
+use fathom_report::top::{self, Paint, ScreenAction, Ui};
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use ratatui::crossterm::terminal::{
     Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
@@ -113,11 +113,11 @@ impl Screen {
                     Event::Key(key) if key.kind != KeyEventKind::Release => {
                         let view = feed.view()?;
                         match top::press(&mut ui, key, view.as_ref()) {
-                            Action::None => {}
-                            Action::Quit => break,
-                            Action::Suspend => self.suspend().map_err(broken)?,
-                            Action::Redraw => self.anew().map_err(broken)?,
-                            Action::Go(go) => ui.message = feed.go(&go).err(),
+                            ScreenAction::None => {}
+                            ScreenAction::Quit => break,
+                            ScreenAction::Suspend => self.suspend().map_err(broken)?,
+                            ScreenAction::Redraw => self.anew().map_err(broken)?,
+                            ScreenAction::Go(go) => ui.message = feed.go(&go).err(),
                         }
                     }
                     _ => {}

@@ -82,7 +82,7 @@ pub struct MeasureArgs {
 }
 
 /// What is measured.
-pub struct Plan {
+pub struct MeasurePlan {
     /// The conditions.
     pub experiment: Experiment,
     /// Files and block devices.
@@ -99,9 +99,9 @@ fn percent(text: &str) -> Result<f64, String> {
 }
 
 /// Measures `plan`, and prints what was found.
-pub fn measure(args: &MeasureArgs, page: &PageArgs, plan: Plan) -> Result<ExitCode, String> {
+pub fn measure(args: &MeasureArgs, page: &PageArgs, plan: MeasurePlan) -> Result<ExitCode, String> {
     let protocol = args.protocol(&plan);
-    let Plan { mut experiment, targets, is_sweep } = plan;
+    let MeasurePlan { mut experiment, targets, is_sweep } = plan;
     if args.sampling == Level::Full {
         experiment.conditions.iter_mut().for_each(|condition| condition.sampling = Level::Full);
     }
@@ -152,7 +152,7 @@ fn perform(args: &MeasureArgs, page: &PageArgs, options: TryOptions) -> Result<E
         command_limits: limits::raise(),
         ..options
     };
-    let mut view = View::new();
+    let mut view = MeasureProgress::new();
     let mut runner = TryRunner::open(options, &mut view)?;
     let targets = runner.facts().targets.iter().map(|target| &target.path);
     let to = page.destination(targets.chain(&used).map(String::as_str))?;
@@ -173,7 +173,7 @@ fn perform(args: &MeasureArgs, page: &PageArgs, options: TryOptions) -> Result<E
 }
 
 impl MeasureArgs {
-    fn protocol(&self, plan: &Plan) -> Protocol {
+    fn protocol(&self, plan: &MeasurePlan) -> Protocol {
         let conditions = plan.experiment.conditions.len().max(1) as f64;
         let (rounds, planned, usual) = match plan.is_sweep {
             true => (ROUNDS_SWEEP, ROUNDS_PLANNED_SWEEP, WINDOW_SWEEP),
@@ -201,13 +201,13 @@ impl MeasureArgs {
 }
 
 /// How it stands, on standard error: one line on a terminal, plain lines elsewhere.
-struct View {
+struct MeasureProgress {
     terminal: bool,
     layout: LayoutProgress,
     shown: Option<Instant>,
 }
 
-impl View {
+impl MeasureProgress {
     fn new() -> Self {
         let terminal = std::io::stderr().is_terminal();
         Self { terminal, layout: LayoutProgress::new(false), shown: None }
@@ -221,7 +221,7 @@ impl View {
     }
 }
 
-impl Hooks for View {
+impl Hooks for MeasureProgress {
     fn laying_out(&mut self, path: &str, done: u64, total: u64) {
         self.layout.show(path, done, total);
     }

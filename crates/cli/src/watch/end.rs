@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 pub const TICK: Duration = Duration::from_millis(20);
 
 /// The end of a command or of processes, a duration or a signal.
-pub struct End {
+pub struct StopCondition {
     child: Option<WatchedCommand>,
     processes: Vec<Process>,
     /// Handled unless there is a command, which gets the signals itself.
@@ -27,7 +27,7 @@ pub struct End {
     interrupted: Option<&'static str>,
 }
 
-impl End {
+impl StopCondition {
     /// The end of `command`, which waits to be released; if that is empty, the end of all processes `named` by
     /// `--pid`, of `time`, or a signal.
     pub fn new(
@@ -75,7 +75,7 @@ impl End {
     ) -> Result<(), String> {
         let mut state = watcher.samples.recv().map_or(Ok(false), &mut take);
         self.begin()?;
-        while !self.has_come()? && (self.is_command() || matches!(state, Ok(true))) {
+        while !self.is_met()? && (self.is_command() || matches!(state, Ok(true))) {
             match watcher.samples.recv_timeout(TICK) {
                 Ok(sample) => state = state.and_then(|_| take(sample)),
                 Err(RecvTimeoutError::Timeout) => {}
@@ -93,7 +93,7 @@ impl End {
     }
 
     /// Whether the end has come; until then, forwards signals to the command.
-    pub fn has_come(&mut self) -> Result<bool, String> {
+    pub fn is_met(&mut self) -> Result<bool, String> {
         if let Some(child) = &mut self.child {
             return Ok(child.ended()?.is_some());
         }
@@ -134,7 +134,7 @@ impl End {
     }
 
     /// The exit status. If the result could not be `shown`, reports that and returns a failure.
-    pub fn code_if(&mut self, shown: Result<(), String>) -> ExitCode {
+    pub fn exit_code(&mut self, shown: Result<(), String>) -> ExitCode {
         match (shown, self.code()) {
             (Err(error), code) => {
                 note!("{error}");

@@ -20,15 +20,15 @@ use crate::source::{
 };
 use crate::splice::Splice;
 use crate::sync_queue::SyncQueue;
-use crate::uring::{self, Uring};
+use crate::uring::{self, UringQueue};
 use crate::vsync::Vsync;
-use crate::worker::{Core, Work, Worker};
+use crate::worker::{AnyWorker, Core, Worker};
 use fathom_model::Dir;
 use fathom_model::plan::{self, Engine, Mix};
 use std::rc::Rc;
 use std::sync::PoisonError;
 
-type Built<'a> = Result<Box<dyn Work<'a> + 'a>, EngineError>;
+type Built<'a> = Result<Box<dyn AnyWorker<'a> + 'a>, EngineError>;
 
 /// The worker of a job, which is ready to start.
 pub(super) fn worker<'a>(task: &Task<'a>, slab: Slab) -> Built<'a> {
@@ -39,7 +39,7 @@ pub(super) fn worker<'a>(task: &Task<'a>, slab: Slab) -> Built<'a> {
         Engine::IoUring(plan) => dispatch_uring(task, plan, slab),
         Engine::IoUringCmd(plan) => dispatch_commands(task, plan, slab),
         Engine::Nop(plan) => {
-            let queue = Uring::new(&parts(task, plan, &slab), uring::Nop::new(depth))?;
+            let queue = UringQueue::new(&parts(task, plan, &slab), uring::Nop::new(depth))?;
             with_fixed(task, queue, slab)
         }
         Engine::Libaio if job.access.mix.has(Dir::Trim) => {
@@ -100,8 +100,8 @@ fn each_region_has_a_file(task: &Task<'_>) -> Result<(), EngineError> {
 }
 
 /// What a ring is made of.
-fn parts<'a>(task: &Task<'a>, plan: &'a plan::Uring, slab: &'a Slab) -> uring::Parts<'a> {
-    uring::Parts {
+fn parts<'a>(task: &Task<'a>, plan: &'a plan::Uring, slab: &'a Slab) -> uring::RingInputs<'a> {
+    uring::RingInputs {
         plan,
         depth: slab.slots(),
         files: task.files,
@@ -119,20 +119,20 @@ fn parts<'a>(task: &Task<'a>, plan: &'a plan::Uring, slab: &'a Slab) -> uring::P
 fn dispatch_commands<'a>(task: &Task<'a>, plan: &plan::Uring, slab: Slab) -> Built<'a> {
     let (job, depth) = (task.job, slab.slots());
     if let Some(scsi) = plan.scsi {
-        let queue = Uring::new(&parts(task, plan, &slab), uring::Bsg::new(depth, scsi))?;
+        let queue = UringQueue::new(&parts(task, plan, &slab), uring::Bsg::new(depth, scsi))?;
         return with_full(task, queue, slab);
     }
     if !uring::Commands::apply(&plan.nvme, job.access.mix.has(Dir::Trim)) {
-        let queue = Uring::new(&parts(task, plan, &slab), uring::Passthrough::new(depth))?;
+        let queue = UringQueue::new(&parts(task, plan, &slab), uring::Passthrough::new(depth))?;
         return with_fixed(task, queue, slab);
     }
     let mode = |table| uring::Commands::new(depth, &plan.nvme, table, job.access.seed);
     if plan.nvme.ranges <= 1 || job.access.mix != Mix::Only(Dir::Trim) {
-        let queue = Uring::new(&parts(task, plan, &slab), mode(None))?;
+        let queue = UringQueue::new(&parts(task, plan, &slab), mode(None))?;
         return with_full(task, queue, slab);
     }
     let table = Rc::new(RangeTable::new(depth, plan.nvme.ranges));
-    let queue = Uring::new(&parts(task, plan, &slab), mode(Some(Rc::clone(&table))))?;
+    let queue = UringQueue::new(&parts(task, plan, &slab), mode(Some(Rc::clone(&table))))?;
     let source = Ranges::new(AnySource::new(job), table, plan.nvme.ranges);
     Ok(build(task, queue, source, slab))
 }
@@ -149,24 +149,24 @@ fn dispatch_uring<'a>(task: &Task<'a>, plan: &plan::Uring, slab: Slab) -> Built<
         };
         let mode = uring::WithRwFlags::new(mode, job);
         let mode = uring::ForceAsync::new(mode, plan.force_async, trims);
-        let queue = Uring::new(&parts, mode)?;
+        let queue = UringQueue::new(&parts, mode)?;
         return with_any(task, queue, slab);
     }
     if plan.vectored {
         let mode = uring::ForceAsync::new(uring::Vectored::new(depth), plan.force_async, trims);
-        let queue = Uring::new(&parts, mode)?;
+        let queue = UringQueue::new(&parts, mode)?;
         return with_any(task, queue, slab);
     }
     if plan.force_async > 0 || trims {
         let mode = uring::ForceAsync::new(uring::ReadWrite::<true>, plan.force_async, trims);
-        let queue = Uring::new(&parts, mode)?;
+        let queue = UringQueue::new(&parts, mode)?;
         return with_full(task, queue, slab);
     }
     if uring::needs_many(&slab) {
-        let queue = Uring::new(&parts, uring::ReadWrite::<true>)?;
+        let queue = UringQueue::new(&parts, uring::ReadWrite::<true>)?;
         return with_any(task, queue, slab);
     }
-    let queue = Uring::new(&parts, uring::ReadWrite::<false>)?;
+    let queue = UringQueue::new(&parts, uring::ReadWrite::<false>)?;
     with_fixed(task, queue, slab)
 }
 
@@ -223,7 +223,7 @@ fn build<'a, Q: Queue + 'a, S: Source + 'a>(
     queue: Q,
     source: S,
     slab: Slab,
-) -> Box<dyn Work<'a> + 'a> {
+) -> Box<dyn AnyWorker<'a> + 'a> {
     let core = core(task, slab, source.len());
     Box::new(Worker { core, queue, source })
 }

@@ -1,7 +1,7 @@
 //! Random block numbers with a given distribution.
 
 use super::permutation::Permutation;
-use super::steady_state::SteadyState;
+use super::steady_state::SteadyStateOrder;
 use fathom_model::plan::{AbsoluteZone, Distribution, Zone};
 use rand_core::Rng;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -10,10 +10,10 @@ use rand_xoshiro::rand_core::SeedableRng;
 pub(crate) struct OffsetDraw {
     blocks: u64,
     random: Xoshiro256PlusPlus,
-    kind: Kind,
+    kind: DistributionKind,
 }
 
-enum Kind {
+enum DistributionKind {
     Once(Permutation),
     Uniform(UniformNumbers),
     Zipf {
@@ -36,7 +36,7 @@ enum Kind {
         next: usize,
         base: u64,
     },
-    SteadyState(SteadyState),
+    SteadyState(SteadyStateOrder),
 }
 
 impl OffsetDraw {
@@ -45,27 +45,29 @@ impl OffsetDraw {
         // Ranks are scattered over the region, so that popular blocks are not adjacent.
         let places = || Permutation::new(blocks, seed ^ 0x9e37_79b9_7f4a_7c15);
         let kind = match distribution {
-            Distribution::EachOnce => Kind::Once(Permutation::new(blocks, seed)),
-            Distribution::Uniform => Kind::Uniform(UniformNumbers::new(seed)),
+            Distribution::EachOnce => DistributionKind::Once(Permutation::new(blocks, seed)),
+            Distribution::Uniform => DistributionKind::Uniform(UniformNumbers::new(seed)),
             Distribution::Zipf { theta } => {
-                Kind::Zipf { ranks: Zipf::new(blocks, *theta), places: places() }
+                DistributionKind::Zipf { ranks: Zipf::new(blocks, *theta), places: places() }
             }
             // fio's pareto:h draws rank n·u^(ln h / ln(1-h)); its documentation mentions only h.
             Distribution::Pareto { h } => {
-                Kind::Pareto { exponent: h.ln() / (1.0 - h).ln(), places: places() }
+                DistributionKind::Pareto { exponent: h.ln() / (1.0 - h).ln(), places: places() }
             }
-            Distribution::Normal { deviation_percent, center_percent } => Kind::Normal {
-                deviation: deviation_percent / 100.0 * blocks as f64,
-                center: center_percent / 100.0 * blocks as f64,
-            },
-            Distribution::Zoned(zones) => Kind::Zoned(relative(zones, blocks)),
-            Distribution::ZonedAbs(zones) => Kind::Zoned(absolute(zones, block_bytes)),
-            Distribution::SteadyState(plan) => {
-                Kind::SteadyState(SteadyState::new(plan, blocks, block_bytes, seed))
+            Distribution::Normal { deviation_percent, center_percent } => {
+                DistributionKind::Normal {
+                    deviation: deviation_percent / 100.0 * blocks as f64,
+                    center: center_percent / 100.0 * blocks as f64,
+                }
             }
+            Distribution::Zoned(zones) => DistributionKind::Zoned(relative(zones, blocks)),
+            Distribution::ZonedAbs(zones) => DistributionKind::Zoned(absolute(zones, block_bytes)),
+            Distribution::SteadyState(plan) => DistributionKind::SteadyState(
+                SteadyStateOrder::new(plan, blocks, block_bytes, seed),
+            ),
             Distribution::Sequence { blocks, stride } => {
                 let stride = if *stride { blocks.len() as u64 } else { 0 };
-                Kind::Sequence { blocks: blocks.clone(), stride, next: 0, base: 0 }
+                DistributionKind::Sequence { blocks: blocks.clone(), stride, next: 0, base: 0 }
             }
         };
         Self { blocks, random: Xoshiro256PlusPlus::seed_from_u64(seed), kind }
@@ -74,8 +76,8 @@ impl OffsetDraw {
     #[inline]
     pub fn next(&mut self) -> u64 {
         match &mut self.kind {
-            Kind::Once(order) => order.next(),
-            Kind::Uniform(uniform) => uniform.below(self.blocks),
+            DistributionKind::Once(order) => order.next(),
+            DistributionKind::Uniform(uniform) => uniform.below(self.blocks),
             _ => self.next_skewed(),
         }
     }
@@ -83,14 +85,16 @@ impl OffsetDraw {
     fn next_skewed(&mut self) -> u64 {
         let random = &mut self.random;
         match &mut self.kind {
-            Kind::Zipf { ranks, places } => places.at(ranks.next(random) - 1),
-            Kind::Pareto { exponent, places } => {
+            DistributionKind::Zipf { ranks, places } => places.at(ranks.next(random) - 1),
+            DistributionKind::Pareto { exponent, places } => {
                 let rank = (unit(random).powf(*exponent) * (self.blocks - 1) as f64) as u64;
                 places.at(rank.min(self.blocks - 1))
             }
-            Kind::Normal { deviation, center } => normal(random, *deviation, *center, self.blocks),
-            Kind::Zoned(zones) => zoned(random, zones, self.blocks),
-            Kind::Sequence { blocks, stride, next, base } => {
+            DistributionKind::Normal { deviation, center } => {
+                normal(random, *deviation, *center, self.blocks)
+            }
+            DistributionKind::Zoned(zones) => zoned(random, zones, self.blocks),
+            DistributionKind::Sequence { blocks, stride, next, base } => {
                 if *next == blocks.len() {
                     (*next, *base) = (0, *base + *stride);
                 }
@@ -103,8 +107,8 @@ impl OffsetDraw {
                 *next += 1;
                 block.min(self.blocks - 1)
             }
-            Kind::SteadyState(order) => order.next(random),
-            Kind::Once(_) | Kind::Uniform(_) => below(random, self.blocks),
+            DistributionKind::SteadyState(order) => order.next(random),
+            DistributionKind::Once(_) | DistributionKind::Uniform(_) => below(random, self.blocks),
         }
     }
 }

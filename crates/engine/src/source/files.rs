@@ -10,7 +10,7 @@ pub(super) enum Service {
     Random,
     Sequential,
     /// Of a few at once, or each for several I/Os, round-robin or at random.
-    Window(Box<Window>),
+    Window(Box<OpenRegions>),
 }
 
 impl Service {
@@ -22,7 +22,7 @@ impl Service {
             (FileService::Sequential, ..) => Self::Sequential,
             (FileService::RoundRobin, None, 1) => Self::RoundRobin,
             (FileService::Random, None, 1) => Self::Random,
-            (service, open, run) => Self::Window(Box::new(Window {
+            (service, open, run) => Self::Window(Box::new(OpenRegions {
                 open: (0..open.unwrap_or(count)).collect(),
                 at: 0,
                 closed: open.unwrap_or(0),
@@ -35,7 +35,7 @@ impl Service {
 }
 
 /// The regions in use, all or only some of them (`openfiles`).
-pub(super) struct Window {
+pub(super) struct OpenRegions {
     /// Never empty.
     open: Vec<usize>,
     /// Index of the current region in `open`.
@@ -48,7 +48,7 @@ pub(super) struct Window {
     left: u32,
 }
 
-impl Window {
+impl OpenRegions {
     /// Replaces the current region, which was transferred as a whole, by the next of `count`.
     pub fn replace(&mut self, count: usize) {
         if self.open.len() == count {

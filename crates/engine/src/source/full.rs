@@ -4,7 +4,7 @@
 use super::{AnySource, IoGenerator, Source};
 use crate::files::OpenFile;
 use crate::hints::{drop_pages, unmap_pages};
-use crate::queue::{Mapping, Op, Request};
+use crate::queue::{MappedRange, Op, Request};
 use fathom_model::plan::{Distribution, JobPlan, Mix, Order, Region};
 use fathom_model::{Dir, PerDir};
 use std::os::fd::RawFd;
@@ -27,7 +27,7 @@ struct Pass {
     fd: RawFd,
     region: Region,
     /// Pages that are mapped cannot be dropped.
-    mapping: Option<Mapping>,
+    mapping: Option<MappedRange>,
     bytes: u64,
     left: PerDir<u64>,
 }
@@ -47,7 +47,7 @@ pub(crate) fn makes_passes(job: &JobPlan) -> bool {
 
 impl FullSource {
     /// The I/Os of `job` on `files`, and where the queue maps these, their mappings.
-    pub fn new(job: &JobPlan, files: &[OpenFile], mappings: &[Mapping]) -> Self {
+    pub fn new(job: &JobPlan, files: &[OpenFile], mappings: &[MappedRange]) -> Self {
         let unit = job.block_unit();
         let pass = |(index, file): (usize, &OpenFile)| {
             let region = job.regions[index];

@@ -23,7 +23,7 @@ use fathom_model::{Dir, PerDir};
 use files::Service;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
-use region::{Region, Sizes};
+use region::{Sizes, SourceRegion};
 
 /// Where an engine without a target takes offsets from if its job has no size.
 const ANYWHERE: plan::Region = plan::Region { target: 0, start: 0, len: 1 << 40 };
@@ -83,7 +83,7 @@ impl<D: IoGenerator> IoGenerator for &mut D {
 pub(crate) struct AnySource {
     mix: Mix,
     sizes: PerDir<Sizes>,
-    regions: Vec<Region>,
+    regions: Vec<SourceRegion>,
     service: Service,
     current: usize,
     random: Xoshiro256PlusPlus,
@@ -102,7 +102,13 @@ impl AnySource {
         };
         let unit = job.block_unit();
         let regions = regions.iter().enumerate().map(|(file, region)| {
-            Region::new(job, file as u32, region.start, region.len - region.len % unit, &mut random)
+            SourceRegion::new(
+                job,
+                file as u32,
+                region.start,
+                region.len - region.len % unit,
+                &mut random,
+            )
         });
         let regions = regions.collect();
         Self {

@@ -9,7 +9,7 @@ use rand_core::Rng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 /// A region and the position of the job in it.
-pub(super) struct Region {
+pub(super) struct SourceRegion {
     pub file: u32,
     start: u64,
     /// Without the remainder at the end that is too short for a block.
@@ -42,7 +42,7 @@ enum RegionOrder {
     },
 }
 
-impl Region {
+impl SourceRegion {
     /// The `len` bytes from `start` of file number `file`, as `job` uses them.
     pub fn new(
         job: &JobPlan,

@@ -7,7 +7,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use std::collections::VecDeque;
 
 /// The blocks of a region are those written again from the one before, and new ones.
-pub(super) struct SteadyState {
+pub(super) struct SteadyStateOrder {
     /// Each block once, then again in another order.
     order: Permutation,
     /// By region: the probability that what is written in it is written again.
@@ -23,7 +23,7 @@ pub(super) struct SteadyState {
     at_end: bool,
 }
 
-impl SteadyState {
+impl SteadyStateOrder {
     pub fn new(plan: &plan::SteadyState, blocks: u64, block_bytes: u64, seed: u64) -> Self {
         let logical = blocks.saturating_mul(block_bytes);
         let region_writes = plan.region_writes(logical, block_bytes).max(1);
@@ -68,9 +68,9 @@ mod tests {
 
     const BLOCKS: u64 = 200_000;
 
-    fn drawn(cache_bytes: u64) -> (SteadyState, Vec<u64>) {
+    fn drawn(cache_bytes: u64) -> (SteadyStateOrder, Vec<u64>) {
         let plan = plan::SteadyState { cache_bytes, ..plan::SteadyState::default() };
-        let mut source = SteadyState::new(&plan, BLOCKS, 4096, 7);
+        let mut source = SteadyStateOrder::new(&plan, BLOCKS, 4096, 7);
         let mut random = Xoshiro256PlusPlus::seed_from_u64(7);
         let writes = plan.physical_bytes(BLOCKS * 4096, 4096) / 4096;
         let capacity = source.remembered.capacity();

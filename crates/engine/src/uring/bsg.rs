@@ -5,7 +5,7 @@ use super::ring::{Second, Sqe};
 use crate::error::ScsiError;
 use crate::files::FileKind;
 use crate::queue::Request;
-use crate::sg::{Command, Data, TIMEOUT_MS, UNMAP_BYTES, command};
+use crate::sg::{CommandBlock, Data, TIMEOUT_MS, UNMAP_BYTES, command};
 use fathom_model::plan::ScsiCommands;
 use linux_raw_sys::io_uring as sys;
 use std::cell::Cell;
@@ -73,7 +73,7 @@ impl Bsg {
 
 impl CommandSlot {
     /// Keeps a command; returns `struct bsg_uring_cmd` for it.
-    fn hold(&mut self, command: &Command, buffer: u64, request: &Request) -> [u64; 10] {
+    fn hold(&mut self, command: &CommandBlock, buffer: u64, request: &Request) -> [u64; 10] {
         self.block = command.block;
         (self.expected, self.transferred) = match command.data {
             Data::In(len) | Data::Out(len) if len == request.len => (len, len),

@@ -20,7 +20,7 @@ use crate::queue::Wake;
 use crate::queue::{Push, Queue, Request};
 use crate::token::Token;
 use fathom_model::plan;
-use fathom_model::record::Granted;
+use fathom_model::record::InEffect;
 use linux_raw_sys::io_uring as sys;
 use mode::{RingTarget, TargetView};
 use ring::{Entries, Ring};
@@ -37,11 +37,11 @@ const SINCE_5_6: u32 = sys::IORING_FEAT_RW_CUR_POS;
 /// The kernel registers at most 1 GiB as one buffer.
 const REGISTRATION_MAX: usize = 1 << 30;
 
-pub(crate) struct Uring<M> {
+pub(crate) struct UringQueue<M> {
     ring: Ring,
     target: RingTarget,
     mode: M,
-    granted: Granted,
+    granted: InEffect,
     fallbacks: Vec<EngineError>,
     /// Armed poll requests on [`Wake`]: each adds one completion to a wait.
     armed: u32,
@@ -49,7 +49,7 @@ pub(crate) struct Uring<M> {
     mixed_entries: u32,
 }
 
-pub(crate) struct Parts<'a> {
+pub(crate) struct RingInputs<'a> {
     pub plan: &'a plan::Uring,
     pub depth: u32,
     pub files: &'a [OpenFile],
@@ -61,18 +61,18 @@ pub(crate) struct Parts<'a> {
     pub async_trims: Option<&'a OpenFile>,
 }
 
-impl<M: Mode> Uring<M> {
+impl<M: Mode> UringQueue<M> {
     /// Creates the ring and registers what the plan requests.
-    pub fn new(parts: &Parts<'_>, mode: M) -> Result<Self, EngineError> {
+    pub fn new(parts: &RingInputs<'_>, mode: M) -> Result<Self, EngineError> {
         let wanted = wanted(parts, M::WIDE);
         let mut ring = setup::ring(&wanted).map_err(|e| setup::explain(&e, &wanted))?;
-        let mut granted = Granted {
+        let mut granted = InEffect {
             setup_flags: setup::flag_names(ring.flags),
             refused_flags: setup::flag_names(wanted.optional & !ring.flags),
             features: setup::feature_names(ring.features),
             polled: ring.flags & sys::IORING_SETUP_IOPOLL != 0,
             huge_pages: parts.slab.is_huge(),
-            ..Granted::default()
+            ..InEffect::default()
         };
         granted.registered_ring = register_ring(&mut ring);
         let mut fallbacks = Vec::new();
@@ -126,7 +126,7 @@ impl<M: Mode> Uring<M> {
     }
 }
 
-impl<M> Uring<M> {
+impl<M> UringQueue<M> {
     /// Unregisters buffers and files, unless that would wait for I/O. Closing the ring does so too, but
     /// asynchronously: until then the buffers count towards RLIMIT_MEMLOCK, and a device opened exclusively stays
     /// busy.
@@ -144,7 +144,7 @@ impl<M> Uring<M> {
     }
 }
 
-impl<M: Mode> Uring<M> {
+impl<M: Mode> UringQueue<M> {
     #[inline]
     fn begin(&mut self, repeats: bool) -> SqeBatch<'_, M> {
         SqeBatch {
@@ -156,7 +156,7 @@ impl<M: Mode> Uring<M> {
     }
 }
 
-impl<M> Drop for Uring<M> {
+impl<M> Drop for UringQueue<M> {
     fn drop(&mut self) {
         // On failure, the kernel does it when the ring is closed.
         let _ = self.release();
@@ -185,7 +185,7 @@ impl<M: Mode> Push for SqeBatch<'_, M> {
     }
 }
 
-impl<M: Mode> Queue for Uring<M> {
+impl<M: Mode> Queue for UringQueue<M> {
     type Batch<'a>
         = SqeBatch<'a, M>
     where
@@ -251,8 +251,8 @@ impl<M: Mode> Queue for Uring<M> {
         self.mode.failure()
     }
 
-    fn granted(&self) -> Granted {
-        Granted {
+    fn granted(&self) -> InEffect {
+        InEffect {
             overflows: self.ring.overflows(),
             sq_wakeups: self.ring.wakeups,
             ..self.granted.clone()
@@ -264,7 +264,7 @@ impl<M: Mode> Queue for Uring<M> {
     }
 }
 
-fn wanted(parts: &Parts<'_>, wide: bool) -> setup::Wanted {
+fn wanted(parts: &RingInputs<'_>, wide: bool) -> setup::RingSetup {
     let plan = parts.plan;
     let mut required = if wide { sys::IORING_SETUP_SQE128 | sys::IORING_SETUP_CQE32 } else { 0 };
     let mut optional = setup::CHEAPER;
@@ -283,7 +283,7 @@ fn wanted(parts: &Parts<'_>, wide: bool) -> setup::Wanted {
         }
     }
     let sqpoll = plan.sqpoll;
-    setup::Wanted {
+    setup::RingSetup {
         entries: parts.depth,
         required,
         optional,
@@ -377,7 +377,7 @@ mod tests {
 
     /// Runs `check` on a ring with a file of 8 KiB and two registered buffers, on which `wait_max`
     /// completions are waited for.
-    fn on_ring(wait_max: u32, check: impl FnOnce(&mut Uring<ReadWrite<false>>, &Wake)) {
+    fn on_ring(wait_max: u32, check: impl FnOnce(&mut UringQueue<ReadWrite<false>>, &Wake)) {
         let file = tempfile::NamedTempFile::new().unwrap();
         file.as_file().set_len(8192).unwrap();
         let fd = file.reopen().unwrap();
@@ -393,7 +393,7 @@ mod tests {
         let wake = Wake::new().unwrap();
         let plan =
             plan::Uring { fixed_buffers: true, registered_files: true, ..Default::default() };
-        let parts = Parts {
+        let parts = RingInputs {
             plan: &plan,
             depth: 2,
             files: &files,
@@ -402,7 +402,7 @@ mod tests {
             wait_max,
             async_trims: None,
         };
-        let mut ring = Uring::new(&parts, ReadWrite::<false>).unwrap();
+        let mut ring = UringQueue::new(&parts, ReadWrite::<false>).unwrap();
         assert!(ring.granted.fixed_buffers, "{:?}", ring.fallbacks);
         assert!(ring.granted.registered_files, "{:?}", ring.fallbacks);
         check(&mut ring, &wake);
@@ -410,7 +410,7 @@ mod tests {
         assert!(file.as_file().try_lock().is_ok(), "the ring that is gone holds its file");
     }
 
-    fn reap_one(ring: &mut Uring<ReadWrite<false>>) {
+    fn reap_one(ring: &mut UringQueue<ReadWrite<false>>) {
         let mut results = Vec::new();
         while results.is_empty() {
             ring.submit_and_wait(1, None).unwrap();

@@ -20,20 +20,20 @@ const NVME_READ: u8 = 2;
 /// Files and buffers of a ring, and whether they are registered.
 pub(crate) struct RingTarget {
     pub files: Vec<Handle>,
-    pub buffers: Buffers,
+    pub buffers: BufferRegistration,
 }
 
 /// [`RingTarget`] for one batch of requests.
 pub(crate) struct TargetView<'a> {
     pub files: &'a [Handle],
-    pub buffers: Buffers,
+    pub buffers: BufferRegistration,
     /// First words of a read and a write on the first file, the only one of most jobs.
     pub read: u64,
     pub write: u64,
 }
 
 #[derive(Clone, Copy)]
-pub(crate) struct Buffers {
+pub(crate) struct BufferRegistration {
     pub base: u64,
     pub slot_bytes: u64,
     pub fixed: bool,
@@ -65,7 +65,7 @@ impl RingTarget {
             |f: &OpenFile| Handle { number: f.raw(), flags: 0, kind: f.kind, read: 0, write: 0 };
         let mut target = Self {
             files: files.iter().map(handle).collect(),
-            buffers: Buffers {
+            buffers: BufferRegistration {
                 base: slab.address(0),
                 slot_bytes: slab.slot_bytes() as u64,
                 fixed: false,
@@ -109,7 +109,7 @@ impl TargetView<'_> {
     }
 }
 
-impl Buffers {
+impl BufferRegistration {
     #[inline]
     pub fn address(&self, slot: u32, request: &Request) -> u64 {
         self.base + u64::from(slot) * self.slot_bytes + u64::from(request.buffer_offset)
@@ -440,7 +440,7 @@ mod tests {
             let kind = FileKind::NvmeGeneric { nsid: 1, lba_bytes: 4096 };
             let target = TargetView {
                 files: &[Handle { number: 3, flags: 0, kind, read: 0, write: 0 }],
-                buffers: Buffers {
+                buffers: BufferRegistration {
                     base: 0x10000,
                     slot_bytes: 1 << 30,
                     fixed: false,

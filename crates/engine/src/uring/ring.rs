@@ -411,7 +411,7 @@ impl Ring {
 
 #[cfg(test)]
 mod tests {
-    use super::super::setup::{Wanted, ring};
+    use super::super::setup::{RingSetup, ring};
     use super::*;
     use std::time::{Duration, Instant};
     use sys::io_uring_op as Opcode;
@@ -427,7 +427,7 @@ mod tests {
 
     /// A ring as before Linux 5.11: without any later flag.
     fn old_ring() -> Ring {
-        let wanted = Wanted { entries: 4, required: 0, optional: 0, sq_cpu: 0, sq_idle_ms: 0 };
+        let wanted = RingSetup { entries: 4, required: 0, optional: 0, sq_cpu: 0, sq_idle_ms: 0 };
         let mut ring = ring(&wanted).unwrap();
         ring.features &= !sys::IORING_FEAT_EXT_ARG;
         ring

@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Wanted {
+pub(crate) struct RingSetup {
     /// Requests that can be pushed before a turn.
     pub entries: u32,
     pub required: u32,
@@ -73,15 +73,15 @@ fn named(table: impl Iterator<Item = (u32, &'static str)>, bits: u32) -> Vec<Str
 ///
 /// If the kernel rejects all optional flags together, each is probed alone, so that a kernel that lacks
 /// one still uses the others.
-pub(crate) fn ring(wanted: &Wanted) -> io::Result<Ring> {
+pub(crate) fn ring(wanted: &RingSetup) -> io::Result<Ring> {
     match attempt(wanted, wanted.optional) {
         Err(e) if e.raw_os_error() == Some(libc::EINVAL) => attempt(wanted, granted_alone(wanted)),
         other => other,
     }
 }
 
-fn granted_alone(wanted: &Wanted) -> u32 {
-    let probe = Wanted { entries: 1, ..*wanted };
+fn granted_alone(wanted: &RingSetup) -> u32 {
+    let probe = RingSetup { entries: 1, ..*wanted };
     OPTIONAL
         .iter()
         .filter(|(flag, ..)| wanted.optional & flag != 0)
@@ -89,7 +89,7 @@ fn granted_alone(wanted: &Wanted) -> u32 {
         .fold(0, |flags, (flag, ..)| flags | flag)
 }
 
-fn attempt(wanted: &Wanted, optional: u32) -> io::Result<Ring> {
+fn attempt(wanted: &RingSetup, optional: u32) -> io::Result<Ring> {
     // SAFETY: the structure is plain numbers, for which zeroes are valid.
     let mut params: sys::io_uring_params = unsafe { std::mem::zeroed() };
     params.flags = wanted.required | optional;
@@ -118,7 +118,7 @@ pub(crate) fn register(
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
-pub(crate) fn explain(error: &io::Error, wanted: &Wanted) -> EngineError {
+pub(crate) fn explain(error: &io::Error, wanted: &RingSetup) -> EngineError {
     let failed = EngineError::by_kernel(Operation::SetUpRing(wanted.entries), error);
     let sysctl = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled").ok();
     let sysctl = sysctl.as_deref().map_or("", str::trim);
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn explaining_an_error_keeps_its_errno() {
-        let wanted = Wanted { entries: 1, required: 0, optional: 0, sq_cpu: 0, sq_idle_ms: 0 };
+        let wanted = RingSetup { entries: 1, required: 0, optional: 0, sq_cpu: 0, sq_idle_ms: 0 };
         for errno in [libc::EPERM, libc::ENOSYS, libc::ENOMEM] {
             let error = io::Error::from_raw_os_error(errno);
             std::fs::read("/missing").unwrap_err();

@@ -4,7 +4,7 @@
 use super::batches::BatchLimit;
 use super::batches::Batches;
 use super::issue::Writes;
-use super::{DeferredIo, End, IssueState, NAP_NS, Slot};
+use super::{DeferredIo, IssueState, NAP_NS, Slot, SpanEnd};
 use crate::buffers::Slab;
 use crate::clock;
 use crate::error::EngineError;
@@ -305,16 +305,16 @@ impl<'a> Core<'a> {
 
     /// Why the span is over, if it is.
     #[cold]
-    pub(super) fn end(&mut self, queue: &mut dyn Queue) -> Option<End> {
+    pub(super) fn end(&mut self, queue: &mut dyn Queue) -> Option<SpanEnd> {
         if self.drain.is_some() {
-            return self.is_drained(queue).then_some(End::Finished);
+            return self.is_drained(queue).then_some(SpanEnd::Finished);
         }
         Some(if self.fatal {
-            End::Failed
+            SpanEnd::Failed
         } else if self.now_ns >= self.until_ns {
-            End::TimeOver
+            SpanEnd::TimeOver
         } else {
-            End::Stopped
+            SpanEnd::Stopped
         })
     }
 }

@@ -63,7 +63,7 @@ struct DeferredIo {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum End {
+pub(crate) enum SpanEnd {
     Finished,
     TimeOver,
     Stopped,
@@ -78,15 +78,15 @@ pub(crate) struct Worker<'a, Q, S> {
 }
 
 /// A worker of any kind, as its control plane sees it.
-pub(crate) trait Work<'a> {
+pub(crate) trait AnyWorker<'a> {
     fn core(&mut self) -> &mut Core<'a> {
         self.parts().0
     }
     fn parts(&mut self) -> (&mut Core<'a>, &mut dyn Queue);
-    fn work(&mut self) -> End;
+    fn work(&mut self) -> SpanEnd;
 }
 
-impl<'a> dyn Work<'a> + '_ {
+impl<'a> dyn AnyWorker<'a> + '_ {
     /// Works until `until_ns` or for `ios` or `bytes`, including I/Os already in flight; counts into
     /// `stats`.
     pub fn span(
@@ -95,7 +95,7 @@ impl<'a> dyn Work<'a> + '_ {
         until_ns: u64,
         ios: Option<u64>,
         bytes: Option<u64>,
-    ) -> End {
+    ) -> SpanEnd {
         self.core().begin_span(stats, until_ns, ios, bytes);
         self.work()
     }
@@ -125,12 +125,12 @@ fn slow(slot: u32) -> Token {
     Token::new(slot, Tag::SLOW_PATH)
 }
 
-impl<'a, Q: Queue, S: Source> Work<'a> for Worker<'a, Q, S> {
+impl<'a, Q: Queue, S: Source> AnyWorker<'a> for Worker<'a, Q, S> {
     fn parts(&mut self) -> (&mut Core<'a>, &mut dyn Queue) {
         (&mut self.core, &mut self.queue)
     }
 
-    fn work(&mut self) -> End {
+    fn work(&mut self) -> SpanEnd {
         loop {
             if self.core.may_end()
                 && let Some(end) = self.core.end(&mut self.queue)
@@ -142,7 +142,7 @@ impl<'a, Q: Queue, S: Source> Work<'a> for Worker<'a, Q, S> {
             let idle = self.core.idle_len;
             if self.core.in_flight == 0 {
                 if self.core.is_finished() {
-                    return End::Finished;
+                    return SpanEnd::Finished;
                 }
                 self.core.rest(not_before);
                 continue;

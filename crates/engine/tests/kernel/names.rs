@@ -1,7 +1,7 @@
 //! Operations on names against the real kernel.
 
 use crate::common;
-use fathom_engine::{JobInput, Name, NameTable, start_with};
+use fathom_engine::{JobInput, Name, WorkerNames, start_with};
 use fathom_model::Dir;
 use fathom_model::plan::{Engine, JobPlan, Mix, NameOp, Names, Order, Plan, Until};
 use fathom_model::record::JobRecord;
@@ -12,7 +12,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// A table of the names `0` to `count` - 1 in `dir`; those that exist may be removed.
-fn table(dir: &Path, count: u64) -> NameTable {
+fn table(dir: &Path, count: u64) -> WorkerNames {
     let name = |number| {
         let path = dir.join(format!("{number}"));
         let made = fs::symlink_metadata(&path).ok().map(|found| (found.dev(), found.ino()));
@@ -26,10 +26,10 @@ fn table(dir: &Path, count: u64) -> NameTable {
         let path = format!("/proc/self/fd/{}/{}", dir.as_raw_fd(), name.to_str().unwrap());
         if is_dir { fs::remove_dir(path) } else { fs::remove_file(path) }
     };
-    NameTable { dirs, names: (0..count).map(name).collect(), remove }
+    WorkerNames { dirs, names: (0..count).map(name).collect(), remove }
 }
 
-fn run(op: NameOp, unlink: bool, table: NameTable) -> JobRecord {
+fn run(op: NameOp, unlink: bool, table: WorkerNames) -> JobRecord {
     let engine = Engine::Names(Names { unlink, ..Names::new(op) });
     let mut job = JobPlan::new("t", engine, Mix::Only(Dir::Write), Order::Sequential { skip: 0 });
     job.until = Until { ios: Some(table.names.len() as u64), ..Until::default() };

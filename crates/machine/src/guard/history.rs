@@ -2,7 +2,7 @@
 //! Logs of earlier runs are recognized by it.
 
 use super::error::GuardError;
-use crate::mark::{self, Mark, Version};
+use crate::mark::{self, FileVersion, Mark};
 use rustix::fs::{Stat, fstat};
 use std::fs::File;
 use std::io;
@@ -24,33 +24,33 @@ impl OpenDescriptor {
 
 /// Follows a file from one of this run's writers to the next.
 #[derive(Default)]
-pub(crate) struct History(Mutex<State>);
+pub(crate) struct History(Mutex<WriterState>);
 
 #[derive(Default)]
-struct State {
+struct WriterState {
     /// Workers that may be writing.
     writers: u32,
     /// What fathom left when none was.
-    left: Option<Version>,
+    left: Option<FileVersion>,
     /// Whether another program has changed it.
     is_foreign: bool,
 }
 
 impl History {
-    fn update<T>(&self, update: impl FnOnce(&mut State) -> T) -> T {
+    fn update<T>(&self, update: impl FnOnce(&mut WriterState) -> T) -> T {
         // No panic under this lock leaves a value half changed.
         update(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Fathom has created, extended or filled the file.
     pub fn left(&self, fd: impl AsFd) {
-        self.update(|state| state.left = Version::of(fd).ok());
+        self.update(|state| state.left = FileVersion::of(fd).ok());
     }
 
     /// A worker is about to write.
     pub fn begin(&self, fd: impl AsFd) {
         self.update(|state| {
-            let changed = || Version::of(fd).ok() != state.left;
+            let changed = || FileVersion::of(fd).ok() != state.left;
             state.is_foreign |= state.writers == 0 && changed();
             state.writers += 1;
         });
@@ -61,7 +61,7 @@ impl History {
         self.update(|state| {
             state.writers = state.writers.saturating_sub(1);
             if state.writers == 0 {
-                state.left = Version::of(fd).ok();
+                state.left = FileVersion::of(fd).ok();
             }
         });
     }
@@ -72,22 +72,22 @@ impl History {
     }
 
     /// The version that fathom left, if the file still has it.
-    pub fn current(&self, fd: impl AsFd) -> Option<Version> {
+    pub fn current(&self, fd: impl AsFd) -> Option<FileVersion> {
         self.update(|state| {
             let left = state.left.filter(|_| state.writers == 0 && !state.is_foreign);
-            left.filter(|left| Version::of(fd).ok() == Some(*left))
+            left.filter(|left| FileVersion::of(fd).ok() == Some(*left))
         })
     }
 }
 
 /// What a log was after fathom's last write to it.
 #[derive(Debug, Clone, Copy)]
-pub struct LogVersion(Version);
+pub struct LogVersion(FileVersion);
 
 impl LogVersion {
     /// To be called after each write.
     pub fn of(file: &File) -> io::Result<Self> {
-        Ok(Self(Version::of(file)?))
+        Ok(Self(FileVersion::of(file)?))
     }
 
     /// Marks the log as fathom's own. The mark is void if somebody has changed the file since, and there is none if the

@@ -23,10 +23,10 @@ pub(crate) use open::TargetEntry;
 pub(crate) use promise::Promises;
 
 pub use error::GuardError;
+pub use fathom_model::plan::Permissions;
 pub use history::{LogVersion, is_own_log};
 pub use names::{NamedTarget, NamedTargets, check_names};
 pub use open::{Extent, OpenTarget, WorkerOpen, Writing};
-pub use permission::Permissions;
 pub use remove::{Identity, remove};
 
 use crate::target::Lookup;
@@ -38,7 +38,7 @@ use prove::{Proof, Prover};
 use std::cell::OnceCell;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
-use subject::{Location, Subject};
+use subject::{GuardSubject, Location};
 
 /// Opens all targets of a plan, verifies that each may be used as the plan requires, locks those that
 /// are written, and creates or extends files. Returns one entry per target of [`Plan::targets`], in
@@ -68,7 +68,7 @@ pub fn open_all(
 
     let dirs = Arc::new(NewDirs::default());
     let mut entries = Vec::with_capacity(subjects.len());
-    let mut proven: Vec<(Subject, Proof)> = subjects.into_iter().zip(proofs).collect();
+    let mut proven: Vec<(GuardSubject, Proof)> = subjects.into_iter().zip(proofs).collect();
     // New files first: those can be removed again, while a file that was copied up in an overlay stays.
     proven.sort_by_key(|(subject, _)| matches!(subject.place, Location::Existing(_)));
     for (subject, proof) in proven {

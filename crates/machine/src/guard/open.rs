@@ -6,7 +6,7 @@ use super::history::{History, OpenDescriptor};
 use super::make::{self, Draft, Grown, Made};
 use super::promise::Promises;
 use super::prove::{self, Proof};
-use super::subject::{self, Location, Spot, Subject, Want};
+use super::subject::{self, GuardSubject, Location, Spot, Want};
 use crate::mark::{self, Mark, descriptor_path};
 use crate::target::Lookup;
 use fathom_model::facts::{TargetFacts, TargetKind};
@@ -51,7 +51,7 @@ pub(crate) struct TargetEntry {
     may_write: bool,
     held: OnceLock<OpenDescriptor>,
     late: Mutex<Option<Spot>>,
-    fill: Mutex<Option<Fill>>,
+    fill: Mutex<Option<FillPart>>,
     is_new: bool,
     made: OnceLock<Made>,
     grown: Option<Grown>,
@@ -71,7 +71,7 @@ pub(crate) struct TargetEntry {
 }
 
 /// A part of a file to be filled.
-struct Fill {
+struct FillPart {
     from: u64,
     len: u64,
     /// A new file, which gets its name when filled.
@@ -81,12 +81,12 @@ struct Fill {
 impl TargetEntry {
     /// Creates or extends the file as required; undone on drop unless [`OpenTarget::keep`] was called.
     pub fn new(
-        subject: Subject,
+        subject: GuardSubject,
         proof: Proof,
         dirs: &Arc<NewDirs>,
         stop: &dyn Fn() -> bool,
     ) -> Result<(Self, TargetFacts), GuardError> {
-        let Subject { want, mut facts, place, .. } = subject;
+        let GuardSubject { want, mut facts, place, .. } = subject;
         facts.size_bytes = facts.size_bytes.max(proof.grow_to.unwrap_or(0));
         let mut entry = Self {
             path: facts.path.clone(),
@@ -130,7 +130,7 @@ impl TargetEntry {
             may_write: true,
             held: OnceLock::new(),
             late: Mutex::new(None),
-            fill: Mutex::new(Some(Fill { from: 0, len: size, draft: None })),
+            fill: Mutex::new(Some(FillPart { from: 0, len: size, draft: None })),
             is_new: true,
             made: made.map_or_else(OnceLock::new, OnceLock::from),
             grown: None,
@@ -168,7 +168,7 @@ impl TargetEntry {
         let spot = self.dirs.make(&self.path, spot)?;
         if self.want.fill {
             let (fd, draft) = Draft::new(&self.path, spot, &self.want, stop)?;
-            self.fill = Mutex::new(Some(Fill { from: 0, len: size, draft: Some(draft) }));
+            self.fill = Mutex::new(Some(FillPart { from: 0, len: size, draft: Some(draft) }));
             self.hold(OpenDescriptor::new(&self.path, fd)?);
             return Ok(());
         }
@@ -191,7 +191,7 @@ impl TargetEntry {
         self.grown = Some(grown);
         if self.want.fill {
             let len = to.saturating_sub(from);
-            self.fill = Mutex::new(Some(Fill { from, len, draft: None }));
+            self.fill = Mutex::new(Some(FillPart { from, len, draft: None }));
         }
         Ok(())
     }

@@ -1,18 +1,11 @@
 //! Permissions given on the command line.
 
+use super::Permissions;
 use super::error::GuardError;
-use super::subject::Subject;
+use super::subject::GuardSubject;
 use fathom_model::shell;
 use fathom_sys::device::Node;
 use rustix::fs::Stat;
-
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Permissions {
-    /// Values of `--erase`: `<device>` or `<device>@<serial number or size>`.
-    pub erase: Vec<String>,
-    /// Values of `--overwrite`: paths of files.
-    pub overwrite: Vec<String>,
-}
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Erase {
@@ -22,7 +15,7 @@ pub(crate) enum Erase {
 
 pub(crate) fn erase(
     permissions: &Permissions,
-    subject: &Subject,
+    subject: &GuardSubject,
     node: &Node,
 ) -> Result<Erase, GuardError> {
     let path = subject.path().to_string();
@@ -54,14 +47,14 @@ pub(crate) fn erase(
 }
 
 /// The flag that permits erasing a device regardless of its contents.
-pub(crate) fn full_flag(subject: &Subject, node: &Node) -> String {
+pub(crate) fn full_flag(subject: &GuardSubject, node: &Node) -> String {
     let names = names(subject, node);
     quoted("--erase", &format!("{}@{}", shown(&names), token(subject)))
 }
 
 /// The accepted names: the kernel's own, and those that the plan uses below /dev. Not links elsewhere,
 /// for example in /dev/shm, where any user can create one.
-fn names(subject: &Subject, node: &Node) -> Vec<String> {
+fn names(subject: &GuardSubject, node: &Node) -> Vec<String> {
     let asked = subject.paths.iter().chain([&subject.facts.resolved]);
     let file_system = |path: &str| rustix::fs::stat(path).ok().map(|stat| stat.st_dev);
     let is_exact = |path: &&String| {
@@ -79,13 +72,17 @@ fn shown(names: &[String]) -> &str {
     names.first().map_or("", String::as_str)
 }
 
-fn token(subject: &Subject) -> String {
+fn token(subject: &GuardSubject) -> String {
     let serial = subject.facts.device.as_ref().and_then(|device| device.serial.clone());
     serial.unwrap_or_else(|| subject.facts.size_bytes.to_string())
 }
 
 /// Whether `--overwrite` names a file, by a path of the plan or any path to the same file.
-pub(crate) fn may_overwrite(permissions: &Permissions, subject: &Subject, stat: &Stat) -> bool {
+pub(crate) fn may_overwrite(
+    permissions: &Permissions,
+    subject: &GuardSubject,
+    stat: &Stat,
+) -> bool {
     permissions.overwrite.iter().any(|given| {
         let other = rustix::fs::stat(given.as_str());
         let same = other.is_ok_and(|o| (o.st_dev, o.st_ino) == (stat.st_dev, stat.st_ino));
@@ -93,7 +90,7 @@ pub(crate) fn may_overwrite(permissions: &Permissions, subject: &Subject, stat: 
     })
 }
 
-pub(crate) fn overwrite_flag(subject: &Subject) -> String {
+pub(crate) fn overwrite_flag(subject: &GuardSubject) -> String {
     quoted("--overwrite", subject.path())
 }
 

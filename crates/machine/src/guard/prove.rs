@@ -1,9 +1,10 @@
 //! Verifies that a target may be used as the plan requires, without changing anything.
 
+use super::Permissions;
 use super::claim::{TargetLocks, locked};
 use super::error::GuardError;
-use super::permission::{self, Erase, Permissions};
-use super::subject::{self, Location, Subject};
+use super::permission::{self, Erase};
+use super::subject::{self, GuardSubject, Location};
 use crate::mark::{self, descriptor_path};
 use crate::signature;
 use crate::stack::{FileIdentity, StorageStack};
@@ -60,7 +61,7 @@ pub(crate) struct Proof {
 
 impl Prover<'_> {
     /// Checks one file or device, and holds it if it is written.
-    pub fn prove(&mut self, subject: &mut Subject) -> Result<Proof, GuardError> {
+    pub fn prove(&mut self, subject: &mut GuardSubject) -> Result<Proof, GuardError> {
         match (&subject.place, subject.facts.kind) {
             (Location::New(_), _) => {
                 Ok(Proof { may_write: subject.want.written, ..Proof::default() })
@@ -71,7 +72,7 @@ impl Prover<'_> {
         }
     }
 
-    fn written_device(&mut self, subject: &mut Subject) -> Result<Proof, GuardError> {
+    fn written_device(&mut self, subject: &mut GuardSubject) -> Result<Proof, GuardError> {
         let path = subject.path().to_string();
         let Location::Existing(named) = &subject.place else { return Ok(Proof::default()) };
         let unread = |source| GuardError::Unread { path: path.clone(), source };
@@ -112,7 +113,7 @@ impl Prover<'_> {
         Ok(Proof { claims, trims, may_write: true, files_below, ..Proof::default() })
     }
 
-    fn file(&self, subject: &Subject) -> Result<Proof, GuardError> {
+    fn file(&self, subject: &GuardSubject) -> Result<Proof, GuardError> {
         let path = subject.path();
         let Location::Existing(named) = &subject.place else { return Ok(Proof::default()) };
         let stat = subject::stat(path, named)?;
@@ -175,7 +176,7 @@ pub(crate) fn open_for_writing(
     Ok(file)
 }
 
-fn read_device(subject: &mut Subject) -> Result<Proof, GuardError> {
+fn read_device(subject: &mut GuardSubject) -> Result<Proof, GuardError> {
     let Location::Existing(named) = &subject.place else { return Ok(Proof::default()) };
     let fd = reopen(subject.path(), named, OFlags::RDONLY, "read")?;
     if subject.facts.kind == TargetKind::BlockDevice {
@@ -185,7 +186,7 @@ fn read_device(subject: &mut Subject) -> Result<Proof, GuardError> {
 }
 
 /// Checks that the device has no known signatures and no partitions.
-fn blank(subject: &Subject, node: &Node, device: &OwnedFd) -> Result<(), GuardError> {
+fn blank(subject: &GuardSubject, node: &Node, device: &OwnedFd) -> Result<(), GuardError> {
     let block = subject.facts.device.as_ref().map_or(512, |device| device.logical_block);
     let mut found = signature::find(device, subject.facts.size_bytes, block);
     let unread = |source| GuardError::Unread { path: subject.path().to_string(), source };
@@ -201,7 +202,7 @@ fn blank(subject: &Subject, node: &Node, device: &OwnedFd) -> Result<(), GuardEr
     Err(GuardError::NeedsConfirmation { path: subject.path().to_string(), found, flag })
 }
 
-fn not_empty(subject: &Subject) -> Result<(), GuardError> {
+fn not_empty(subject: &GuardSubject) -> Result<(), GuardError> {
     if subject.facts.size_bytes > 0 {
         return Ok(());
     }

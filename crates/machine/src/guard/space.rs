@@ -3,7 +3,7 @@
 use super::error::GuardError;
 use super::promise::{Ledger, Promises};
 use super::prove::{Proof, Prover};
-use super::subject::{Location, Subject};
+use super::subject::{GuardSubject, Location};
 use crate::ioctl;
 use crate::mark::descriptor_path;
 use crate::settings::state_dir;
@@ -32,7 +32,7 @@ struct Need {
 pub(crate) fn check<'a>(
     lookup: &Lookup,
     prover: &Prover,
-    all: impl Iterator<Item = (&'a Subject, &'a Proof)>,
+    all: impl Iterator<Item = (&'a GuardSubject, &'a Proof)>,
 ) -> Result<Promises, GuardError> {
     // Before free space is read, which other runs then reduce only by what they promised.
     let ledger = Ledger::open(&state_dir().join("space"));
@@ -70,7 +70,7 @@ pub(crate) fn fits(path: &str, need: u64, promised: u64, fs: &StatVfs) -> Result
 fn all_needs(
     lookup: &Lookup,
     prover: &Prover,
-    subject: &Subject,
+    subject: &GuardSubject,
     proof: &Proof,
 ) -> Result<Vec<(u64, Need)>, GuardError> {
     let path = subject.path();
@@ -106,7 +106,7 @@ fn all_needs(
 }
 
 /// Space for creating a file, or the part from `from`.
-fn new_bytes(subject: &Subject, from: u64) -> u64 {
+fn new_bytes(subject: &GuardSubject, from: u64) -> u64 {
     let want = &subject.want;
     let is_reserved = !matches!(want.fallocate, Fallocate::None | Fallocate::Truncate);
     if !(is_reserved || want.fill || want.written) {
@@ -117,7 +117,7 @@ fn new_bytes(subject: &Subject, from: u64) -> u64 {
 
 /// Space for writing all of an existing file, which fills its holes, and copies what it shares with others: extents, or, on
 /// an overlay, all of a lower file.
-fn existing_bytes(lookup: &Lookup, subject: &Subject, proof: &Proof, fd: &OwnedFd) -> u64 {
+fn existing_bytes(lookup: &Lookup, subject: &GuardSubject, proof: &Proof, fd: &OwnedFd) -> u64 {
     let facts = &subject.facts;
     let writes = proof.may_write || subject.want.fill && proof.grow_to.is_some();
     let size = proof.grow_to.unwrap_or(facts.size_bytes);
@@ -134,7 +134,7 @@ fn existing_bytes(lookup: &Lookup, subject: &Subject, proof: &Proof, fd: &OwnedF
 }
 
 /// Whether opening a file for writing copies it to the upper layer of an overlay.
-fn is_below_overlay(lookup: &Lookup, subject: &Subject, fd: &OwnedFd) -> bool {
+fn is_below_overlay(lookup: &Lookup, subject: &GuardSubject, fd: &OwnedFd) -> bool {
     let Ok(stat) = target::stat(fd) else { return true };
     let Some(mount) = lookup.mount_of(&stat).filter(|mount| mount.file_system == "overlay") else {
         return false;

@@ -55,7 +55,7 @@ pub(crate) struct Want {
     pub invalidate: bool,
 }
 
-pub(crate) struct Subject {
+pub(crate) struct GuardSubject {
     pub paths: Vec<String>,
     /// Indexes of its targets in the plan, parallel to `paths`.
     pub members: Vec<usize>,
@@ -64,7 +64,7 @@ pub(crate) struct Subject {
     pub facts: TargetFacts,
 }
 
-impl Subject {
+impl GuardSubject {
     /// Its first path in the plan.
     pub fn path(&self) -> &str {
         &self.facts.path
@@ -72,8 +72,8 @@ impl Subject {
 }
 
 /// Resolves all targets of a plan, without opening any for reading or writing.
-pub(crate) fn gather(lookup: &Lookup, plan: &Plan) -> Result<Vec<Subject>, GuardError> {
-    let mut all: Vec<Subject> = Vec::new();
+pub(crate) fn gather(lookup: &Lookup, plan: &Plan) -> Result<Vec<GuardSubject>, GuardError> {
+    let mut all: Vec<GuardSubject> = Vec::new();
     let mut known: HashMap<TargetIdentity, usize> = HashMap::new();
     for (index, target) in plan.targets.iter().enumerate() {
         let (place, facts, identity) = find(lookup, target)?;
@@ -87,7 +87,13 @@ pub(crate) fn gather(lookup: &Lookup, plan: &Plan) -> Result<Vec<Subject>, Guard
             Entry::Vacant(at) => {
                 at.insert(all.len());
                 let paths = vec![target.path.clone()];
-                all.push(Subject { paths, members: vec![index], want: want(target), place, facts });
+                all.push(GuardSubject {
+                    paths,
+                    members: vec![index],
+                    want: want(target),
+                    place,
+                    facts,
+                });
             }
         }
     }

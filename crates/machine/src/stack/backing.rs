@@ -12,7 +12,7 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 /// A device with a backing store.
-pub(super) struct Layer {
+pub(super) struct BackedDevice {
     pub device: Node,
     /// Its backing store. If only a path is known, everything that the path may refer to; empty if it
     /// refers to nothing.
@@ -24,7 +24,7 @@ pub(super) struct Layer {
     pub guess: Option<RangeInclusive<u64>>,
 }
 
-pub(super) fn loops(roots: &Roots, namespaces: &[Namespace]) -> Result<Vec<Layer>, Unread> {
+pub(super) fn loops(roots: &Roots, namespaces: &[Namespace]) -> Result<Vec<BackedDevice>, Unread> {
     let nodes = Node::listed(&roots.sys.join("block"), "loop")?.into_iter();
     nodes.filter_map(|node| loop_layer(roots, namespaces, node).transpose()).collect()
 }
@@ -33,7 +33,7 @@ fn loop_layer(
     roots: &Roots,
     namespaces: &[Namespace],
     device: Node,
-) -> Result<Option<Layer>, Unread> {
+) -> Result<Option<BackedDevice>, Unread> {
     let backing = ask(&device);
     if backing == Err(Errno::NXIO) {
         return Ok(None);
@@ -54,7 +54,7 @@ fn loop_layer(
         // Without permission to open the device, or without its node.
         Err(_) => (paths::objects(roots, namespaces, &path), Some(sizes)),
     };
-    Ok(Some(Layer { device, objects, path, guess }))
+    Ok(Some(BackedDevice { device, objects, path, guess }))
 }
 
 /// Reads the backing store of a loop device from the kernel. Needs an accessible device node.
@@ -126,14 +126,14 @@ pub(super) fn overlays_exist(roots: &Roots) -> bool {
 }
 
 /// zram devices with a backing device. zram holds that exclusively, even where its path cannot be resolved.
-pub(super) fn zrams(roots: &Roots, namespaces: &[Namespace]) -> Result<Vec<Layer>, Unread> {
+pub(super) fn zrams(roots: &Roots, namespaces: &[Namespace]) -> Result<Vec<BackedDevice>, Unread> {
     let mut layers = Vec::new();
     for device in Node::listed(&roots.sys.join("block"), "zram")? {
         // Without a backing device it says so, and a kernel that supports none has no such file.
         let path = paths::path_in(&device.attribute("backing_dev"))?;
         if let Some(path) = path.filter(|path| path != Path::new("none")) {
             let objects = paths::objects(roots, namespaces, &path);
-            layers.push(Layer { device, objects, path, guess: None });
+            layers.push(BackedDevice { device, objects, path, guess: None });
         }
     }
     Ok(layers)

@@ -11,13 +11,13 @@ mod servers;
 mod sharing;
 mod sources;
 
-use backing::Layer;
+use backing::BackedDevice;
 use fathom_sys::device::{Node, Number};
 use fathom_sys::mounts::{self, Namespace};
 use fathom_sys::roots::{self, Roots, Unread};
 use paths::Swap;
 pub(crate) use paths::block_number;
-use sources::Sources;
+use sources::MountSources;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -67,10 +67,10 @@ pub(crate) struct StorageStack {
     roots: Roots,
     namespaces: Vec<Namespace>,
     /// Devices with a backing store: loop, zram, nbd and ublk devices.
-    layers: Vec<Layer>,
+    layers: Vec<BackedDevice>,
     swaps: Vec<Swap>,
     /// What mounts without a block device's number are mounted from.
-    sources: Sources,
+    sources: MountSources,
     /// Members of mounted multi-device file systems, with the name of the file system.
     members: Vec<(Number, String)>,
 }
@@ -97,7 +97,7 @@ impl StorageStack {
         layers.extend(servers::layers(roots)?);
         Ok(Self {
             swaps: paths::swaps(roots, &namespaces)?,
-            sources: Sources::read(roots, &namespaces),
+            sources: MountSources::read(roots, &namespaces),
             members: members(roots)?,
             roots: roots.clone(),
             namespaces,

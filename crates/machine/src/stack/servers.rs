@@ -1,6 +1,6 @@
 //! Block devices served by a process; its files open for writing are taken as the backing store.
 
-use super::backing::Layer;
+use super::backing::BackedDevice;
 use super::{Object, paths};
 use fathom_sys::device::Node;
 use fathom_sys::roots::{self, Roots, Unread, text};
@@ -13,7 +13,7 @@ const ENDED: [Errno; 2] = [Errno::NOENT, Errno::SRCH];
 
 /// nbd devices, whose process is in sysfs, and ublk devices, whose server has `/dev/ublkcN` open. The
 /// backing store of a remote server is unknown.
-pub(super) fn layers(roots: &Roots) -> Result<Vec<Layer>, Unread> {
+pub(super) fn layers(roots: &Roots) -> Result<Vec<BackedDevice>, Unread> {
     let block = roots.sys.join("block");
     let mut layers = Vec::new();
     for prefix in ["nbd", "ublkb"] {
@@ -24,7 +24,7 @@ pub(super) fn layers(roots: &Roots) -> Result<Vec<Layer>, Unread> {
     Ok(layers)
 }
 
-fn served(roots: &Roots, device: Node) -> Result<Option<Layer>, Unread> {
+fn served(roots: &Roots, device: Node) -> Result<Option<BackedDevice>, Unread> {
     let name = device.name();
     let process = match name.strip_prefix("ublkb") {
         Some(number) => server(roots, Path::new(&format!("/dev/ublkc{number}")))?,
@@ -37,7 +37,7 @@ fn served(roots: &Roots, device: Node) -> Result<Option<Layer>, Unread> {
     let objects = written(&process)?;
     // Only for messages.
     let path = PathBuf::from(text(process.join("comm")).unwrap_or_default());
-    Ok(Some(Layer { device, objects, path, guess: None }))
+    Ok(Some(BackedDevice { device, objects, path, guess: None }))
 }
 
 /// The process that has `node` open.

@@ -1,6 +1,6 @@
 //! Users of a device or file, and of everything above and below it that shares its bytes.
 
-use super::backing::Layer;
+use super::backing::BackedDevice;
 use super::{FileIdentity, Likeness, Object, StorageStack, paths, sources};
 use fathom_sys::device::{Holder, Node, Number};
 use fathom_sys::mounts::{Mount, Namespace};
@@ -82,7 +82,7 @@ impl StorageStack {
     }
 
     /// Devices below a loop device or similar. Backing files are checked here.
-    fn below(&self, layer: &Layer, found: &mut Sharing) -> Result<Vec<Step>, Unread> {
+    fn below(&self, layer: &BackedDevice, found: &mut Sharing) -> Result<Vec<Step>, Unread> {
         let mut next = Vec::new();
         for object in &layer.objects {
             match object {
@@ -192,7 +192,7 @@ impl StorageStack {
         Ok(())
     }
 
-    fn layers_but(&self, above: Option<&Node>) -> impl Iterator<Item = &Layer> {
+    fn layers_but(&self, above: Option<&Node>) -> impl Iterator<Item = &BackedDevice> {
         let above = above.map(|node| node.number);
         self.layers.iter().filter(move |layer| Some(layer.device.number) != above)
     }

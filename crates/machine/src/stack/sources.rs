@@ -15,9 +15,9 @@ const EROFS_MAGIC: [u8; 4] = 0xe0f5_e1e2_u32.to_le_bytes();
 const UUID_AT: usize = 48;
 
 /// The files and devices that the sources of mounts refer to in any mount namespace, by source.
-pub(super) struct Sources(HashMap<String, Vec<Object>>);
+pub(super) struct MountSources(HashMap<String, Vec<Object>>);
 
-impl Sources {
+impl MountSources {
     /// Of all mounts that have no block device's number.
     pub fn read(roots: &Roots, namespaces: &[Namespace]) -> Self {
         let mut all = HashMap::new();

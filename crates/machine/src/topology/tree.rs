@@ -18,7 +18,7 @@ const NETWORK: u32 = 0x02;
 /// Root complexes with what is below them, then other buses with disks.
 pub(super) fn read(roots: &Roots, names: &PciNames<'_>) -> Vec<Hop> {
     let Ok(base) = roots.sys.join("devices").canonicalize() else { return Vec::new() };
-    let mut builder = Builder { roots, names, base, top: Vec::new() };
+    let mut builder = TreeBuilder { roots, names, base, top: Vec::new() };
     let functions = roots.sys.join("bus/pci/devices");
     for name in entries(&functions) {
         builder.add(&functions.join(name), None);
@@ -33,14 +33,14 @@ pub(super) fn read(roots: &Roots, names: &PciNames<'_>) -> Vec<Hop> {
     top
 }
 
-struct Builder<'a> {
+struct TreeBuilder<'a> {
     roots: &'a Roots,
     names: &'a PciNames<'a>,
     base: PathBuf,
     top: Vec<Hop>,
 }
 
-impl Builder<'_> {
+impl TreeBuilder<'_> {
     fn add_disk(&mut self, link: &Path, name: &str) {
         // Devices below a multipath disk are hidden; it is attached to the controllers of all of them.
         if number::<u32>(link.join("hidden")) == Some(1) {

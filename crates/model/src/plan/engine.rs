@@ -88,6 +88,15 @@ impl Engine {
             _ => None,
         }
     }
+
+    /// Whether completions are to be polled for (`hipri`).
+    pub fn is_polled(&self) -> bool {
+        match self {
+            Engine::Psync(call) => matches!(call, Psync::VectoredFlags { hipri: true, .. }),
+            Engine::Sg(scsi) => scsi.hipri,
+            _ => self.uring().is_some_and(|uring| uring.iopoll),
+        }
+    }
 }
 
 /// System calls of a synchronous engine.
@@ -113,7 +122,7 @@ pub enum Psync {
     Truncate,
 }
 
-/// Requested io_uring settings. Those in effect are in [`crate::record::Granted`].
+/// Requested io_uring settings. Those in effect are in [`crate::record::InEffect`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Uring {
     /// Register the I/O buffers (`fixedbufs`).

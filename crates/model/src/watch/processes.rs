@@ -17,13 +17,13 @@ pub struct ProcessesSample {
     pub others: Vec<ProcessUse>,
     /// Regular files that the watched processes had open.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub files: Vec<OpenFile>,
+    pub files: Vec<ProcessFile>,
 }
 
 impl ProcessesSample {
     pub(super) fn memory_bytes(&self) -> usize {
         let names = |uses: &ProcessUse| uses.comm.len();
-        let paths = |file: &OpenFile| file.path.len();
+        let paths = |file: &ProcessFile| file.path.len();
         size_of_val(&*self.others)
             + size_of_val(&*self.files)
             + self.others.iter().map(names).sum::<usize>()
@@ -91,7 +91,7 @@ impl ProcessUse {
 
 /// A regular file that a process has open.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct OpenFile {
+pub struct ProcessFile {
     /// Its path.
     pub path: String,
     /// Size in bytes.

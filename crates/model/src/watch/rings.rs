@@ -44,7 +44,7 @@ pub struct RingSample {
     pub queues: Option<RingQueues>,
     /// Its SQPOLL thread, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sq_poll: Option<SqPoll>,
+    pub sq_poll: Option<SqPollThread>,
     /// Setup flags (IORING_SETUP_*); known only for rings created while events were being recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub setup_flags: Option<u32>,
@@ -75,7 +75,7 @@ pub struct RingQueues {
 
 /// The SQPOLL thread of a ring, possibly shared with other rings.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct SqPoll {
+pub struct SqPollThread {
     /// Thread ID in the initial PID namespace.
     pub thread: i32,
     /// CPU that it is pinned to; on newer kernels, the CPU on which it last ran.

@@ -1,7 +1,7 @@
 //! One direction of a job, and its latencies.
 
 use super::{Ordered, rounded};
-use crate::fio::{DirStats, priority_parts};
+use crate::fio::{DirFigures, priority_parts};
 use fathom_model::histogram::Histogram;
 use fathom_model::plan::JobPlan;
 use fathom_model::record::{FlushRecord, PriorityRecord};
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 const BIN_MAX_NS: u64 = 17_112_760_320;
 
 #[derive(Serialize)]
-pub(super) struct Direction {
+pub(super) struct FioDirection {
     io_bytes: u64,
     io_kbytes: u64,
     bw_bytes: u64,
@@ -40,8 +40,8 @@ pub(super) struct Direction {
     iops_samples: u64,
 }
 
-impl Direction {
-    pub(super) fn of(stats: &DirStats, plan: &JobPlan, plus: bool) -> Self {
+impl FioDirection {
+    pub(super) fn of(stats: &DirFigures, plan: &JobPlan, plus: bool) -> Self {
         let counts = &stats.dir.counts;
         let show = &plan.show;
         let latency = |histogram: &Histogram, percentiles: bool| {
@@ -89,7 +89,7 @@ struct Priority {
 }
 
 /// As in fio, none unless there are several; total latencies with `lat_percentiles`, else completion latencies.
-fn priorities(stats: &DirStats, plan: &JobPlan, plus: bool) -> Vec<Priority> {
+fn priorities(stats: &DirFigures, plan: &JobPlan, plus: bool) -> Vec<Priority> {
     let (show, all) = (&plan.show, &stats.dir.priorities);
     let total = show.lat_percentiles;
     let is_shown = all.len() > 1 && if total { show.lat } else { show.clat };

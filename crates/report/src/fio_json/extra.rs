@@ -6,7 +6,7 @@ use crate::fio::Entry;
 use fathom_analysis::derive;
 use fathom_model::Outcome;
 use fathom_model::finding::Finding;
-use fathom_model::record::{Cost, DirRecord, Granted, RunRecord, Usage};
+use fathom_model::record::{Cost, DirRecord, InEffect, RunRecord, Usage};
 use fathom_model::watch::Unavailable;
 use serde::Serialize;
 
@@ -40,7 +40,7 @@ struct ExtraJob<'a> {
     cost_missing: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     cost_lacks: Vec<Unavailable>,
-    granted: Granted,
+    granted: InEffect,
 }
 
 #[derive(Serialize)]

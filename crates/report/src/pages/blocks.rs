@@ -2,8 +2,8 @@
 
 use super::{not_measured, parts, percentile};
 use crate::doc::{
-    Block, DataColumn, DataTable, Document, Extent, Text, bytes, count, events, named, of, plural,
-    share, text, time,
+    Block, DataColumn, DataTable, Document, TableExtent, Text, bytes, count, events, named, of,
+    plural, share, text, time,
 };
 use fathom_analysis::blocks::{AwaitGap, GapReason, await_gaps};
 use fathom_analysis::machine::DiskRates;
@@ -27,7 +27,7 @@ pub fn block_rates(growth: &BlocksSample, elapsed_ns: u64, is_first: bool) -> Do
     columns.extend(times.into_iter().zip([1, 3, 1, 3]).map(|(column, rank)| column.ranked(rank)));
     columns.push(DataColumn::text("plug flushes").ranked(2));
     let rows = growth.devices.iter().map(|device| rates_of(device, growth, elapsed_ns)).collect();
-    let extent = if is_first { Extent::First } else { Extent::Further };
+    let extent = if is_first { TableExtent::First } else { TableExtent::Further };
     let blocks = vec![Block::Table(DataTable { columns, rows, extent })];
     Document { blocks, ..Document::default() }
 }

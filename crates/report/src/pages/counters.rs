@@ -3,7 +3,7 @@
 use super::parts;
 use crate::doc::{Text, count, named, number, of, percent, text, time};
 use fathom_analysis::derive;
-use fathom_analysis::machine::{CounterRates, Work};
+use fathom_analysis::machine::{CounterRates, CpuWork};
 use fathom_model::record::Cost;
 
 /// Entries on all of it together: CPU use, execution, cache misses, cost per I/O. None where other entries print
@@ -17,13 +17,13 @@ fn per_second(name: &str, rate: Option<f64>) -> Text {
     rate.map(|rate| of(count(rate), &format!("{name}/s"))).into()
 }
 
-fn used(work: &Work) -> Option<Text> {
+fn used(work: &CpuWork) -> Option<Text> {
     let used = of(number(work.cpus?), "CPUs used");
     let switches = per_second("context switches", work.context_switches);
     Some(parts([used, switches, per_second("page faults", work.page_faults)]))
 }
 
-fn executed(work: &Work) -> Option<Text> {
+fn executed(work: &CpuWork) -> Option<Text> {
     let instructions = per_second("instructions", Some(work.instructions?));
     let clock = work.ghz.map(|ghz| of(number(ghz), "GHz while busy")).into();
     let counted = work.counted.filter(|part| *part < 99.95);
@@ -44,7 +44,7 @@ fn ipc(ipc: &derive::Ipc) -> Text {
     }
 }
 
-fn cache(work: &Work) -> Option<Text> {
+fn cache(work: &CpuWork) -> Option<Text> {
     let (event, references) = (work.cache_event?, work.cache_references?);
     let misses = per_second("misses", Some(work.cache_misses?));
     let each = work.cache_mpki.map(|n| text!(" (", number(n), " per 1000 instructions)"));
@@ -82,7 +82,7 @@ fn both(user: f64, kernel: Option<f64>) -> Text {
     text!(of(count(user.round()), "user"), kernel)
 }
 
-fn per_io(work: &Work) -> Option<Text> {
+fn per_io(work: &CpuWork) -> Option<Text> {
     let per_io = work.per_io?;
     let spent = [
         per_io.instructions.map(|n| of(count(n), "instructions")),

@@ -5,7 +5,7 @@ use fathom_analysis::derive::Ipc;
 use fathom_analysis::machine::PerIo;
 use fathom_model::watch::CacheEvent;
 
-fn shown(all: Work) -> Vec<String> {
+fn shown(all: CpuWork) -> Vec<String> {
     let mut page = Document::default();
     lines(&CounterRates { all, of: Vec::new() }).into_iter().for_each(|line| page.paragraph(line));
     unwrapped(&page).lines().filter(|line| !line.is_empty()).map(String::from).collect()
@@ -14,7 +14,7 @@ fn shown(all: Work) -> Vec<String> {
 #[test]
 fn what_is_known_is_shown() {
     let per_io = PerIo { instructions: Some(12_300.0), cycles: Some(9_000.0) };
-    let mut all = Work {
+    let mut all = CpuWork {
         instructions: Some(2.5e9),
         ipc: Ipc { all: Some(1.25), user: Some(2.0), kernel: Some(0.5) },
         ghz: Some(2.897),
@@ -24,7 +24,7 @@ fn what_is_known_is_shown() {
         cache_mpki: Some(0.1),
         counted: Some(100.0),
         per_io: Some(per_io),
-        ..Work::default()
+        ..CpuWork::default()
     };
     assert_eq!(
         shown(all),
@@ -43,9 +43,12 @@ fn what_is_known_is_shown() {
 #[test]
 fn without_counters_nothing_is_repeated() {
     let switches = Some(4000.0);
-    let machine =
-        Work { context_switches: switches, per_io: Some(PerIo::default()), ..Work::default() };
+    let machine = CpuWork {
+        context_switches: switches,
+        per_io: Some(PerIo::default()),
+        ..CpuWork::default()
+    };
     assert_eq!(shown(machine), [""; 0]);
-    let process = Work { cpus: Some(0.5), page_faults: Some(12.0), ..machine };
+    let process = CpuWork { cpus: Some(0.5), page_faults: Some(12.0), ..machine };
     assert_eq!(shown(process), ["0.50 CPUs used · 4k context switches/s · 12 page faults/s"]);
 }

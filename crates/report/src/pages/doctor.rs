@@ -1,7 +1,7 @@
 //! The diagnosis of a machine, worst first, and the line about it in the results of runs.
 
 use crate::doc::{DataColumn, Document, Text, of, plural, text, whole};
-use fathom_analysis::rules::{Diagnosed, Diagnosis, NotChecked, that_matter};
+use fathom_analysis::rules::{Diagnosed, Diagnosis, NotChecked, relevant_checks};
 use fathom_model::finding::Severity;
 use fathom_model::{Facts, list};
 
@@ -109,7 +109,7 @@ fn passed(page: &mut Document, diagnosis: &Diagnosis, verbose: bool) {
 
 /// The checks with warnings or errors that matter to a run with these facts.
 pub(super) fn doctor_line(page: &mut Document, facts: &Facts) {
-    let ids = that_matter(facts);
+    let ids = relevant_checks(facts);
     if ids.is_empty() {
         return;
     }

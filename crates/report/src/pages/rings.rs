@@ -3,7 +3,9 @@
 use super::{parts, range};
 use crate::doc::{Document, Text, count, events, named, number, of, percent, plural, text, whole};
 use crate::figures::{phrase, quantity};
-use fathom_analysis::machine::{CpuCount, Placement, RingRates, RingsRates, setup_flag_names};
+use fathom_analysis::machine::{
+    CpuCount, RingRates, RingsRates, SubmitPlacement, setup_flag_names,
+};
 use fathom_analysis::metrics::RING;
 
 /// CPUs that are named for each device; the rest is added up.
@@ -70,7 +72,7 @@ fn line(rates: &RingRates) -> Text {
 }
 
 /// An entry for each device.
-pub fn placement(all: &[Placement]) -> Document {
+pub fn placement(all: &[SubmitPlacement]) -> Document {
     let mut page = Document::default();
     let is_shared = all.iter().any(|at| at.device.is_empty());
     for at in all {

@@ -1,7 +1,7 @@
 use super::*;
 use crate::render::{assert_fits, unwrapped};
 use fathom_analysis::machine::RingEventRates;
-use fathom_model::watch::{RingQueues, RingSample, SqPoll};
+use fathom_model::watch::{RingQueues, RingSample, SqPollThread};
 
 fn ring() -> RingSample {
     RingSample {
@@ -28,7 +28,7 @@ fn a_ring_in_a_line() {
         in_kernel: Some(29),
         ..RingRates::default()
     };
-    let thread = SqPoll { thread: 1973, ..SqPoll::default() };
+    let thread = SqPollThread { thread: 1973, ..SqPollThread::default() };
     let polled = RingRates {
         ring: RingSample { sq_poll: Some(thread), queues: None, processes: 2, ..ring() },
         sq_busy: Some(0.42),
@@ -63,20 +63,20 @@ fn a_device_in_a_line() {
             .map(|(cpu, count)| CpuCount { cpu: *cpu, count: *count, share: share(*count) })
             .collect()
     };
-    let wide = Placement {
+    let wide = SubmitPlacement {
         device: "nvme0n1".into(),
         interrupts: counts(&[(0, 50), (1, 20), (2, 10), (3, 10), (4, 5), (5, 5)]),
         submitted: counts(&[(0, 9000)]),
         common: Some(0.5),
     };
-    let polled = Placement { submitted: counts(&[(7, 12)]), ..Placement::default() };
+    let polled = SubmitPlacement { submitted: counts(&[(7, 12)]), ..SubmitPlacement::default() };
     let interrupts = "nvme0n1  interrupts 100: CPU 0 50.0%, CPU 1 20.0%, CPU 2 10.0%, CPU 3 10.0%, \
                       2 others 10.0%";
     assert_eq!(
         unwrapped(&placement(std::slice::from_ref(&wide))),
         format!("{interrupts} · submitted CPU 0 100% · 50.0% on the same CPU\n")
     );
-    let unknown = Placement { submitted: Vec::new(), common: None, ..wide };
+    let unknown = SubmitPlacement { submitted: Vec::new(), common: None, ..wide };
     let text = unwrapped(&placement(&[polled, unknown]));
     let interrupts = interrupts.replacen("nvme0n1", "nvme0n1    ", 1);
     assert_eq!(

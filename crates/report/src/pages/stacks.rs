@@ -2,7 +2,7 @@
 
 use super::layers;
 use crate::doc::{DataColumn, Document, Text, of, plural, share, text, time, whole};
-use crate::stacks::{Process, Sampled};
+use crate::stacks::{ProcessStacks, Sampled};
 
 /// Maximum number of processes listed.
 const PROCESSES: usize = 10;
@@ -65,7 +65,7 @@ fn functions(page: &mut Document, sampled: &Sampled, busy: u64, rows: usize) {
 }
 
 fn processes(page: &mut Document, sampled: &Sampled, busy: u64) {
-    let cells = |(pid, process): (i32, Process<'_>)| -> Vec<Text> {
+    let cells = |(pid, process): (i32, ProcessStacks<'_>)| -> Vec<Text> {
         let parts = [process.user + process.kernel, process.user, process.kernel];
         let shares = parts.map(|part| Text::from(share(part, busy)));
         [process.comm.into(), pid.to_string().into()].into_iter().chain(shares).collect()

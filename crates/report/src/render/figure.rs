@@ -17,13 +17,13 @@ const NAMES: [&str; 12] =
 
 /// Whether a number is in a sentence, where its interval is labeled, or in a table cell.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum NumberContext {
     Sentence,
     Cell,
 }
 
 /// `text`, escaped, with non-breaking spaces between numbers and their names and units.
-pub(super) fn glued(text: &Text, place: Place) -> String {
+pub(super) fn glued(text: &Text, place: NumberContext) -> String {
     let span = |span: &Span| match span {
         Span::Words(words) => escape::text(words).into_owned(),
         Span::Quantity(quantity) => shown(quantity, place).replace(' ', "\u{a0}"),
@@ -31,7 +31,7 @@ pub(super) fn glued(text: &Text, place: Place) -> String {
     glue(&text.spans.iter().map(span).collect::<String>())
 }
 
-pub(super) fn plain(text: &Text, place: Place) -> String {
+pub(super) fn plain(text: &Text, place: NumberContext) -> String {
     loose(&glued(text, place))
 }
 
@@ -100,12 +100,12 @@ fn is_number(word: &str) -> bool {
 }
 
 /// A number with its unit and interval. A value of 0 with an upper bound above 0 is printed as `<` the bound.
-pub(super) fn shown(quantity: &Quantity, place: Place) -> String {
+pub(super) fn shown(quantity: &Quantity, place: NumberContext) -> String {
     let of = |value| scalar(value, quantity.unit);
     let bound = |value| of(value).trim_end_matches('×').to_string();
     let text = of(quantity.value);
     // The title of a column says 95%.
-    let is_labeled = place == Place::Sentence || quantity.confidence != CONFIDENCE;
+    let is_labeled = place == NumberContext::Sentence || quantity.confidence != CONFIDENCE;
     let label = if is_labeled { format!("{}% CI ", quantity.confidence) } else { String::new() };
     match quantity.interval {
         None => text,

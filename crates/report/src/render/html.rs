@@ -1,6 +1,6 @@
 //! Documents as self-contained HTML pages, which load nothing, for light and dark screens of any width.
 
-use super::figure::{Place, code_spans, loose, shown};
+use super::figure::{NumberContext, code_spans, loose, shown};
 use super::svg;
 use super::text::sentence;
 use super::tree::TreeRows;
@@ -28,7 +28,7 @@ pub fn html(document: &Document) -> String {
 fn begin(out: &mut String, heading: &Heading) {
     for text in [&heading.machine, &heading.devices].into_iter().filter(|text| !text.is_empty()) {
         // Writing to a string cannot fail.
-        let _ = writeln!(out, "<p class=\"about\">{}</p>", words(text, Place::Sentence));
+        let _ = writeln!(out, "<p class=\"about\">{}</p>", words(text, NumberContext::Sentence));
     }
     if !heading.command.is_empty() {
         let _ = writeln!(out, "<p><code>{}</code></p>", escaped(&heading.command));
@@ -47,7 +47,7 @@ fn blocks(out: &mut String, document: &Document, level: usize) {
             Block::Section(section) => part(out, section, level),
             Block::Paragraph(text) => {
                 // Writing to a string cannot fail.
-                let _ = writeln!(out, "<p>{}</p>", words(text, Place::Sentence));
+                let _ = writeln!(out, "<p>{}</p>", words(text, NumberContext::Sentence));
             }
             Block::KeyValues(entries) => key_values(out, entries),
             Block::Table(data) => table(out, data, None),
@@ -66,7 +66,11 @@ fn part(out: &mut String, section: &Section, level: usize) {
     let title = escaped(section.title.trim_end_matches(':'));
     let _ = writeln!(out, "<section>\n<h{level}>{title}</h{level}>");
     if !section.about.is_empty() {
-        let _ = writeln!(out, "<p class=\"about\">{}</p>", words(&section.about, Place::Sentence));
+        let _ = writeln!(
+            out,
+            "<p class=\"about\">{}</p>",
+            words(&section.about, NumberContext::Sentence)
+        );
     }
     blocks(out, &section.body, level + 1);
     out.push_str("</section>\n");
@@ -78,7 +82,7 @@ fn key_values(out: &mut String, entries: &[(String, Text)]) {
         if !key.is_empty() {
             let _ = writeln!(out, "<dt>{}</dt>", escaped(key));
         }
-        let _ = writeln!(out, "<dd>{}</dd>", words(value, Place::Sentence));
+        let _ = writeln!(out, "<dd>{}</dd>", words(value, NumberContext::Sentence));
     }
     out.push_str("</dl>\n");
 }
@@ -112,7 +116,7 @@ fn table(out: &mut String, data: &DataTable, tree: Option<&TreeRows>) {
                 out,
                 "<td{}>{branch}{}</td>",
                 class(column.is_text),
-                words(cell, Place::Cell)
+                words(cell, NumberContext::Cell)
             );
         }
         out.push_str("</tr>\n");
@@ -139,7 +143,7 @@ fn code(text: &str) -> String {
     code_spans(text).into_iter().map(part).collect()
 }
 
-fn words(text: &Text, place: Place) -> String {
+fn words(text: &Text, place: NumberContext) -> String {
     let span = |span: &Span| match span {
         Span::Words(words) => code(words),
         Span::Quantity(quantity) if quantity.unit == QuantityUnit::PercentBar => {

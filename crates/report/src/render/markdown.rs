@@ -1,7 +1,7 @@
 //! Documents as Markdown (CommonMark with GitHub's tables), for issues and mail.
 
 use super::Style;
-use super::figure::{Place, code_spans, loose, plain};
+use super::figure::{NumberContext, code_spans, loose, plain};
 use super::text::{sentence, text};
 use crate::doc::{Block, DataTable, Document, Heading};
 use fathom_model::escape;
@@ -17,7 +17,7 @@ pub fn markdown(document: &Document) -> String {
 fn begin(out: &mut String, heading: &Heading) {
     out.push_str(&format!("# {}\n\n", safe(&loose(&heading.line()))));
     for text in [&heading.machine, &heading.devices].into_iter().filter(|text| !text.is_empty()) {
-        out.push_str(&format!("- {}\n", words(text, Place::Sentence)));
+        out.push_str(&format!("- {}\n", words(text, NumberContext::Sentence)));
     }
     if !heading.command.is_empty() {
         out.push_str(&format!("- {}\n", code(&heading.command)));
@@ -91,7 +91,7 @@ fn grid(table: &DataTable) -> String {
     let rule = |is_text: bool| if is_text { "---" } else { "--:" }.to_string();
     let rules = table.columns.iter().map(|column| rule(column.is_text)).collect();
     let row = |row: &Vec<crate::doc::Text>| {
-        let cells = row.iter().map(|cell| words(cell, Place::Cell));
+        let cells = row.iter().map(|cell| words(cell, NumberContext::Cell));
         let missing = table.columns.len().saturating_sub(row.len());
         line(cells.chain(std::iter::repeat_n(String::new(), missing)).collect())
     };
@@ -99,7 +99,7 @@ fn grid(table: &DataTable) -> String {
     line(names) + &line(rules) + &rows
 }
 
-fn words(text: &crate::doc::Text, place: Place) -> String {
+fn words(text: &crate::doc::Text, place: NumberContext) -> String {
     safe(&plain(text, place))
 }
 
@@ -114,7 +114,7 @@ fn safe(text: &str) -> String {
 
 /// The first line of a block, which begins neither a heading nor a list.
 fn line(text: &crate::doc::Text) -> String {
-    let out = words(text, Place::Sentence);
+    let out = words(text, NumberContext::Sentence);
     let mark = if out.starts_with(['#', '+', '-', '=', '~']) { "\\" } else { "" };
     format!("{mark}{out}")
 }

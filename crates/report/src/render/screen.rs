@@ -1,6 +1,6 @@
 //! Documents on the screen of a terminal, as in `top`: lines of figures, tables with a selected row, pages that scroll.
 
-use super::figure::{Place, compact, loose, plain};
+use super::figure::{NumberContext, compact, loose, plain};
 use super::text::dense;
 use crate::doc::{DataColumn, DataTable, Document, Quantity, Span, Text};
 use fathom_model::escape;
@@ -324,7 +324,7 @@ impl Listing {
 fn cell(text: &Text) -> String {
     match text.spans.as_slice() {
         [Span::Quantity(value)] => compact(value, true, false),
-        _ => plain(text, Place::Cell),
+        _ => plain(text, NumberContext::Cell),
     }
 }
 
@@ -343,7 +343,7 @@ fn value(cell: &Text) -> Option<&Quantity> {
 /// Descending for numbers, the missing ones last; ascending for text.
 fn order(a: &Text, b: &Text) -> Ordering {
     match (value(a), value(b)) {
-        (None, None) => plain(a, Place::Cell).cmp(&plain(b, Place::Cell)),
+        (None, None) => plain(a, NumberContext::Cell).cmp(&plain(b, NumberContext::Cell)),
         (a, b) => {
             let of =
                 |value: Option<&Quantity>| value.map_or(f64::NEG_INFINITY, |value| value.value);

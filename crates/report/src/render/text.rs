@@ -2,9 +2,9 @@
 
 use super::Style;
 use super::chart;
-use super::figure::{Place, glue, loose, without_ticks};
+use super::figure::{NumberContext, glue, loose, without_ticks};
 use super::tree::TreeRows;
-use crate::doc::{Block, Chart, DataColumn, DataTable, Document, Extent, Section, Text, Tree};
+use crate::doc::{Block, Chart, DataColumn, DataTable, Document, Section, TableExtent, Text, Tree};
 use fathom_model::escape;
 use fathom_model::finding::{Evidence, Finding, Severity};
 use textwrap::{Options, WordSeparator, WordSplitter, WrapAlgorithm};
@@ -32,13 +32,13 @@ pub(super) fn dense(document: &Document, width: usize) -> String {
 }
 
 fn rendered(document: &Document, style: Style, dense: bool) -> String {
-    let mut page = Page { out: String::new(), style, width: style.width.max(WIDTH_MIN), dense };
+    let mut page = TextPage { out: String::new(), style, width: style.width.max(WIDTH_MIN), dense };
     page.heading(document);
     page.blocks(&document.blocks, 0);
     page.out
 }
 
-struct Page {
+struct TextPage {
     out: String,
     style: Style,
     width: usize,
@@ -46,7 +46,7 @@ struct Page {
     dense: bool,
 }
 
-impl Page {
+impl TextPage {
     fn heading(&mut self, document: &Document) {
         let Some(heading) = &document.heading else { return };
         let title = loose(&escape::text(&heading.line())).len();
@@ -56,7 +56,7 @@ impl Page {
         }
         for text in [&heading.machine, &heading.devices] {
             if !text.is_empty() {
-                self.lines(&glued(text, Place::Sentence), 0, GAP);
+                self.lines(&glued(text, NumberContext::Sentence), 0, GAP);
             }
         }
         if !heading.command.is_empty() {
@@ -82,7 +82,9 @@ impl Page {
             }
             match block {
                 Block::Section(section) => self.section(section, indent),
-                Block::Paragraph(text) => self.lines(&glued(text, Place::Sentence), indent, indent),
+                Block::Paragraph(text) => {
+                    self.lines(&glued(text, NumberContext::Sentence), indent, indent)
+                }
                 Block::KeyValues(entries) => self.key_values(entries, indent),
                 Block::Table(table) => self.table(table, indent),
                 Block::Tree(tree) => self.tree(tree, indent),
@@ -95,7 +97,7 @@ impl Page {
 
     fn section(&mut self, section: &Section, indent: usize) {
         let title = escape::text(&section.title);
-        let about = glued(&section.about, Place::Sentence);
+        let about = glued(&section.about, NumberContext::Sentence);
         let gap = if about.is_empty() { "" } else { "  " };
         let start = self.out.len() + indent;
         self.lines(&format!("{title}{gap}{about}"), indent, indent + 4);
@@ -119,7 +121,7 @@ impl Page {
         for (key, (_, value)) in keys.iter().zip(entries) {
             let pad = " ".repeat(indent);
             let first = format!("{pad}{key}{}", " ".repeat(widest + GAP - key.width()));
-            let value = glued(value, Place::Sentence);
+            let value = glued(value, NumberContext::Sentence);
             self.wrapped(&value, &first, &" ".repeat(hang));
         }
     }
@@ -177,7 +179,7 @@ impl Page {
         columns: &[(usize, usize)],
         indent: usize,
     ) {
-        if table.extent != Extent::Further {
+        if table.extent != TableExtent::Further {
             let names = cells.names.iter().map(|name| vec![name.clone()]).collect::<Vec<_>>();
             let head = self.aligned(table, &names, columns, indent);
             let head = self.painted("2", head.trim_end());
@@ -253,7 +255,7 @@ impl Page {
 }
 
 /// `text`, escaped, with unbreakable spaces, and without marks.
-fn glued(text: &Text, place: Place) -> String {
+fn glued(text: &Text, place: NumberContext) -> String {
     without_ticks(&super::figure::glued(text, place))
 }
 
@@ -281,7 +283,7 @@ impl Cells {
         let none = Text::default();
         let row = |row: &Vec<Text>| {
             let cells = (0..table.columns.len()).map(|at| row.get(at).unwrap_or(&none));
-            cells.map(|cell| glued(cell, Place::Cell)).collect()
+            cells.map(|cell| glued(cell, NumberContext::Cell)).collect()
         };
         let names = table.columns.iter().map(|column| escape::text(&column.name).into_owned());
         Self {
@@ -306,7 +308,7 @@ impl Cells {
             let cells = cells.map(|(at, row)| branch(at) + of(&row[column]));
             cells.max().unwrap_or(0).max(self.names[column].width())
         };
-        let least = if table.extent == Extent::Whole { 1 } else { GROWING };
+        let least = if table.extent == TableExtent::Whole { 1 } else { GROWING };
         let width = |column: usize| widest(column, &|cell| cell.width()).max(least);
         let most = |column: usize| if table.columns[column].is_cut { CUT.0 } else { usize::MAX };
         let mut columns: Vec<(usize, usize)> =
@@ -315,7 +317,7 @@ impl Cells {
             let all: usize = columns.iter().map(|(_, width)| width + GAP).sum();
             all.saturating_sub(room + GAP)
         };
-        if excess(&columns) > 0 && table.extent == Extent::Whole {
+        if excess(&columns) > 0 && table.extent == TableExtent::Whole {
             let is_used = |at: usize| self.rows.iter().any(|row| !row[at].is_empty());
             columns.retain(|(at, _)| *at == 0 || is_used(*at));
         }

@@ -19,13 +19,13 @@ const SCRIPT: &str = include_str!("flame.js");
 
 /// A function with those that it called, by name.
 #[derive(Debug, Default)]
-struct Node<'a> {
+struct FlameNode<'a> {
     count: u64,
-    children: BTreeMap<(&'a str, Kind), Node<'a>>,
+    children: BTreeMap<(&'a str, FrameKind), FlameNode<'a>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Kind {
+enum FrameKind {
     Thread,
     User,
     Kernel,
@@ -33,18 +33,19 @@ enum Kind {
 
 /// The flame graph of all samples, merged by thread name, kernel functions in blue.
 pub fn flame_graph(sampled: &Sampled, title: &str) -> String {
-    let mut root = Node::default();
+    let mut root = FlameNode::default();
     for ((comm, frames), count) in sampled.by_name() {
         root.count += count;
-        let mut at = root.children.entry((comm, Kind::Thread)).or_default();
+        let mut at = root.children.entry((comm, FrameKind::Thread)).or_default();
         at.count += count;
         for frame in frames {
-            let kind = if frame.kernel { Kind::Kernel } else { Kind::User };
+            let kind = if frame.kernel { FrameKind::Kernel } else { FrameKind::User };
             at = at.children.entry((frame.name, kind)).or_default();
             at.count += count;
         }
     }
-    let mut drawing = Drawing { all: root.count.max(1), depth: depth(&root), text: String::new() };
+    let mut drawing =
+        FlameDrawing { all: root.count.max(1), depth: depth(&root), text: String::new() };
     drawing.children(&root, 0, 0);
     let height = TOP + drawing.depth * HEIGHT + BOTTOM;
     let all = drawing.all;
@@ -68,19 +69,19 @@ viewBox=\"0 0 {WIDTH} {height}\" data-width=\"{WIDTH}\" data-all=\"{all}\">\n\
     )
 }
 
-fn depth(node: &Node<'_>) -> usize {
+fn depth(node: &FlameNode<'_>) -> usize {
     node.children.values().map(|child| depth(child) + 1).max().unwrap_or(0)
 }
 
-struct Drawing {
+struct FlameDrawing {
     all: u64,
     depth: usize,
     text: String,
 }
 
-impl Drawing {
+impl FlameDrawing {
     /// Draws what `node` called, `level` frames above the ground, from the sample `start` on.
-    fn children(&mut self, node: &Node<'_>, level: usize, mut start: u64) {
+    fn children(&mut self, node: &FlameNode<'_>, level: usize, mut start: u64) {
         for ((name, kind), child) in &node.children {
             self.frame(name, *kind, child.count, level, start);
             self.children(child, level + 1, start);
@@ -88,7 +89,7 @@ impl Drawing {
         }
     }
 
-    fn frame(&mut self, name: &str, kind: Kind, count: u64, level: usize, start: u64) {
+    fn frame(&mut self, name: &str, kind: FrameKind, count: u64, level: usize, start: u64) {
         let scale = (WIDTH - 2.0 * EDGE) / self.all as f64;
         let (x, width) = (EDGE + start as f64 * scale, count as f64 * scale);
         if width < NARROWEST {
@@ -113,15 +114,15 @@ impl Drawing {
 }
 
 /// A color of its own for each name, the same in every graph.
-fn color(name: &str, kind: Kind) -> String {
+fn color(name: &str, kind: FrameKind) -> String {
     let hash = name
         .bytes()
         .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
     let shade = hash % 50;
     match kind {
-        Kind::Thread => format!("rgb({0},{0},{0})", 190 + shade / 2),
-        Kind::User => format!("rgb({},{},{})", 215 + shade / 2, 120 + shade * 2, 60),
-        Kind::Kernel => format!("rgb({},{},{})", 110 + shade, 160 + shade, 225),
+        FrameKind::Thread => format!("rgb({0},{0},{0})", 190 + shade / 2),
+        FrameKind::User => format!("rgb({},{},{})", 215 + shade / 2, 120 + shade * 2, 60),
+        FrameKind::Kernel => format!("rgb({},{},{})", 110 + shade, 160 + shade, 225),
     }
 }
 

@@ -1,7 +1,7 @@
 //! The details of one table row.
 
 use super::ui::{Grouping, Panel, Ui};
-use super::{View, disks, layers, rings, threads};
+use super::{TopView, disks, layers, rings, threads};
 use crate::doc::{
     Block, DataColumn, DataTable, Document, Text, events, named, number, of, plural, text,
 };
@@ -13,7 +13,7 @@ use fathom_analysis::metrics::{DISK, FigureGroup, FigureUnit};
 use fathom_model::watch::{BlocksSample, ThreadCount};
 use std::collections::BTreeSet;
 
-pub fn page(view: &View<'_>, ui: &Ui, panel: Panel, key: &str) -> Document {
+pub fn page(view: &TopView<'_>, ui: &Ui, panel: Panel, key: &str) -> Document {
     let page = match panel {
         Panel::Disks => disk(view, key),
         Panel::Threads => group(view, ui.grouping, key),
@@ -33,7 +33,7 @@ fn section(title: &str, about: impl Into<Text>, body: Document) -> Document {
     page
 }
 
-fn disk(view: &View<'_>, name: &str) -> Option<Document> {
+fn disk(view: &TopView<'_>, name: &str) -> Option<Document> {
     let disk = view.rates.disks.iter().find(|disk| disk.name == name)?;
     let kind = serde_json::to_value(disk.kind).ok()?;
     let mut body = Document::default();
@@ -87,7 +87,7 @@ fn directions(disk: &DiskRates, elapsed_ns: u64) -> DataTable {
 }
 
 /// What the block layer did with the device's I/Os in this interval.
-fn block_layer(view: &View<'_>, name: &str) -> Option<Block> {
+fn block_layer(view: &TopView<'_>, name: &str) -> Option<Block> {
     let none = BlocksSample::default();
     let growth =
         blocks::since(view.now.blocks.as_ref()?, view.before.blocks.as_ref().unwrap_or(&none));
@@ -97,7 +97,7 @@ fn block_layer(view: &View<'_>, name: &str) -> Option<Block> {
 }
 
 /// The threads of a group, each with its activity.
-fn group(view: &View<'_>, grouping: Grouping, key: &str) -> Option<Document> {
+fn group(view: &TopView<'_>, grouping: Grouping, key: &str) -> Option<Document> {
     let sample = view.now.threads.as_ref()?;
     let columns = threads::grouped_by(grouping);
     let values = |count: &ThreadCount| -> Vec<String> {
@@ -137,7 +137,7 @@ fn group(view: &View<'_>, grouping: Grouping, key: &str) -> Option<Document> {
     Some(page)
 }
 
-fn layer(view: &View<'_>, name: &str) -> Option<Document> {
+fn layer(view: &TopView<'_>, name: &str) -> Option<Document> {
     let times = layers::times(view, |_| true);
     let event = view.now.stacks.as_ref().map_or("", |stacks| &stacks.event);
     let functions = layers::functions(&times, |layer| layer.layer.name() == name);
@@ -147,7 +147,7 @@ fn layer(view: &View<'_>, name: &str) -> Option<Document> {
     (!body.blocks.is_empty()).then(|| section(name, about, body))
 }
 
-fn ring(view: &View<'_>, key: &str) -> Option<Document> {
+fn ring(view: &TopView<'_>, key: &str) -> Option<Document> {
     let mut rates = rings::rates(view)?;
     rates.rings.retain(|ring| rings::key(&ring.ring) == key);
     let name = rates.rings.first().map(|ring| format!("{} {key}", ring.ring.comm))?;

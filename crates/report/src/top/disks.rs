@@ -1,6 +1,6 @@
 //! Block devices, as `iostat -x` shows them.
 
-use super::View;
+use super::TopView;
 use super::ui::Ui;
 use crate::doc::{DataColumn, Text};
 use crate::figures::{cell, column};
@@ -17,7 +17,7 @@ fn figures() -> impl Iterator<Item = &'static DiskMetric> {
     DISK.iter().filter(|metric| !metric.label.is_empty())
 }
 
-pub fn table(view: &View<'_>, ui: &Ui) -> Listing {
+pub fn table(view: &TopView<'_>, ui: &Ui) -> Listing {
     let wanted = |disk: &&DiskRates| {
         (ui.partitions || disk.kind != DiskKind::Partition) && (ui.idle || is_active(disk))
     };

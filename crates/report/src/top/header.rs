@@ -1,6 +1,6 @@
 //! The title line, and the page of unavailable sources and sampling overhead.
 
-use super::{Source, View};
+use super::{TopSource, TopView};
 use crate::calendar;
 use crate::doc::{DataColumn, Document, Text, share, text, time, whole};
 use crate::render;
@@ -17,7 +17,7 @@ const DATE_MIN: u16 = 80;
 
 /// Draws the title line: local time, interval or replay position, sampling overhead. Parts that do not fit are
 /// omitted.
-pub fn draw(view: &View<'_>, paint: Paint, area: Rect, buf: &mut Buffer) {
+pub fn draw(view: &TopView<'_>, paint: Paint, area: Rect, buf: &mut Buffer) {
     buf.set_style(area, paint.of(Tone::Selected));
     let time = if area.width < DATE_MIN {
         calendar::formatted_in(view.unix_ns, view.zone, TIME)
@@ -39,10 +39,10 @@ pub fn draw(view: &View<'_>, paint: Paint, area: Rect, buf: &mut Buffer) {
 }
 
 /// The interval or the replay position, by importance.
-fn state(view: &View<'_>) -> Vec<String> {
+fn state(view: &TopView<'_>) -> Vec<String> {
     let seconds = |ns: u64| units::time(ns as f64);
     let mut parts = match view.source {
-        Source::Live { interval_ns, frozen, recording } => {
+        TopSource::Live { interval_ns, frozen, recording } => {
             let state = match frozen {
                 None => format!("every {}", seconds(interval_ns)),
                 Some(0) => "PAUSED".into(),
@@ -51,7 +51,7 @@ fn state(view: &View<'_>) -> Vec<String> {
             let recording = recording.then(|| "REC".to_string());
             std::iter::once(state).chain(recording).collect()
         }
-        Source::Replay { first_ns, last_ns, speed } => {
+        TopSource::Replay { first_ns, last_ns, speed } => {
             let length = last_ns.saturating_sub(first_ns).max(1);
             let done = view.unix_ns.saturating_sub(first_ns) * 100 / length;
             let speed = speed.map_or("PAUSED".into(), |speed| format!("{speed}×"));
@@ -67,7 +67,7 @@ fn state(view: &View<'_>) -> Vec<String> {
     parts
 }
 
-fn overhead(view: &View<'_>) -> String {
+fn overhead(view: &TopView<'_>) -> String {
     match view.own_ns {
         Some(ns) if view.elapsed_ns > 0 => {
             let text = text!("overhead ", share(ns, view.elapsed_ns), " of one CPU");
@@ -78,7 +78,7 @@ fn overhead(view: &View<'_>) -> String {
 }
 
 /// Draws one line that names the unavailable sources.
-pub fn missing_line(view: &View<'_>, paint: Paint, area: Rect, buf: &mut Buffer) {
+pub fn missing_line(view: &TopView<'_>, paint: Paint, area: Rect, buf: &mut Buffer) {
     let names: Vec<&str> = view.missing.iter().map(|missing| missing.source.as_str()).collect();
     let all = format!("unavailable (! for details): {}", names.join(", "));
     let fits = all.chars().count() <= area.width.into();
@@ -88,7 +88,7 @@ pub fn missing_line(view: &View<'_>, paint: Paint, area: Rect, buf: &mut Buffer)
 }
 
 /// Unavailable sources, each with its reason and remedy, and the CPU time of each sampler.
-pub fn missing_and_overhead(view: &View<'_>) -> Document {
+pub fn missing_and_overhead(view: &TopView<'_>) -> Document {
     let mut page = Document::default();
     let mut body = Document::default();
     for missing in view.missing {

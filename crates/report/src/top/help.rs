@@ -1,7 +1,7 @@
 //! The help page and the footer.
 
 use super::ui::{Page, Ui};
-use super::{Source, View};
+use super::{TopSource, TopView};
 use crate::doc::{Block, Document, Text};
 use crate::render::screen::{Paint, Tone};
 use ratatui::buffer::Buffer;
@@ -52,7 +52,7 @@ pub fn page() -> Document {
 }
 
 /// Draws the last line: the prompt, a message, or the most important keys.
-pub fn footer(ui: &Ui, view: &View<'_>, paint: Paint, area: Rect, buf: &mut Buffer) {
+pub fn footer(ui: &Ui, view: &TopView<'_>, paint: Paint, area: Rect, buf: &mut Buffer) {
     let prompt = |typed| format!("go to time (14:03:22, 2026-11-22T14:03, +90s): {typed}_");
     let typed = ui.prompt.as_ref().map(|typed| (Tone::Key, prompt(typed)));
     let message = ui.message.as_ref().map(|message| (Tone::Warning, message.clone()));
@@ -61,10 +61,10 @@ pub fn footer(ui: &Ui, view: &View<'_>, paint: Paint, area: Rect, buf: &mut Buff
         return;
     }
     let space = match view.source {
-        Source::Live { frozen: None, .. } => "pause",
-        Source::Live { .. } => "resume",
-        Source::Replay { speed: None, .. } => "play",
-        Source::Replay { .. } => "pause",
+        TopSource::Live { frozen: None, .. } => "pause",
+        TopSource::Live { .. } => "resume",
+        TopSource::Replay { speed: None, .. } => "play",
+        TopSource::Replay { .. } => "pause",
     };
     let keys: &[(&str, &str)] = match ui.page {
         Page::Tables => &[

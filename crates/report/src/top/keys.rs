@@ -1,6 +1,6 @@
 //! What keys do: a state machine without I/O.
 
-use super::{Page, Panel, Ui, View};
+use super::{Page, Panel, TopView, Ui};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 /// Intervals that PgUp and PgDn go.
@@ -22,7 +22,7 @@ pub enum Go {
 
 /// What is to be done beyond the view itself.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Action {
+pub enum ScreenAction {
     None,
     Quit,
     /// Stop this process until the shell wakes it.
@@ -33,14 +33,14 @@ pub enum Action {
 }
 
 /// Changes what the user sees by a key.
-pub fn press(ui: &mut Ui, key: KeyEvent, view: Option<&View<'_>>) -> Action {
+pub fn press(ui: &mut Ui, key: KeyEvent, view: Option<&TopView<'_>>) -> ScreenAction {
     ui.message = None;
     if key.modifiers.contains(KeyModifiers::CONTROL) {
         return match key.code {
-            KeyCode::Char('c') => Action::Quit,
-            KeyCode::Char('z') => Action::Suspend,
-            KeyCode::Char('l') => Action::Redraw,
-            _ => Action::None,
+            KeyCode::Char('c') => ScreenAction::Quit,
+            KeyCode::Char('z') => ScreenAction::Suspend,
+            KeyCode::Char('l') => ScreenAction::Redraw,
+            _ => ScreenAction::None,
         };
     }
     if let Some(typed) = ui.prompt.take() {
@@ -52,22 +52,22 @@ pub fn press(ui: &mut Ui, key: KeyEvent, view: Option<&View<'_>>) -> Action {
     if ui.page == Page::Tables { tables(ui, key.code, view) } else { page(ui, key.code) }
 }
 
-fn type_on(ui: &mut Ui, mut typed: String, code: KeyCode) -> Action {
+fn type_on(ui: &mut Ui, mut typed: String, code: KeyCode) -> ScreenAction {
     match code {
-        KeyCode::Enter => return Action::Go(Go::To(typed)),
-        KeyCode::Esc => return Action::None,
+        KeyCode::Enter => return ScreenAction::Go(Go::To(typed)),
+        KeyCode::Esc => return ScreenAction::None,
         KeyCode::Backspace => drop(typed.pop()),
         KeyCode::Char(c) if !c.is_control() && typed.len() < 40 => typed.push(c),
         _ => {}
     }
     ui.prompt = Some(typed);
-    Action::None
+    ScreenAction::None
 }
 
 /// Keys that go to another time, on every page.
-fn time(ui: &mut Ui, code: KeyCode) -> Option<Action> {
+fn time(ui: &mut Ui, code: KeyCode) -> Option<ScreenAction> {
     let on_page = ui.page != Page::Tables;
-    Some(Action::Go(match code {
+    Some(ScreenAction::Go(match code {
         KeyCode::Char(' ') => Go::Toggle,
         KeyCode::Left => Go::By(-1),
         KeyCode::Right => Go::By(1),
@@ -79,13 +79,13 @@ fn time(ui: &mut Ui, code: KeyCode) -> Option<Action> {
         KeyCode::Char('-') => Go::Slower,
         KeyCode::Char('g') => {
             ui.prompt = Some(String::new());
-            return Some(Action::None);
+            return Some(ScreenAction::None);
         }
         _ => return None,
     }))
 }
 
-fn page(ui: &mut Ui, code: KeyCode) -> Action {
+fn page(ui: &mut Ui, code: KeyCode) -> ScreenAction {
     match code {
         KeyCode::Up => ui.scrolled = ui.scrolled.saturating_sub(1),
         KeyCode::Down => ui.scrolled += 1,
@@ -98,7 +98,7 @@ fn page(ui: &mut Ui, code: KeyCode) -> Action {
         }
         _ => {}
     }
-    Action::None
+    ScreenAction::None
 }
 
 fn open(ui: &mut Ui, page: Page) {
@@ -106,9 +106,9 @@ fn open(ui: &mut Ui, page: Page) {
     ui.scrolled = 0;
 }
 
-fn tables(ui: &mut Ui, code: KeyCode, view: Option<&View<'_>>) -> Action {
+fn tables(ui: &mut Ui, code: KeyCode, view: Option<&TopView<'_>>) -> ScreenAction {
     match code {
-        KeyCode::Char('q') => return Action::Quit,
+        KeyCode::Char('q') => return ScreenAction::Quit,
         KeyCode::Esc => ui.zoomed = false,
         KeyCode::Char('?' | 'h') => open(ui, Page::Help),
         KeyCode::Char('!') => open(ui, Page::Missing),
@@ -132,10 +132,10 @@ fn tables(ui: &mut Ui, code: KeyCode, view: Option<&View<'_>>) -> Action {
             }
         }
     }
-    Action::None
+    ScreenAction::None
 }
 
-fn rows(ui: &mut Ui, code: KeyCode, view: &View<'_>) {
+fn rows(ui: &mut Ui, code: KeyCode, view: &TopView<'_>) {
     let focus = ui.focus;
     let table = super::table(view, ui, focus);
     let columns = table.table.columns.len();
@@ -162,26 +162,26 @@ fn rows(ui: &mut Ui, code: KeyCode, view: &View<'_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::top::{Grouping, Source};
+    use crate::top::{Grouping, TopSource};
     use fathom_analysis::machine;
     use fathom_model::watch::{DiskCounters, IoCounters, MachineSample};
 
     /// Presses keys one after the other, on a machine with three disks; the actions of all.
-    fn press_all(ui: &mut Ui, codes: &[KeyCode]) -> Vec<Action> {
+    fn press_all(ui: &mut Ui, codes: &[KeyCode]) -> Vec<ScreenAction> {
         let machine = |ios| MachineSample {
             disks: ["sda", "sdb", "sdc"].map(|name| disk(name, ios)).into(),
             ..MachineSample::default()
         };
         let (before, now) = (machine(0), machine(9));
         let rates = machine::rates(&before, &now, 1_000_000_000);
-        let view = View {
+        let view = TopView {
             before: &before,
             now: &now,
             rates: &rates,
             elapsed_ns: 1_000_000_000,
             unix_ns: 0,
             zone: &crate::calendar::TimeZone::UTC,
-            source: Source::Live { interval_ns: 1, frozen: None, recording: false },
+            source: TopSource::Live { interval_ns: 1, frozen: None, recording: false },
             stacks: &[],
             wiring: &[],
             missing: &[],
@@ -207,7 +207,7 @@ mod tests {
         press_all(&mut ui, &[KeyCode::Enter]);
         assert_eq!(ui.page, Page::Detail(Panel::Disks, "sdb".into()));
         // q leaves the page, then the program.
-        assert_eq!(press_all(&mut ui, &chars("qq")), [Action::None, Action::Quit]);
+        assert_eq!(press_all(&mut ui, &chars("qq")), [ScreenAction::None, ScreenAction::Quit]);
     }
 
     #[test]
@@ -228,11 +228,11 @@ mod tests {
     fn keys_of_time() {
         let mut ui = Ui::default();
         let keys = [KeyCode::Char(' '), KeyCode::Left, KeyCode::PageDown, KeyCode::End];
-        let wanted = [Go::Toggle, Go::By(-1), Go::By(60), Go::Last].map(Action::Go);
+        let wanted = [Go::Toggle, Go::By(-1), Go::By(60), Go::Last].map(ScreenAction::Go);
         assert_eq!(press_all(&mut ui, &keys), wanted);
         // On a page of text, pages are scrolled.
         press_all(&mut ui, &chars("?"));
-        assert_eq!(press_all(&mut ui, &[KeyCode::PageDown]), [Action::None]);
+        assert_eq!(press_all(&mut ui, &[KeyCode::PageDown]), [ScreenAction::None]);
         assert_eq!(ui.scrolled, PAGE);
     }
 
@@ -242,10 +242,10 @@ mod tests {
         let mut keys = chars("g14:03q");
         keys.extend([KeyCode::Backspace, KeyCode::Enter]);
         let last = press_all(&mut ui, &keys).pop();
-        assert_eq!(last, Some(Action::Go(Go::To("14:03".into()))));
+        assert_eq!(last, Some(ScreenAction::Go(Go::To("14:03".into()))));
         assert_eq!(ui.prompt, None);
         press_all(&mut ui, &chars("g1"));
-        assert_eq!(press_all(&mut ui, &[KeyCode::Esc]), [Action::None]);
+        assert_eq!(press_all(&mut ui, &[KeyCode::Esc]), [ScreenAction::None]);
         assert_eq!(ui.prompt, None);
     }
 }

@@ -1,6 +1,6 @@
 //! CPU time by kernel layer.
 
-use super::View;
+use super::TopView;
 use crate::doc::{DataColumn, DataTable, Text, share};
 use crate::figures::{cell, column};
 use crate::render::screen::Listing;
@@ -13,7 +13,7 @@ pub fn width(screen: u16) -> u16 {
     (screen / 3).clamp(10, 56)
 }
 
-pub fn table(view: &View<'_>) -> Listing {
+pub fn table(view: &TopView<'_>) -> Listing {
     let note = if view.now.stacks.is_some() { "no samples" } else { "stacks are not sampled" };
     let times = times(view, |_| true);
     let mut columns: Vec<DataColumn> = LAYER.iter().map(column).collect();
@@ -30,7 +30,7 @@ pub fn table(view: &View<'_>) -> Listing {
     Listing::new(columns, times.layers.iter().map(row).collect(), keys, note.into())
 }
 
-pub fn times(view: &View<'_>, wanted: impl Fn(&StackCount) -> bool) -> LayerTimes {
+pub fn times(view: &TopView<'_>, wanted: impl Fn(&StackCount) -> bool) -> LayerTimes {
     LayerTimes::of(&view.now.stacks, view.stacks, wanted)
 }
 

@@ -1,10 +1,10 @@
 //! The same figures as lines: in the columns of `dstat -tpcrmd`, as CSV, as NDJSON.
 
-use super::View;
+use super::TopView;
 use crate::calendar;
 use crate::json::Figures;
 use crate::render::{milliseconds, number};
-use crate::threads::Activity;
+use crate::threads::GroupActivity;
 use fathom_analysis::layers::LayerTimes;
 use fathom_analysis::machine::{MachineRates, RingsRates};
 use fathom_analysis::metrics::{FigureUnit, Interval};
@@ -35,7 +35,7 @@ const DSTAT: &[Columns] = &[
 const COUNTED: Columns = columns! { "------pmu-----": "ipc" 4 "ipc", "GHz" 4 "busy_ghz",
 "mpki" 4 "cache_misses_per_1000_instructions" };
 
-pub fn plain_header(view: &View<'_>) -> String {
+pub fn plain_header(view: &TopView<'_>) -> String {
     let groups = columns(view);
     let titles = groups.iter().map(|(title, _)| *title).collect::<Vec<_>>();
     let (usual, counted) = titles.split_at(DSTAT.len());
@@ -49,7 +49,7 @@ pub fn plain_header(view: &View<'_>) -> String {
 }
 
 /// The columns, which stay in an interval in which nothing was counted.
-fn columns(view: &View<'_>) -> Vec<Columns> {
+fn columns(view: &TopView<'_>) -> Vec<Columns> {
     let mut counters = view.now.counters.iter().flat_map(|counters| &counters.of);
     let counted = counters.any(|counted| counted.user.is_some()).then_some(COUNTED);
     DSTAT.iter().copied().chain(counted).collect()
@@ -57,7 +57,7 @@ fn columns(view: &View<'_>) -> Vec<Columns> {
 
 /// One interval, with local time. CPU shares sum to 100, with nice time in user time; disk totals include each whole disk
 /// once.
-pub fn plain(view: &View<'_>) -> String {
+pub fn plain(view: &TopView<'_>) -> String {
     let figures: BTreeMap<&str, (FigureUnit, Option<f64>)> =
         view.interval().figures().map(|(id, unit, value)| (id, (unit, value))).collect();
     let value = |id: &str| figures.get(id).and_then(|(_, value)| *value).unwrap_or(0.0);
@@ -140,7 +140,7 @@ pub fn csv_header() -> String {
 }
 
 /// One interval of the whole machine; a value that is not available is empty.
-pub fn csv(view: &View<'_>) -> String {
+pub fn csv(view: &TopView<'_>) -> String {
     let number = |value: f64| {
         let text = format!("{value:.3}");
         text.trim_end_matches('0').trim_end_matches('.').to_string()
@@ -165,7 +165,7 @@ struct IntervalLine<'a> {
     #[serde(flatten)]
     rates: &'a MachineRates,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    threads: Vec<Activity>,
+    threads: Vec<GroupActivity>,
     #[serde(skip_serializing_if = "Option::is_none")]
     layers: Option<LayerTimes>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -174,14 +174,14 @@ struct IntervalLine<'a> {
 }
 
 /// One interval as an object on one line.
-pub fn ndjson(view: &View<'_>) -> serde_json::Result<String> {
+pub fn ndjson(view: &TopView<'_>) -> serde_json::Result<String> {
     let groups = super::threads::groups(view, super::Grouping::Activity).unwrap_or_default();
     let whole = IntervalLine {
         time: iso(view.unix_ns),
         unix_ns: view.unix_ns,
         figures: Figures::of(&view.interval()),
         rates: view.rates,
-        threads: Activity::of(&groups),
+        threads: GroupActivity::of(&groups),
         layers: view.now.stacks.as_ref().map(|_| super::layers::times(view, |_| true)),
         rings: super::rings::rates(view),
         cost: &view.now.cost,

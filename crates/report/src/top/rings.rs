@@ -1,6 +1,6 @@
 //! io_uring instances.
 
-use super::View;
+use super::TopView;
 use crate::doc::{DataColumn, Text};
 use crate::figures::{cell, column};
 use crate::render::screen::Listing;
@@ -8,7 +8,7 @@ use fathom_analysis::machine::{RingRates, RingsRates, ring_rates, setup_flag_nam
 use fathom_analysis::metrics::RING;
 use fathom_model::watch::{RingSample, RingsSample};
 
-pub fn table(view: &View<'_>) -> Listing {
+pub fn table(view: &TopView<'_>) -> Listing {
     let mut columns = vec![DataColumn::text("RING pid/fd").wide(12, 16)];
     columns.push(DataColumn::text("comm").ranked(1).wide(12, 15));
     columns.extend(RING.iter().map(column));
@@ -24,7 +24,7 @@ pub fn table(view: &View<'_>) -> Listing {
 }
 
 /// Ring rates; `None` where rings are not sampled.
-pub fn rates(view: &View<'_>) -> Option<RingsRates> {
+pub fn rates(view: &TopView<'_>) -> Option<RingsRates> {
     let none = RingsSample::default();
     let before = view.before.rings.as_ref().unwrap_or(&none);
     Some(ring_rates(before, view.now.rings.as_ref()?, view.elapsed_ns))

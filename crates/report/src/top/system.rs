@@ -1,10 +1,10 @@
 //! Figures of the whole machine: the lines above the tables.
 
-use super::{View, take};
+use super::{TopView, take};
 use crate::doc::{Text, named};
 use crate::figures;
 use crate::render::screen::{Paint, Tone, cpu_lines};
-use fathom_analysis::metrics::{FigureUnit, METRICS, Metric};
+use fathom_analysis::metrics::{FigureUnit, METRICS, MetricRow};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
@@ -16,13 +16,13 @@ const ALL_MIN: u16 = 20;
 const SHARE: u8 = 4;
 
 /// Number of lines needed, given the size of `area`.
-pub fn height(view: &View<'_>, area: Rect) -> u16 {
+pub fn height(view: &TopView<'_>, area: Rect) -> u16 {
     let cpus = view.rates.system.as_ref().map(|system| cpu_lines(system.cpus.len(), area));
     cpus.map_or(1, |cpus| cpus + lines(view, area).len() as u16)
 }
 
 /// Draws onto all of `area`, which is what [`height`] gave of `room`.
-pub fn draw(view: &View<'_>, room: Rect, paint: Paint, area: Rect, buf: &mut Buffer) {
+pub fn draw(view: &TopView<'_>, room: Rect, paint: Paint, area: Rect, buf: &mut Buffer) {
     let Some(system) = &view.rates.system else {
         let text = "CPU and memory figures are not in this record";
         paint.put(Tone::Faint, text, area.x, area, buf);
@@ -41,7 +41,7 @@ pub fn draw(view: &View<'_>, room: Rect, paint: Paint, area: Rect, buf: &mut Buf
 }
 
 /// The lines with their labels, that of the CPUs first.
-fn lines(view: &View<'_>, area: Rect) -> Vec<(&'static str, Text)> {
+fn lines(view: &TopView<'_>, area: Rect) -> Vec<(&'static str, Text)> {
     let interval = view.interval();
     let mut lines: Vec<(&str, Text)> = Vec::new();
     let mut add = |label, text| match lines.iter_mut().find(|line| line.0 == label) {
@@ -66,7 +66,7 @@ fn lines(view: &View<'_>, area: Rect) -> Vec<(&'static str, Text)> {
 }
 
 /// Whether a figure that is rarely of interest says nothing.
-fn is_silent(metric: &Metric, value: f64) -> bool {
+fn is_silent(metric: &MetricRow, value: f64) -> bool {
     let is_usual = value == 0.0 || (metric.unit == FigureUnit::Percent && value >= 99.95);
     metric.rank > 1 && is_usual
 }

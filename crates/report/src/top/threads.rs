@@ -1,6 +1,6 @@
 //! Mean number of active threads by name, state, system call and wait channel.
 
-use super::View;
+use super::TopView;
 use super::ui::{Grouping, Ui};
 use crate::doc::{DataColumn, Text};
 use crate::figures::{cell, column};
@@ -9,7 +9,7 @@ use fathom_analysis::metrics::{THREADS, ThreadMetric};
 use fathom_analysis::threads::{Column as By, DEFAULT, ThreadGroup, ThreadGroups};
 
 /// The table: the mean number of active threads, what groups have in common, and other figures.
-pub fn table(view: &View<'_>, ui: &Ui) -> Listing {
+pub fn table(view: &TopView<'_>, ui: &Ui) -> Listing {
     let mut columns: Vec<DataColumn> = figures().map(column).collect();
     let names = [
         DataColumn::text("comm").wide(15, 15),
@@ -33,7 +33,7 @@ fn figures() -> impl Iterator<Item = &'static ThreadMetric> {
 }
 
 /// Groups of threads; `None` where threads are not sampled.
-pub fn groups(view: &View<'_>, grouping: Grouping) -> Option<ThreadGroups> {
+pub fn groups(view: &TopView<'_>, grouping: Grouping) -> Option<ThreadGroups> {
     let mut groups = ThreadGroups::new(grouped_by(grouping));
     groups.add(view.now.threads.as_ref()?);
     Some(groups)

@@ -3,13 +3,15 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use crate::support::same_as_file;
-use fathom_analysis::metrics::{DISK, FigureGroup, LAYER, METRICS, Metric, PROCESS, RING, THREADS};
+use fathom_analysis::metrics::{
+    DISK, FigureGroup, LAYER, METRICS, MetricRow, PROCESS, RING, THREADS,
+};
 use std::path::PathBuf;
 
 const MARK: &str = "<!-- figures: ";
 
-fn row<F>(metric: &Metric<F>) -> (FigureGroup, String) {
-    let Metric { id, label, group, unit, source, .. } = metric;
+fn row<F>(metric: &MetricRow<F>) -> (FigureGroup, String) {
+    let MetricRow { id, label, group, unit, source, .. } = metric;
     let title = match group {
         FigureGroup::Other(name) => format!("{name}: {}", metric.title),
         _ => metric.title.to_string(),

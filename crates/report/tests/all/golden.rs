@@ -187,11 +187,11 @@ fn json() {
 #[test]
 fn terse_lines() {
     for number in [2, 3, 4, 5] {
-        let version = terse::Version::from_number(number).unwrap();
+        let version = terse::TerseVersion::from_number(number).unwrap();
         golden(&format!("two_groups.terse{number}"), &terse::render(&two_groups(), version));
     }
-    golden("troubled.terse3", &terse::render(&troubled(), terse::Version::V3));
-    assert_eq!(terse::Version::from_number(1), None);
+    golden("troubled.terse3", &terse::render(&troubled(), terse::TerseVersion::V3));
+    assert_eq!(terse::TerseVersion::from_number(1), None);
 }
 
 #[test]
@@ -241,7 +241,7 @@ fn empty_and_unfinished_records_are_valid() {
         let json = Json::parse(&fio_json::render(&record, true));
         let Some(Json::List(entries)) = json.get("jobs") else { panic!("no jobs") };
         assert_eq!(entries.len(), jobs);
-        assert_eq!(terse::render(&record, terse::Version::V5).lines().count(), jobs);
+        assert_eq!(terse::render(&record, terse::TerseVersion::V5).lines().count(), jobs);
         assert_eq!(summary(&record, style).is_empty(), jobs == 0);
     }
 }

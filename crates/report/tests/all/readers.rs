@@ -100,7 +100,7 @@ fn same_columns(number: u32, fios: &str) {
     let mut record = two_groups();
     // fio's run had none.
     record.disks.clear();
-    let ours = terse::render(&record, terse::Version::from_number(number).unwrap());
+    let ours = terse::render(&record, terse::TerseVersion::from_number(number).unwrap());
     assert_eq!(kinds(&ours), kinds(fios), "terse version {number}");
 }
 
@@ -122,7 +122,7 @@ fn terse_has_the_columns_of_the_installed_fio() {
 
 #[test]
 fn columns_that_scripts_cut_out_of_terse_3() {
-    let line = terse::render(&two_groups(), terse::Version::V3);
+    let line = terse::render(&two_groups(), terse::TerseVersion::V3);
     let columns: Vec<&str> = line.lines().next().unwrap().split(';').collect();
     // As cut -d; -f7,8,48,49 counts: bandwidth in KiB/s and IOPS of reads, then of writes.
     assert_eq!([columns[6], columns[7]], ["600000", "150000"]);

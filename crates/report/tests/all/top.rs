@@ -6,7 +6,7 @@ use crate::support::{SECOND, golden};
 use fathom_analysis::machine::{self, MachineRates};
 use fathom_model::watch::*;
 use fathom_report::calendar::TimeZone;
-use fathom_report::top::{self, Page, Paint, Panel, Source, Ui, View, lines};
+use fathom_report::top::{self, Page, Paint, Panel, TopSource, TopView, Ui, lines};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::style::Color;
@@ -84,15 +84,15 @@ impl Machine {
         self.rates = machine::rates(&self.before, &self.now, SECOND);
     }
 
-    fn view(&self) -> View<'_> {
-        View {
+    fn view(&self) -> TopView<'_> {
+        TopView {
             before: &self.before,
             now: &self.now,
             rates: &self.rates,
             elapsed_ns: SECOND,
             unix_ns: END,
             zone: &UTC,
-            source: Source::Live { interval_ns: SECOND, frozen: None, recording: false },
+            source: TopSource::Live { interval_ns: SECOND, frozen: None, recording: false },
             stacks: &self.stacks,
             wiring: &self.wiring,
             missing: &self.missing,
@@ -264,11 +264,11 @@ fn ring(done: u32) -> RingSample {
             buffers: 256,
             ..RingQueues::default()
         }),
-        sq_poll: Some(SqPoll {
+        sq_poll: Some(SqPollThread {
             thread: 4721,
             total_us: Some(u64::from(done) * 8),
             work_us: Some(u64::from(done) * 5),
-            ..SqPoll::default()
+            ..SqPollThread::default()
         }),
         ..RingSample::default()
     }
@@ -280,7 +280,7 @@ fn cost(milliseconds: u64) -> SamplerCost {
 }
 
 /// The screen as text, without trailing spaces.
-fn screen(view: &View<'_>, ui: &Ui, width: u16, height: u16) -> String {
+fn screen(view: &TopView<'_>, ui: &Ui, width: u16, height: u16) -> String {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
     let paint = Paint::default();
     terminal.draw(|frame| top::draw(view, ui, paint, frame.area(), frame.buffer_mut())).unwrap();
@@ -373,14 +373,15 @@ fn a_replay_shows_its_position() {
     let machine = Machine::new(2, 2);
     let mut view = machine.view();
     let (first_ns, last_ns) = (END - 60 * SECOND, END + 180 * SECOND);
-    view.source = Source::Replay { first_ns, last_ns, speed: None };
+    view.source = TopSource::Replay { first_ns, last_ns, speed: None };
     let text = screen(&view, &Ui::default(), 80, 24);
     assert!(text.contains("19:53:12 +00:00  REPLAY PAUSED  25%  ends 19:56:12"), "{text}");
-    view.source = Source::Live { interval_ns: SECOND, frozen: Some(5 * SECOND), recording: true };
+    view.source =
+        TopSource::Live { interval_ns: SECOND, frozen: Some(5 * SECOND), recording: true };
     let text = screen(&view, &Ui::default(), 80, 24);
     assert!(text.contains("PAUSED 5 s ago  REC"), "{text}");
     let now = MachineSample { intervals_merged: 3, ..machine.now.clone() };
-    let text = screen(&View { now: &now, ..view }, &Ui::default(), 80, 24);
+    let text = screen(&TopView { now: &now, ..view }, &Ui::default(), 80, 24);
     assert!(text.contains("REC  3 LATE"), "{text}");
 }
 
@@ -464,7 +465,7 @@ fn hardware_counters_are_printed() {
 fn sixty_columns_keep_numbers_with_their_names() {
     let machine = Machine::new(2, 2);
     let east = TimeZone::fixed(jiff::tz::offset(1));
-    let view = View { zone: &east, ..machine.view() };
+    let view = TopView { zone: &east, ..machine.view() };
     let text = screen(&view, &Ui::default(), 60, 24);
     assert!(text.starts_with(" fathom top  20:53:12 +01:00  every 1 s\n"), "{text}");
     assert!(text.lines().nth(1).is_some_and(|line| line.ends_with("soft  1.5")), "{text}");

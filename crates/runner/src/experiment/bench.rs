@@ -154,7 +154,7 @@ impl Bench<'_> {
     }
 
     /// Runs `plan` until its work is done.
-    fn to_its_end(&self, plan: &Plan) -> Result<window::Window<Snapshot>, String> {
+    fn to_its_end(&self, plan: &Plan) -> Result<window::MeasuredWindow<Snapshot>, String> {
         let began = Instant::now();
         let from = self.machine.take();
         let running = self.targets.start(plan)?;
@@ -164,7 +164,12 @@ impl Bench<'_> {
             }
         }
         let to = self.machine.take();
-        Ok(window::Window { jobs: self.targets.join(running), from, to, took: began.elapsed() })
+        Ok(window::MeasuredWindow {
+            jobs: self.targets.join(running),
+            from,
+            to,
+            took: began.elapsed(),
+        })
     }
 }
 
@@ -185,8 +190,7 @@ fn all_restored(restored: &[Restored], hooks: &mut dyn Hooks) -> Result<(), Fail
 fn not_in_effect(plan: &Plan, jobs: &[JobRecord]) -> Option<String> {
     let requested = |job: &JobRecord, at: usize| {
         let asked = plan.jobs.get(at)?;
-        let polls = asked.options.get("hipri").is_some_and(|value| value != "0");
-        (polls && !job.granted.polled)
+        (asked.engine.is_polled() && !job.granted.polled)
             .then(|| "polling for completions is not in effect".to_string())
     };
     let error = |job: &JobRecord| {
@@ -197,7 +201,7 @@ fn not_in_effect(plan: &Plan, jobs: &[JobRecord]) -> Option<String> {
 }
 
 /// The workers of a window, added up.
-fn sample(window: &window::Window<Snapshot>, is_paced: bool) -> Sample {
+fn sample(window: &window::MeasuredWindow<Snapshot>, is_paced: bool) -> Sample {
     let jobs = &window.jobs;
     let elapsed_ns = jobs.iter().map(|job| job.runtime_ns).sum::<u64>() / jobs.len().max(1) as u64;
     let mut sum = Sample {

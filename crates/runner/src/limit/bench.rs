@@ -20,7 +20,7 @@ pub trait Bench {
 }
 
 /// The engine on open targets.
-pub struct EngineBench<'a> {
+pub struct EngineExecutor<'a> {
     targets: &'a OpenTargets,
     conditions: Vec<Conditions>,
     machine: MachineSnapshots,
@@ -29,7 +29,7 @@ pub struct EngineBench<'a> {
     number: u64,
 }
 
-impl<'a> EngineBench<'a> {
+impl<'a> EngineExecutor<'a> {
     pub fn new(targets: &'a OpenTargets, conditions: Vec<Conditions>) -> Self {
         let machine = MachineSnapshots::new(targets);
         let drivers = targets.facts.targets.iter().map(driver).collect();
@@ -52,7 +52,7 @@ impl<'a> EngineBench<'a> {
     }
 }
 
-impl Bench for EngineBench<'_> {
+impl Bench for EngineExecutor<'_> {
     fn window(&mut self, probe: &Probe) -> Result<Measurement, String> {
         if probe.loads.is_empty() {
             return Ok(self.idle(probe));
@@ -69,9 +69,9 @@ impl Bench for EngineBench<'_> {
         let measured = window::measure(self.targets, &plan, lengths, snapshot, observe);
         let queues = queues.means();
         self.drivers = drivers;
-        let window::Window { jobs, from, to, took } = measured?;
+        let window::MeasuredWindow { jobs, from, to, took } = measured?;
         let took_ns = took.as_nanos() as u64;
-        if let Some(error) = never_began(&jobs, probe.rw) {
+        if let Some(error) = spawn_error(&jobs, probe.rw) {
             return Err(error);
         }
         let elapsed_ns = jobs.iter().map(|j| j.runtime_ns).sum::<u64>() / jobs.len().max(1) as u64;
@@ -152,7 +152,7 @@ fn is_clean(job: &JobRecord, rw: Rw) -> bool {
 }
 
 /// Why a worker failed without a failed I/O: its setting is not available.
-fn never_began(jobs: &[JobRecord], rw: Rw) -> Option<String> {
+fn spawn_error(jobs: &[JobRecord], rw: Rw) -> Option<String> {
     let errors = jobs.iter().filter(|job| is_clean(job, rw)).filter_map(|job| job.error.as_ref());
     let refusal = |errno: i32| errno == 0 || REFUSALS.iter().any(|e| e.raw_os_error() == errno);
     errors.filter(|e| refusal(e.errno)).map(|e| e.message.clone()).next()
@@ -208,11 +208,11 @@ mod tests {
     #[test]
     fn a_worker_that_fails_without_io_makes_the_setting_impossible() {
         assert_eq!(
-            never_began(&[job(5, 0, None), job(0, 0, ENOMEM)], Rw::Randread).unwrap(),
+            spawn_error(&[job(5, 0, None), job(0, 0, ENOMEM)], Rw::Randread).unwrap(),
             "no memory"
         );
-        assert_eq!(never_began(&[job(5, 1, EIO)], Rw::Randread), None);
-        assert_eq!(never_began(&[job(0, 0, EIO)], Rw::Randread), None);
+        assert_eq!(spawn_error(&[job(5, 1, EIO)], Rw::Randread), None);
+        assert_eq!(spawn_error(&[job(0, 0, EIO)], Rw::Randread), None);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The targets of a search: those named by the user, or a scratch file.
 
-use super::bench::{Bench, EngineBench};
+use super::bench::{Bench, EngineExecutor};
 use super::{LimitOptions, OpenError};
 use crate::run::Hooks;
 use crate::sources::System;
@@ -137,7 +137,7 @@ fn try_ring(targets: &OpenTargets, conditions: &[Conditions]) -> Result<(), Stri
         ramp_ns: 0,
         window_ns: 5_000_000,
     };
-    EngineBench::new(targets, conditions.to_vec()).window(&probe).map(|_| ())
+    EngineExecutor::new(targets, conditions.to_vec()).window(&probe).map(|_| ())
 }
 
 fn read_only(path: &str) -> Target {

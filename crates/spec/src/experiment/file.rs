@@ -1,6 +1,6 @@
 //! An experiment's file.
 
-use super::{Draft, Pair, Variant, check, finish, values};
+use super::{ExperimentDraft, Pair, VariantDraft, check, finish, values};
 use crate::error::{Place, SpecError};
 use crate::keys;
 use crate::suggest;
@@ -36,7 +36,7 @@ pub fn experiment(
     targets: usize,
 ) -> Result<Experiment, Vec<SpecError>> {
     let (table, errors) = DeTable::parse_recoverable(text);
-    let mut reader = Reader { text, file, cpus, problems: Vec::new() };
+    let mut reader = TomlReader { text, file, cpus, problems: Vec::new() };
     for error in errors {
         let at = error.span().map_or(0, |span| span.start);
         reader.problem(at, error.message().to_string());
@@ -52,7 +52,7 @@ pub fn experiment(
     found.map_err(|all| all.into_iter().map(|problem| problem.at(Some(&place))).collect())
 }
 
-struct Reader<'a> {
+struct TomlReader<'a> {
     text: &'a str,
     file: &'a str,
     cpus: u64,
@@ -61,7 +61,7 @@ struct Reader<'a> {
 
 type Entry<'a, 'i> = (&'a Spanned<std::borrow::Cow<'i, str>>, &'a Spanned<DeValue<'i>>);
 
-impl Reader<'_> {
+impl TomlReader<'_> {
     fn problem(&mut self, at: usize, why: String) {
         let before = self.text.get(..at).unwrap_or(self.text);
         let line = before.bytes().filter(|byte| *byte == b'\n').count() + 1;
@@ -69,8 +69,8 @@ impl Reader<'_> {
         self.problems.push(SpecError::new(why).at(Some(&place)));
     }
 
-    fn top(&mut self, table: &DeTable<'_>, targets: usize) -> Draft {
-        let mut draft = Draft { control: true, ..Draft::default() };
+    fn top(&mut self, table: &DeTable<'_>, targets: usize) -> ExperimentDraft {
+        let mut draft = ExperimentDraft { control: true, ..ExperimentDraft::default() };
         let mut each_target_at = 0;
         for entry in table {
             let key = entry.0;
@@ -108,7 +108,7 @@ impl Reader<'_> {
             }
         }
         if draft.variants.is_empty() {
-            draft.variants.push(Variant::default());
+            draft.variants.push(VariantDraft::default());
             if draft.grid.is_empty() {
                 self.problem(0, "there is nothing to compare; add [[variant]] or [grid]".into());
             }
@@ -116,12 +116,12 @@ impl Reader<'_> {
         draft
     }
 
-    fn variants(&mut self, (key, value): Entry<'_, '_>) -> Vec<Variant> {
+    fn variants(&mut self, (key, value): Entry<'_, '_>) -> Vec<VariantDraft> {
         let DeValue::Array(array) = value.get_ref() else {
             self.problem(key.span().start, "variant: expected tables; write [[variant]]".into());
             return Vec::new();
         };
-        let mut variants: Vec<Variant> = Vec::new();
+        let mut variants: Vec<VariantDraft> = Vec::new();
         for item in array.iter() {
             let at = item.span().start;
             let DeValue::Table(table) = item.get_ref() else {
@@ -140,8 +140,8 @@ impl Reader<'_> {
         variants
     }
 
-    fn variant(&mut self, at: usize, table: &DeTable<'_>) -> Variant {
-        let mut variant = Variant::default();
+    fn variant(&mut self, at: usize, table: &DeTable<'_>) -> VariantDraft {
+        let mut variant = VariantDraft::default();
         let (mut text, mut direction) = (String::new(), None);
         for entry in table {
             let key = entry.0;

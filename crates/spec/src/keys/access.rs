@@ -2,8 +2,8 @@
 
 use super::distribution::distribution;
 use super::{Key, accept_flag};
-use crate::job::{JobSpec, Rw, RwKind};
-use crate::value::{Value, block_split, triple};
+use crate::job::{JobSpec, RwKey, RwKind};
+use crate::value::{KeyValue, block_split, triple};
 use fathom_model::plan::BlockSizes;
 
 /// Largest length of an I/O in bytes.
@@ -98,7 +98,7 @@ pub(super) const KEYS: &[Key] = &[
     }),
 ];
 
-fn rw(job: &mut JobSpec, v: Value<'_>) -> Result<(), String> {
+fn rw(job: &mut JobSpec, v: KeyValue<'_>) -> Result<(), String> {
     let (word, postfix) = match v.text.split_once(':') {
         Some((word, postfix)) => (word, Some(postfix.trim())),
         None => (v.text, None),
@@ -121,11 +121,11 @@ fn rw(job: &mut JobSpec, v: Value<'_>) -> Result<(), String> {
         Some(n) => Some(v.with(n).signed(i64::MIN, i64::MAX)?),
         None => None,
     };
-    job.work.rw = Rw { kind, random, postfix };
+    job.work.rw = RwKey { kind, random, postfix };
     Ok(())
 }
 
-fn one_block(v: Value<'_>) -> Result<u64, String> {
+fn one_block(v: KeyValue<'_>) -> Result<u64, String> {
     match v.text.split_once('-') {
         Some((low, high)) if block(v.with(low)).is_ok() && block(v.with(high)).is_ok() => {
             Err(format!(
@@ -136,7 +136,7 @@ fn one_block(v: Value<'_>) -> Result<u64, String> {
     }
 }
 
-fn block(v: Value<'_>) -> Result<u64, String> {
+fn block(v: KeyValue<'_>) -> Result<u64, String> {
     match v.size()? {
         size if size > BLOCK_MAX => Err(too_large(size)),
         size => Ok(size),
@@ -147,7 +147,7 @@ fn too_large(size: u64) -> String {
     format!("block size of {size} bytes exceeds the maximum; use less than 4g")
 }
 
-fn range(v: Value<'_>) -> Result<BlockSizes, String> {
+fn range(v: KeyValue<'_>) -> Result<BlockSizes, String> {
     let (min, max) = v
         .text
         .split_once(['-', ':'])

@@ -2,7 +2,7 @@
 
 use super::Key;
 use crate::job::JobSpec;
-use crate::value::{Value, errno, pattern};
+use crate::value::{KeyValue, errno, pattern};
 use fathom_model::PerDir;
 use fathom_model::plan::{Fill, SyncIo};
 
@@ -141,7 +141,7 @@ pub(super) const KEYS: &[Key] = &[
     .differs("The list for writes also applies to trims; a list for verification is refused."),
 ];
 
-fn ignore(job: &mut JobSpec, v: Value<'_>) -> Result<(), String> {
+fn ignore(job: &mut JobSpec, v: KeyValue<'_>) -> Result<(), String> {
     let mut lists = v
         .text
         .split(',')

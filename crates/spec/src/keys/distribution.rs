@@ -1,13 +1,13 @@
 //! `random_distribution`.
 
 use crate::job::JobSpec;
-use crate::value::{Value, absolute_zones, zones};
+use crate::value::{KeyValue, absolute_zones, zones};
 use fathom_model::plan::Distribution;
 
 /// Most blocks of a sequence.
 const SEQUENCE_MAX: usize = 1024;
 
-pub(super) fn distribution(job: &mut JobSpec, v: Value<'_>) -> Result<(), String> {
+pub(super) fn distribution(job: &mut JobSpec, v: KeyValue<'_>) -> Result<(), String> {
     let (kind, rest) = match v.text.split_once(':') {
         Some((kind, rest)) => (kind, Some(rest)),
         None => (v.text, None),

@@ -3,7 +3,7 @@
 use super::{Key, accept_flag};
 use crate::job::{EngineName, JobSpec};
 use crate::suggest;
-use crate::value::Value;
+use crate::value::KeyValue;
 use fathom_model::plan::{
     BUFFER_ALIGN, HUGE_PAGE_BYTES, Memory, NameOp, ScsiWrite, StatCall, WriteMode,
 };
@@ -260,7 +260,7 @@ pub(super) const KEYS: &[Key] = &[
         .aliases(&["threads"]),
 ];
 
-fn engine(job: &mut JobSpec, v: Value<'_>) -> Result<(), String> {
+fn engine(job: &mut JobSpec, v: KeyValue<'_>) -> Result<(), String> {
     if let Some((_, name)) = ENGINES.iter().find(|(word, _)| *word == v.text) {
         job.engine.name = *name;
         return Ok(());
@@ -317,7 +317,7 @@ const OTHERS: &[(&[&str], &str)] = &[
 ];
 
 /// A mode, or modes with percentages; as in fio, those without one share the rest.
-fn write_modes(v: Value<'_>) -> Result<Vec<(WriteMode, u32)>, String> {
+fn write_modes(v: KeyValue<'_>) -> Result<Vec<(WriteMode, u32)>, String> {
     let mode = |text: &str| {
         v.with(text.trim()).choice(&[
             ("write", WriteMode::Write),
@@ -346,6 +346,6 @@ fn write_modes(v: Value<'_>) -> Result<Vec<(WriteMode, u32)>, String> {
 }
 
 /// As in fio, 0 selects the default.
-fn batch(v: Value<'_>) -> Result<Option<u32>, String> {
+fn batch(v: KeyValue<'_>) -> Result<Option<u32>, String> {
     Ok(Some(v.count32(0, DEPTH_MAX)?).filter(|n| *n > 0))
 }

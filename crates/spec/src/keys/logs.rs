@@ -1,7 +1,7 @@
 //! fio's logs.
 
 use super::{Key, Takes};
-use crate::value::Value;
+use crate::value::KeyValue;
 
 pub(super) const KEYS: &[Key] = &[
     Key::new(
@@ -114,6 +114,6 @@ pub(super) const KEYS: &[Key] = &[
         .differs("No effect."),
 ];
 
-fn milliseconds(v: Value<'_>) -> Result<u64, String> {
+fn milliseconds(v: KeyValue<'_>) -> Result<u64, String> {
     Ok(v.count(0, 86_400_000)? * 1_000_000)
 }

@@ -18,18 +18,18 @@ pub(crate) use engine::engines;
 
 use crate::job::{Given, JobSpec};
 use crate::suggest;
-use crate::value::Value;
+use crate::value::KeyValue;
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
-pub(crate) type Setter = fn(&mut JobSpec, Value<'_>) -> Result<(), String>;
+pub(crate) type Setter = fn(&mut JobSpec, KeyValue<'_>) -> Result<(), String>;
 
 #[derive(Debug, Clone, Copy)]
 pub struct Key {
     pub name: &'static str,
     pub aliases: &'static [&'static str],
     /// The section of the documentation that lists it.
-    pub group: Group,
+    pub group: KeyGroup,
     pub takes: Takes,
     /// One-line description.
     pub doc: &'static str,
@@ -72,7 +72,7 @@ impl Takes {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Group {
+pub enum KeyGroup {
     Target,
     Access,
     Engine,
@@ -84,29 +84,29 @@ pub enum Group {
     Refused,
 }
 
-impl Group {
+impl KeyGroup {
     /// All groups, in display order.
-    pub const ALL: [Group; 8] = [
-        Group::Target,
-        Group::Access,
-        Group::Engine,
-        Group::Schedule,
-        Group::Rate,
-        Group::Data,
-        Group::Report,
-        Group::Refused,
+    pub const ALL: [KeyGroup; 8] = [
+        KeyGroup::Target,
+        KeyGroup::Access,
+        KeyGroup::Engine,
+        KeyGroup::Schedule,
+        KeyGroup::Rate,
+        KeyGroup::Data,
+        KeyGroup::Report,
+        KeyGroup::Refused,
     ];
 
     pub const fn title(self) -> &'static str {
         match self {
-            Group::Target => "Targets",
-            Group::Access => "I/O pattern",
-            Group::Engine => "I/O engine",
-            Group::Schedule => "Job control",
-            Group::Rate => "Rate limits and think time",
-            Group::Data => "Buffers, flushes and errors",
-            Group::Report => "Reporting",
-            Group::Refused => "Refused keys",
+            KeyGroup::Target => "Targets",
+            KeyGroup::Access => "I/O pattern",
+            KeyGroup::Engine => "I/O engine",
+            KeyGroup::Schedule => "Job control",
+            KeyGroup::Rate => "Rate limits and think time",
+            KeyGroup::Data => "Buffers, flushes and errors",
+            KeyGroup::Report => "Reporting",
+            KeyGroup::Refused => "Refused keys",
         }
     }
 }
@@ -114,7 +114,7 @@ impl Group {
 impl Key {
     const fn new(name: &'static str, takes: Takes, doc: &'static str, set: Setter) -> Self {
         let action = Action::Set(SetFn(set));
-        let (group, off, needs) = (Group::Target, &[], None);
+        let (group, off, needs) = (KeyGroup::Target, &[], None);
         Self { name, aliases: &[], group, takes, doc, differs: "", off, needs, action }
     }
 
@@ -134,7 +134,7 @@ impl Key {
         Self { differs, ..self }
     }
 
-    fn in_group(self, group: Group) -> Self {
+    fn in_group(self, group: KeyGroup) -> Self {
         Self { group, ..self }
     }
 
@@ -148,16 +148,16 @@ impl Key {
 }
 
 static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| {
-    let groups: [(Group, &[Key]); 9] = [
-        (Group::Target, target::KEYS),
-        (Group::Access, access::KEYS),
-        (Group::Engine, engine::KEYS),
-        (Group::Schedule, schedule::KEYS),
-        (Group::Schedule, priority::KEYS),
-        (Group::Rate, rate::KEYS),
-        (Group::Data, data::KEYS),
-        (Group::Report, report::KEYS),
-        (Group::Report, logs::KEYS),
+    let groups: [(KeyGroup, &[Key]); 9] = [
+        (KeyGroup::Target, target::KEYS),
+        (KeyGroup::Access, access::KEYS),
+        (KeyGroup::Engine, engine::KEYS),
+        (KeyGroup::Schedule, schedule::KEYS),
+        (KeyGroup::Schedule, priority::KEYS),
+        (KeyGroup::Rate, rate::KEYS),
+        (KeyGroup::Data, data::KEYS),
+        (KeyGroup::Report, report::KEYS),
+        (KeyGroup::Report, logs::KEYS),
     ];
     let supported =
         groups.into_iter().flat_map(|(group, keys)| keys.iter().map(move |k| k.in_group(group)));
@@ -234,7 +234,7 @@ pub(crate) fn overridden_by_files(given: &[Given], jobs: &[JobSpec]) -> Vec<Stri
 }
 
 /// Setter for flags that are accepted without effect.
-fn accept_flag(_: &mut JobSpec, value: Value<'_>) -> Result<(), String> {
+fn accept_flag(_: &mut JobSpec, value: KeyValue<'_>) -> Result<(), String> {
     value.flag().map(|_| ())
 }
 
@@ -274,7 +274,7 @@ mod tests {
         for key in keys() {
             let Action::Set(set) = key.action else { continue };
             for text in ["", "0", "1", "-1", ":", ",", "%", "4k,8k", "x/y:z", "\u{e9}", "1-2"] {
-                let _ = (set.0)(&mut JobSpec::new(), Value::strict(text, 1024));
+                let _ = (set.0)(&mut JobSpec::new(), KeyValue::strict(text, 1024));
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use super::Key;
 use crate::job::{JobSpec, PriorityShare, PrioritySpec};
-use crate::value::{Value, triple};
+use crate::value::{KeyValue, triple};
 use fathom_model::plan::CommandPriority;
 use fathom_model::{Dir, PerDir};
 
@@ -37,16 +37,16 @@ pub(super) const KEYS: &[Key] = &[
     .differs(ENGINES),
 ];
 
-fn small(v: Value<'_>, max: u32) -> Result<u16, String> {
+fn small(v: KeyValue<'_>, max: u32) -> Result<u16, String> {
     Ok(v.count32(0, max)? as u16)
 }
 
-fn split(v: Value<'_>) -> Result<Vec<PriorityShare>, String> {
+fn split(v: KeyValue<'_>) -> Result<Vec<PriorityShare>, String> {
     v.text.split(':').map(|entry| parse_entry(v, entry)).collect()
 }
 
-fn parse_entry(v: Value<'_>, text: &str) -> Result<PriorityShare, String> {
-    let fields: Vec<Value<'_>> = text.split('/').map(|field| v.with(field.trim())).collect();
+fn parse_entry(v: KeyValue<'_>, text: &str) -> Result<PriorityShare, String> {
+    let fields: Vec<KeyValue<'_>> = text.split('/').map(|field| v.with(field.trim())).collect();
     let own = match fields.as_slice() {
         [_, _] => None,
         [_, _, class, level] => Some([small(*class, 3)?, small(*level, 7)?, 0]),

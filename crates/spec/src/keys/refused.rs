@@ -1,7 +1,7 @@
 //! fio keys that fathom refuses, each with the reason and the nearest alternative.
 
 use super::off::{needs, off};
-use super::{Action, Group, Key, Takes};
+use super::{Action, Key, KeyGroup, Takes};
 
 /// Keys that are refused for one reason.
 struct Refused {
@@ -15,7 +15,7 @@ pub(super) fn keys() -> impl Iterator<Item = Key> {
         refused.names.iter().map(|name| Key {
             name,
             aliases: &[],
-            group: Group::Refused,
+            group: KeyGroup::Refused,
             takes: Takes::Value("…"),
             doc: refused.what,
             differs: "",

@@ -2,7 +2,7 @@
 
 use super::Key;
 use crate::job::{JobSpec, Nodes};
-use crate::value::Value;
+use crate::value::KeyValue;
 use fathom_model::cpus;
 use fathom_model::plan::{ExitWhat, MemoryPolicy};
 
@@ -173,7 +173,7 @@ pub(super) const KEYS: &[Key] = &[
     ),
 ];
 
-fn memory_policy(job: &mut JobSpec, v: Value<'_>) -> Result<(), String> {
+fn memory_policy(job: &mut JobSpec, v: KeyValue<'_>) -> Result<(), String> {
     let (kind, nodes) = v.text.split_once(':').unwrap_or((v.text, ""));
     let nodes = || cpus::parse(nodes).map_err(|why| why.replace("CPU", "node"));
     job.placement.memory = match kind {
@@ -193,7 +193,7 @@ fn memory_policy(job: &mut JobSpec, v: Value<'_>) -> Result<(), String> {
     Ok(())
 }
 
-fn start_delay(job: &mut JobSpec, v: Value<'_>) -> Result<(), String> {
+fn start_delay(job: &mut JobSpec, v: KeyValue<'_>) -> Result<(), String> {
     let (low, high) = v.text.split_once('-').unwrap_or((v.text, v.text));
     let (low, high) =
         (v.with(low.trim()).time_ns(SECOND_NS)?, v.with(high.trim()).time_ns(SECOND_NS)?);

@@ -2,7 +2,7 @@
 
 use super::{Key, accept_flag};
 use crate::job::JobSpec;
-use crate::value::{Value, path_list};
+use crate::value::{KeyValue, path_list};
 use fathom_model::plan::{Advice, Fallocate, FileService, WriteLife};
 
 pub(super) const KEYS: &[Key] = &[
@@ -136,7 +136,7 @@ pub(super) const KEYS: &[Key] = &[
     }),
 ];
 
-fn format(job: &mut JobSpec, v: Value<'_>) -> Result<(), String> {
+fn format(job: &mut JobSpec, v: KeyValue<'_>) -> Result<(), String> {
     if v.text.to_ascii_lowercase().contains("$clientuid") {
         return Err("$clientuid is not supported, since fathom has no clients; remove it".into());
     }
@@ -144,7 +144,7 @@ fn format(job: &mut JobSpec, v: Value<'_>) -> Result<(), String> {
     Ok(())
 }
 
-fn file_size(job: &mut JobSpec, v: Value<'_>) -> Result<(), String> {
+fn file_size(job: &mut JobSpec, v: KeyValue<'_>) -> Result<(), String> {
     if let Some(percent) = v.text.strip_suffix('%') {
         // Any size is in this range, so that no target changes.
         job.files.file_size = Some((0, u64::MAX));
@@ -165,7 +165,7 @@ fn file_size(job: &mut JobSpec, v: Value<'_>) -> Result<(), String> {
     Ok(())
 }
 
-fn service(job: &mut JobSpec, v: Value<'_>) -> Result<(), String> {
+fn service(job: &mut JobSpec, v: KeyValue<'_>) -> Result<(), String> {
     let (kind, count) = v.text.split_once(':').unwrap_or((v.text, "1"));
     if ["zipf", "pareto", "normal", "gauss"].contains(&kind) {
         return Err(format!("'{kind}' is not supported; use random, roundrobin or sequential"));

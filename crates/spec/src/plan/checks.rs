@@ -24,7 +24,7 @@ pub(super) fn settings(job: &JobSpec, facts: &Facts) -> Vec<KeyProblem> {
     problems.extend(priorities(job));
     let name = job.engine.name.name();
     problems.extend(
-        engine::foreign_keys(job)
+        engine::unsupported_keys(job)
             .map(|key| (key, format!("ioengine={name} does not support {key}; remove it"))),
     );
     for key in ["sqthread_poll_cpu", "sqthread_poll_idle"] {

@@ -185,12 +185,12 @@ pub(super) fn supports(job: &JobSpec, key: &str) -> bool {
 }
 
 /// Keys in the job's own section that its engine does not support: errors.
-pub(super) fn foreign_keys(job: &JobSpec) -> impl Iterator<Item = &'static str> {
+pub(super) fn unsupported_keys(job: &JobSpec) -> impl Iterator<Item = &'static str> {
     foreign(job).filter(|key| job.has_own(key))
 }
 
 /// Keys from `[global]` that its engine does not support: meant for other jobs.
-pub(super) fn idle_keys(job: &JobSpec) -> impl Iterator<Item = &'static str> {
+pub(super) fn ignored_keys(job: &JobSpec) -> impl Iterator<Item = &'static str> {
     foreign(job).filter(|key| !job.has_own(key))
 }
 

@@ -222,7 +222,7 @@ pub(super) fn notes(job: &JobSpec, clone: u32, choice: Choice) -> Vec<String> {
     if !job.work.rw.random && job.work.distribution.is_some() {
         notes.push(format!("job '{name}': random_distribution has no effect on sequential I/O"));
     }
-    notes.extend(engine::idle_keys(job).map(|key| {
+    notes.extend(engine::ignored_keys(job).map(|key| {
         format!("job '{name}': {key} has no effect with ioengine={}", job.engine.name.name())
     }));
     notes

@@ -236,7 +236,7 @@ impl<'a> Planner<'a> {
         });
         let mix = job.mix();
         let target = &mut self.plan.targets[index];
-        target.within = stricter(target.within.take(), file)?;
+        target.within = merge_containment(target.within.take(), file)?;
         target.create_size = target.create_size.max(part.create_size);
         target.fill |= mix.has(fathom_model::Dir::Read) || job.files.overwrite;
         // Created before the run if any job needs it then.
@@ -257,7 +257,7 @@ fn without_slash(directory: &str) -> String {
 }
 
 /// The directory that a file must not leave, if one job names `before` and another `file`.
-fn stricter(before: Option<String>, file: &File<'_>) -> Result<Option<String>, String> {
+fn merge_containment(before: Option<String>, file: &File<'_>) -> Result<Option<String>, String> {
     match (before, &file.within) {
         (Some(one), Some(other)) if one != *other => Err(format!(
             "{} has directory={one} in one job and directory={other} in another; use the same in both",

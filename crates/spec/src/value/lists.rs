@@ -1,15 +1,15 @@
 //! List values: `read,write,trim` triples, paths, percentages.
 
-use super::Value;
+use super::KeyValue;
 use fathom_model::plan::{AbsoluteZone, Zone};
 use fathom_model::{Dir, PerDir};
 
 /// Parses `read,write,trim` into `into`, as in fio: an empty entry leaves its direction
 /// unchanged, and the last entry also applies to the directions after it unless it is empty.
 pub(crate) fn triple<T: Clone>(
-    value: Value<'_>,
+    value: KeyValue<'_>,
     into: &mut PerDir<T>,
-    mut read: impl FnMut(Value<'_>) -> Result<T, String>,
+    mut read: impl FnMut(KeyValue<'_>) -> Result<T, String>,
 ) -> Result<(), String> {
     let parts: Vec<&str> = value.text.split(',').map(str::trim).collect();
     if parts.len() > 3 {
@@ -94,7 +94,7 @@ pub(crate) fn floats(text: &str) -> Result<Vec<f64>, String> {
 /// Block sizes with percentages, `4k/60:64k/40`. As in fio, sizes without one, or with 0, divide what
 /// the others leave, whatever is left then goes to the size with the largest percentage, and of a range
 /// of sizes the first counts.
-pub(crate) fn block_split(value: Value<'_>) -> Result<Vec<(u64, u32)>, String> {
+pub(crate) fn block_split(value: KeyValue<'_>) -> Result<Vec<(u64, u32)>, String> {
     let mut parts: Vec<(u64, u32)> = Vec::new();
     for entry in entries(value.text, ':') {
         let (size, share) = match entry.split_once('/') {
@@ -160,7 +160,7 @@ pub(crate) fn zones(text: &str) -> Result<Vec<Zone>, String> {
 }
 
 /// Zones of `random_distribution=zoned_abs:access/size:…`, in percent of accesses and bytes.
-pub(crate) fn absolute_zones(v: Value<'_>) -> Result<Vec<AbsoluteZone>, String> {
+pub(crate) fn absolute_zones(v: KeyValue<'_>) -> Result<Vec<AbsoluteZone>, String> {
     let mut zones = Vec::new();
     for entry in entries(v.text, ':') {
         let bad = || format!("invalid zone '{entry}'; use percent of accesses/size");
@@ -186,8 +186,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn v(text: &str) -> Value<'_> {
-        Value::strict(text, 1024)
+    fn v(text: &str) -> KeyValue<'_> {
+        KeyValue::strict(text, 1024)
     }
 
     fn sizes(text: &str) -> (u64, u64, u64) {

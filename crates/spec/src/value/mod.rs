@@ -15,7 +15,7 @@ pub(crate) use lists::{
 use crate::job::Size;
 
 #[derive(Debug, Clone, Copy)]
-pub struct Value<'a> {
+pub struct KeyValue<'a> {
     /// Its text; for a key without a value, the default that the key implies.
     pub text: &'a str,
     /// The value of the `k` prefix: 1024 (the default) or 1000 (`kb_base`).
@@ -27,7 +27,7 @@ pub struct Value<'a> {
 /// The operators at which fio stops reading a number that is not in parentheses.
 const OPERATORS: [char; 4] = ['+', '*', '/', '^'];
 
-impl<'a> Value<'a> {
+impl<'a> KeyValue<'a> {
     /// A text of which every part must be understood.
     pub(crate) fn strict(text: &'a str, kb_base: u64) -> Self {
         Self { text, kb_base, lax: false }
@@ -223,11 +223,11 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn v(text: &str) -> Value<'_> {
-        Value::strict(text, 1024)
+    fn v(text: &str) -> KeyValue<'_> {
+        KeyValue::strict(text, 1024)
     }
 
-    /// A size as [`Value::bytes`] reads it back, with the largest unit that divides it.
+    /// A size as [`KeyValue::bytes`] reads it back, with the largest unit that divides it.
     fn render_bytes(bytes: u64) -> String {
         for (shift, suffix) in [(50, "p"), (40, "t"), (30, "g"), (20, "m"), (10, "k")] {
             if bytes != 0 && bytes.is_multiple_of(1 << shift) {
@@ -257,14 +257,14 @@ mod tests {
         ] {
             assert_eq!(v(text).bytes(), Ok(bytes), "{text}");
         }
-        let si = Value::strict("4k", 1000);
+        let si = KeyValue::strict("4k", 1000);
         assert_eq!(si.bytes(), Ok(4000));
         assert_eq!(si.with("4kib").bytes(), Ok(4096));
     }
 
     #[test]
     fn numbers_end_before_an_operator_where_that_is_allowed() {
-        let lax = |text| Value { lax: true, ..v(text) };
+        let lax = |text| KeyValue { lax: true, ..v(text) };
         for (text, bytes) in [("128*2", 128), ("4k/15:1024k:85", 4096), ("1m + 1m", 1 << 20)] {
             assert_eq!(lax(text).bytes(), Ok(bytes), "{text}");
             assert!(v(text).bytes().is_err(), "{text}");

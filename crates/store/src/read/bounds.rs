@@ -45,7 +45,8 @@ impl Damage {
 /// The contents of a line; `None` if it is damaged.
 pub fn parse<T: DeserializeOwned>(line: &[u8]) -> io::Result<Option<T>> {
     if line.len() > SHORT {
-        let Ok(Line { machine: Machine { histograms, steps } }) = serde_json::from_slice(line)
+        let Ok(CountedLine { machine: MachineCost { histograms, steps } }) =
+            serde_json::from_slice(line)
         else {
             return Ok(None);
         };
@@ -103,19 +104,19 @@ pub fn memory_bytes(stack: &Stack) -> u64 {
 
 /// The part of a line that is counted.
 #[derive(Deserialize)]
-struct Line {
+struct CountedLine {
     #[serde(default)]
-    machine: Machine,
+    machine: MachineCost,
 }
 
 /// The cost of a sample of the machine. It must be an object: serde also accepts lists, which fathom does not write.
 #[derive(Default)]
-struct Machine {
+struct MachineCost {
     histograms: u64,
     steps: u64,
 }
 
-impl<'de> Deserialize<'de> for Machine {
+impl<'de> Deserialize<'de> for MachineCost {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_map(OfMachine)
     }
@@ -124,14 +125,14 @@ impl<'de> Deserialize<'de> for Machine {
 struct OfMachine;
 
 impl<'de> Visitor<'de> for OfMachine {
-    type Value = Machine;
+    type Value = MachineCost;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Machine, A::Error> {
-        let mut machine = Machine::default();
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<MachineCost, A::Error> {
+        let mut machine = MachineCost::default();
         while let Some(key) = map.next_key::<Cow<'de, str>>()? {
             // These are not compared, and can be long on a busy machine.
             if key == "threads" || key == "stacks" {

@@ -1,6 +1,6 @@
 //! Finds the run directories of a ring, or the single one that a path names.
 
-use crate::dir::{Dir, with_path};
+use crate::dir::{HeldDir, with_path};
 use crate::time::instant;
 use std::io;
 
@@ -18,10 +18,10 @@ pub struct Segment {
 
 impl Segment {
     /// Opens it in the directory of the ring, or of the record.
-    pub fn open(&self, root: &Dir) -> io::Result<Dir> {
+    pub fn open(&self, root: &HeldDir) -> io::Result<HeldDir> {
         match &self.name {
             Some(name) => root.dir(name),
-            None => Dir::open(root.path()),
+            None => HeldDir::open(root.path()),
         }
     }
 }
@@ -31,7 +31,7 @@ impl Segment {
 ///
 /// # Errors
 /// If `root` cannot be read.
-pub fn segments(root: &Dir, known: &[Segment]) -> io::Result<Vec<Segment>> {
+pub fn segments(root: &HeldDir, known: &[Segment]) -> io::Result<Vec<Segment>> {
     if known.first().is_some_and(|only| only.name.is_none()) || has_record(root) {
         return Ok(vec![Segment { name: None, started_unix_ns: 0 }]);
     }
@@ -55,7 +55,7 @@ pub fn segments(root: &Dir, known: &[Segment]) -> io::Result<Vec<Segment>> {
 }
 
 /// Whether there is a record, which must be a regular file.
-pub fn has_record(dir: &Dir) -> bool {
+pub fn has_record(dir: &HeldDir) -> bool {
     dir.regular("record.json").is_ok_and(|found| found.is_some())
 }
 

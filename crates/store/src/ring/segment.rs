@@ -1,6 +1,6 @@
 //! A segment of a ring on disk: a directory created by fathom, identified by a marker file.
 
-use crate::dir::{self, Dir, NewDirs, Readers};
+use crate::dir::{self, CreatedDirs, HeldDir, Readers};
 use crate::run_dir::RunDir;
 use fathom_model::RunRecord;
 use std::io;
@@ -15,11 +15,11 @@ pub const BLOCK: u64 = 4096;
 pub const BYTES_FIXED: u64 = 2 * BLOCK;
 
 /// Creates the segment `name` with `record`; on failure nothing remains of it.
-pub fn begin(ring: &Dir, name: &str, record: &RunRecord) -> io::Result<RunDir> {
+pub fn begin(ring: &HeldDir, name: &str, record: &RunRecord) -> io::Result<RunDir> {
     let dir = ring.make_dir(name)?;
     let marked = dir.replace(MARK, name.as_bytes(), Readers::Owner);
     let begun = marked
-        .and_then(|()| RunDir::within(dir, NewDirs::default()))
+        .and_then(|()| RunDir::within(dir, CreatedDirs::default()))
         .and_then(|dir| dir.begin(record));
     if begun.is_err() {
         // The remains must not be in the way of the next attempt.
@@ -32,7 +32,7 @@ pub fn begin(ring: &Dir, name: &str, record: &RunRecord) -> io::Result<RunDir> {
 }
 
 /// Opens the segment `name`; `None` if it is not one.
-fn open(ring: &Dir, name: &str) -> Option<Dir> {
+fn open(ring: &HeldDir, name: &str) -> Option<HeldDir> {
     let dir = ring.dir(name).ok()?;
     let mark = dir.read(MARK, MARK_MAX).ok()?;
     (mark == name.as_bytes()).then_some(dir)
@@ -44,7 +44,7 @@ fn is_own(name: &str) -> bool {
 }
 
 /// fathom's own files in a segment, regular files only. The marker is last.
-fn own_files(dir: &Dir) -> io::Result<Vec<String>> {
+fn own_files(dir: &HeldDir) -> io::Result<Vec<String>> {
     let mut own = Vec::new();
     for name in dir.names()? {
         let name = name?.into_string().ok().filter(|name| is_own(name));
@@ -56,7 +56,7 @@ fn own_files(dir: &Dir) -> io::Result<Vec<String>> {
 
 /// Bytes of the segment `name`, in whole blocks, and when it was last written, in nanoseconds since 1970; `None` if
 /// it is not one.
-pub fn measure(ring: &Dir, name: &str) -> io::Result<Option<(u64, u64)>> {
+pub fn measure(ring: &HeldDir, name: &str) -> io::Result<Option<(u64, u64)>> {
     let Some(dir) = open(ring, name) else { return Ok(None) };
     let (mut bytes, mut written_ns) = (BLOCK, 0);
     for name in own_files(&dir)? {
@@ -80,7 +80,7 @@ pub enum Removal {
 }
 
 /// Removes the segment `name`, but no files that fathom did not create.
-pub fn remove(ring: &Dir, name: &str) -> io::Result<Removal> {
+pub fn remove(ring: &HeldDir, name: &str) -> io::Result<Removal> {
     if ring.dir(name).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
         return Ok(Removal::Whole);
     }

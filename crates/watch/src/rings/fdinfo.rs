@@ -1,7 +1,7 @@
 //! /proc/PID/fdinfo/FD of a ring (io_uring/fdinfo.c of the kernel), parsed by key: kernels add,
 //! omit and reorder lines.
 
-use fathom_model::watch::{RingQueues, SqPoll};
+use fathom_model::watch::{RingQueues, SqPollThread};
 use std::str::FromStr;
 
 /// A ring's fdinfo. What the kernel does not report is absent.
@@ -12,14 +12,14 @@ pub(crate) struct FdInfo {
     /// Absent if the ring was locked, and before Linux 5.16.
     pub queues: Option<RingQueues>,
     /// Absent if there is none, or if an older kernel found the ring locked.
-    pub sq_poll: Option<SqPoll>,
+    pub sq_poll: Option<SqPollThread>,
 }
 
 /// Parses the text. Lines of entries, files and buffers start with a space or a digit and are
 /// skipped.
 pub(crate) fn parse(text: &[u8]) -> FdInfo {
     let text = String::from_utf8_lossy(text);
-    let mut values = Values::default();
+    let mut values = FdinfoValues::default();
     let mut overflowed = 0;
     let mut in_overflows = false;
     for line in text.lines() {
@@ -36,7 +36,7 @@ pub(crate) fn parse(text: &[u8]) -> FdInfo {
 }
 
 #[derive(Default)]
-struct Values<'a>([Option<&'a str>; KEYS.len()]);
+struct FdinfoValues<'a>([Option<&'a str>; KEYS.len()]);
 
 const KEYS: [&str; 15] = [
     "ino",
@@ -56,7 +56,7 @@ const KEYS: [&str; 15] = [
     "UserBufs",
 ];
 
-impl<'a> Values<'a> {
+impl<'a> FdinfoValues<'a> {
     fn set(&mut self, key: &str, value: &'a str) {
         if let Some(index) = KEYS.iter().position(|known| *known == key) {
             self.0[index] = Some(value);
@@ -72,7 +72,7 @@ impl<'a> Values<'a> {
     }
 }
 
-fn queues(values: &Values<'_>, overflowed: u32) -> Option<RingQueues> {
+fn queues(values: &FdinfoValues<'_>, overflowed: u32) -> Option<RingQueues> {
     let number = |key: &str| values.number::<u32>(key);
     let entries = |key: &str| {
         let mask = values.text(key)?.strip_prefix("0x")?;
@@ -91,8 +91,8 @@ fn queues(values: &Values<'_>, overflowed: u32) -> Option<RingQueues> {
     })
 }
 
-fn sq_poll(values: &Values<'_>) -> Option<SqPoll> {
-    Some(SqPoll {
+fn sq_poll(values: &FdinfoValues<'_>) -> Option<SqPollThread> {
+    Some(SqPollThread {
         thread: values.number("SqThread").filter(|thread| *thread > 0)?,
         // -1 if it is not pinned.
         cpu: values.number("SqThreadCpu"),
@@ -143,7 +143,7 @@ pub(super) mod tests {
         assert_eq!((queues.sq_ready, queues.cq_ready), (8, 16));
         assert_eq!((queues.submitted, queues.completed), (4_294_967_292, 116));
         assert_eq!((queues.overflowed, queues.files, queues.buffers), (2, 2, 1));
-        let sq_poll = SqPoll { thread: 321, cpu: Some(3), total_us: None, work_us: None };
+        let sq_poll = SqPollThread { thread: 321, cpu: Some(3), total_us: None, work_us: None };
         assert_eq!(info.sq_poll, Some(sq_poll));
     }
 
@@ -159,7 +159,8 @@ pub(super) mod tests {
     #[test]
     fn kernel_6_18() {
         let info = parse(V6_18.as_bytes());
-        let sq_poll = SqPoll { thread: 1973, cpu: None, total_us: Some(5000), work_us: Some(1250) };
+        let sq_poll =
+            SqPollThread { thread: 1973, cpu: None, total_us: Some(5000), work_us: Some(1250) };
         assert_eq!(info.sq_poll, Some(sq_poll));
         assert_eq!(info.queues.unwrap().files, 1);
         let locked = FdInfo { inode: Some(993_794), ..FdInfo::default() };

@@ -13,12 +13,12 @@ pub(super) struct PuntCounter {
     /// `None` if every event is counted whatever it costs.
     leaders: Option<GroupLeaders>,
     schedule: WindowSchedule,
-    estimate: Estimate,
+    estimate: PuntedEstimate,
 }
 
 /// The number of events, extrapolated over the time during which the counter was disabled.
 #[derive(Debug)]
-struct Estimate {
+struct PuntedEstimate {
     all: f64,
     count: u64,
     at: Instant,
@@ -27,7 +27,7 @@ struct Estimate {
     is_estimate: bool,
 }
 
-impl Estimate {
+impl PuntedEstimate {
     fn new(at: Instant) -> Self {
         Self { all: 0.0, count: 0, at, rate: 0.0, is_estimate: false }
     }
@@ -59,7 +59,7 @@ impl PuntCounter {
     ) -> Result<Self, E> {
         let leaders = (each_io != TraceCoverage::Full).then(leaders).transpose()?;
         let counter = counter(leaders.as_ref())?;
-        let estimate = Estimate::new(Instant::now());
+        let estimate = PuntedEstimate::new(Instant::now());
         let mut punted = Self { counter, leaders, schedule: WindowSchedule::default(), estimate };
         if let Some(leaders) = &mut punted.leaders {
             leaders.set_enabled(true);
@@ -101,7 +101,7 @@ mod tests {
     fn disabled_periods_are_extrapolated() {
         let began = Instant::now();
         let at = |ms| began + Duration::from_millis(ms);
-        let mut estimate = Estimate::new(began);
+        let mut estimate = PuntedEstimate::new(began);
         estimate.add(5_000, at(50), true);
         assert_eq!(
             (estimate.all, estimate.rate, estimate.is_estimate),

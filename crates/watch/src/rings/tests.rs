@@ -149,7 +149,7 @@ fn a_locked_ring_keeps_its_thread() {
     fs::write(&text, LOCKED).unwrap();
     assert!(ring.read(&mut Vec::new()) && !ring.is_complete());
     let ring_sample = ring.sample(&HashMap::new());
-    let known = SqPoll { thread: 1973, cpu: None, total_us: None, work_us: None };
+    let known = SqPollThread { thread: 1973, cpu: None, total_us: None, work_us: None };
     assert_eq!((ring_sample.queues, ring_sample.sq_poll), (None, Some(known)));
     // As a kernel before 6.14 reports it when locked.
     fs::write(&text, V6_18.replace("1973", "-1")).unwrap();

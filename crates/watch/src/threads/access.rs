@@ -2,7 +2,7 @@
 
 use super::files::{Proc, ReadError};
 use super::members::ProcessSet;
-use super::task::Parts;
+use super::task::SampleParts;
 use fathom_model::watch::Unavailable;
 use std::fmt::Arguments;
 use std::path::Path;
@@ -13,7 +13,7 @@ pub(super) struct ThreadAccess {
 }
 
 impl ThreadAccess {
-    pub fn of(proc: &Proc, proc_root: &Path, parts: Parts) -> Self {
+    pub fn of(proc: &Proc, proc_root: &Path, parts: SampleParts) -> Self {
         let mut buffer = vec![0; 16 << 10];
         let mut read = |path: Arguments<'_>| proc.read_once(path, &mut buffer).err();
         let mut missing = Vec::new();

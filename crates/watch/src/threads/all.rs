@@ -6,7 +6,7 @@
 
 mod record;
 
-pub(super) use record::Record;
+pub(super) use record::TaskRecord;
 
 use crate::bpf::{Array, Btf, BtfField, Code, Iterator, Program, Reg};
 use record::at;
@@ -83,16 +83,16 @@ impl AllThreads {
         let Self { bytes, order, .. } = self;
         order.clear();
         for (index, record) in bytes[..self.len].chunks_exact(8 * self.words).enumerate() {
-            let record = Record(record);
+            let record = TaskRecord(record);
             order.push((record.pid(), record.tid(), index as u32));
         }
         order.sort_unstable();
         Ok(())
     }
 
-    fn record(&self, index: usize) -> Record<'_> {
+    fn record(&self, index: usize) -> TaskRecord<'_> {
         let size = 8 * self.words;
-        Record(&self.bytes[index * size..(index + 1) * size])
+        TaskRecord(&self.bytes[index * size..(index + 1) * size])
     }
 
     /// Process and thread IDs of the last snapshot, ascending.
@@ -101,7 +101,7 @@ impl AllThreads {
     }
 
     /// Threads of process `pid` in the last snapshot, ascending.
-    pub fn of(&self, pid: i32) -> impl std::iter::Iterator<Item = Record<'_>> {
+    pub fn of(&self, pid: i32) -> impl std::iter::Iterator<Item = TaskRecord<'_>> {
         let from = self.order.partition_point(|(other, ..)| *other < pid);
         let own = self.order[from..].iter().take_while(move |(other, ..)| *other == pid);
         own.map(|(.., index)| self.record(*index as usize))

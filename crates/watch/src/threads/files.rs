@@ -15,7 +15,7 @@ const RESERVE: u64 = 256;
 const PATH_MAX: usize = 64;
 
 #[derive(Debug, Default)]
-pub(super) enum File {
+pub(super) enum TaskFile {
     #[default]
     Closed,
     Open(OwnedFd),
@@ -72,27 +72,27 @@ impl Proc {
     /// Reads `file`, located at `path`, from its beginning.
     pub fn read<'b>(
         &mut self,
-        file: &mut File,
+        file: &mut TaskFile,
         path: Arguments<'_>,
         buffer: &'b mut [u8],
     ) -> Result<&'b [u8], ReadError> {
-        if let File::Closed = file {
+        if let TaskFile::Closed = file {
             match self.open_file(path) {
                 Ok(fd) if self.open < self.open_max => {
                     self.open += 1;
-                    *file = File::Open(fd);
+                    *file = TaskFile::Open(fd);
                 }
                 Ok(fd) => return read_fd(&fd, buffer),
-                Err(ReadError::Denied) => *file = File::Denied,
+                Err(ReadError::Denied) => *file = TaskFile::Denied,
                 Err(ReadError::Gone) => return Err(ReadError::Gone),
             }
         }
         match file {
-            File::Open(fd) => {
+            TaskFile::Open(fd) => {
                 let result = read_fd(fd, buffer);
                 if let Err(ReadError::Denied) = result {
                     self.close(file);
-                    *file = File::Denied;
+                    *file = TaskFile::Denied;
                 }
                 result
             }
@@ -100,10 +100,10 @@ impl Proc {
         }
     }
 
-    pub fn close(&mut self, file: &mut File) {
-        if let File::Open(_) = file {
+    pub fn close(&mut self, file: &mut TaskFile) {
+        if let TaskFile::Open(_) = file {
             self.open -= 1;
-            *file = File::Closed;
+            *file = TaskFile::Closed;
         }
     }
 

@@ -1,7 +1,7 @@
 //! The set of processes and threads to sample, refreshed only when there are signs of new ones.
 
 use super::activity::{NONE, TextId};
-use super::files::{File, Proc, ReadError};
+use super::files::{Proc, ReadError, TaskFile};
 use super::parse::{self, TaskStat};
 use super::task::SampledThread;
 use crate::Scope;
@@ -20,7 +20,7 @@ pub(super) struct ProcessSet {
     scope: Scope,
     pub processes: Vec<SampledProcess>,
     others: Vec<SkippedProcess>,
-    loadavg: File,
+    loadavg: TaskFile,
     newest: Option<u32>,
     pub tasks: usize,
     listed: u32,
@@ -59,7 +59,7 @@ impl ProcessSet {
             scope,
             processes: Vec::new(),
             others: Vec::new(),
-            loadavg: File::default(),
+            loadavg: TaskFile::default(),
             newest: None,
             tasks: 0,
             listed: 0,

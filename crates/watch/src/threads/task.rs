@@ -2,8 +2,8 @@
 
 use super::activity::SleepPlace;
 use super::activity::{NONE, TextId, TextTable};
-use super::all::Record;
-use super::files::{File, Proc, ReadError};
+use super::all::TaskRecord;
+use super::files::{Proc, ReadError, TaskFile};
 use super::off_cpu::OffCpu;
 use super::parse::{self, Call, Sched, TaskStat, fold_stack};
 use super::running::{SchedBaseline, StateTimes};
@@ -15,7 +15,7 @@ use std::collections::HashMap;
 const IDLE_SAMPLES: u32 = 100;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Parts {
+pub struct SampleParts {
     pub kstack: bool,
     pub filename: bool,
     pub cmdline: bool,
@@ -31,7 +31,7 @@ pub(super) struct SampledThread {
     pub works_for: Option<i32>,
     pub sample_number: u64,
     pub ended: bool,
-    files: Files,
+    files: TaskFiles,
     before: SchedBaseline,
     /// What it sleeps or last slept in.
     sleep: SleepPlace,
@@ -48,12 +48,12 @@ pub(super) struct SampledThread {
 }
 
 #[derive(Debug, Default)]
-struct Files {
-    stat: File,
-    schedstat: File,
-    syscall: File,
-    wchan: File,
-    stack: File,
+struct TaskFiles {
+    stat: TaskFile,
+    schedstat: TaskFile,
+    syscall: TaskFile,
+    wchan: TaskFile,
+    stack: TaskFile,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -84,7 +84,7 @@ pub(super) struct ReadContext {
     pub proc: Proc,
     pub names: TextTable,
     pub calls: Syscalls,
-    pub parts: Parts,
+    pub parts: SampleParts,
     pub all_states: bool,
     pub has_schedstat: bool,
     /// This process may read where kernel threads sleep.
@@ -105,7 +105,7 @@ impl SampledThread {
 
     /// Whether this process may not read its system call.
     pub fn is_refused(&self) -> bool {
-        matches!(self.files.syscall, File::Denied)
+        matches!(self.files.syscall, TaskFile::Denied)
     }
 
     /// Where it slept for `ns` nanoseconds for this cause, and for how long in all, as soon as a sample has shown
@@ -159,7 +159,7 @@ impl SampledThread {
     pub fn sample_record(
         &mut self,
         pid: i32,
-        record: Record<'_>,
+        record: TaskRecord<'_>,
         context: &mut ReadContext,
     ) -> Result<ThreadReading, ReadError> {
         let mut reading = ThreadReading {
@@ -191,7 +191,7 @@ impl SampledThread {
         pid: i32,
         mut reading: ThreadReading,
         sched: Option<Sched>,
-        record: Option<Record<'_>>,
+        record: Option<TaskRecord<'_>>,
         context: &mut ReadContext,
     ) -> Result<ThreadReading, ReadError> {
         let ready = reading.state == b'R';
@@ -265,7 +265,7 @@ impl SampledThread {
         pid: i32,
         reading: ThreadReading,
         sched: Option<Sched>,
-        record: Option<Record<'_>>,
+        record: Option<TaskRecord<'_>>,
         context: &mut ReadContext,
     ) -> Result<SleepPlace, ReadError> {
         if let Some(now) = sched
@@ -295,7 +295,7 @@ impl SampledThread {
         &mut self,
         pid: i32,
         reading: ThreadReading,
-        record: Option<Record<'_>>,
+        record: Option<TaskRecord<'_>>,
         context: &mut ReadContext,
     ) -> Result<SleepPlace, ReadError> {
         let mut sleep = SleepPlace { state: reading.state, ..SleepPlace::default() };
@@ -371,7 +371,7 @@ impl SampledThread {
     fn place_from_record(
         &mut self,
         pid: i32,
-        record: Record<'_>,
+        record: TaskRecord<'_>,
         sleep: &mut SleepPlace,
         context: &mut ReadContext,
     ) -> Result<(), ReadError> {

@@ -348,7 +348,7 @@ fn optional_fields() {
     tree.write("10/status", "TextId:\tprogram\nUid:\t1\t4711\t4711\t4711\n");
     fs::create_dir_all(tree.0.path().join("10/fd")).unwrap();
     std::os::unix::fs::symlink("/data/file", tree.0.path().join("10/fd/3")).unwrap();
-    let all = Parts { kstack: true, filename: true, cmdline: true, user: true, cpu: true };
+    let all = SampleParts { kstack: true, filename: true, cmdline: true, user: true, cpu: true };
     let mut sampler = ThreadSampler::open(ThreadOptions { parts: all, ..tree.options() }).unwrap();
     let seen = sample_once(&mut sampler).active.remove(0);
     // The innermost function is the wait channel, whose file is not read then.
@@ -382,7 +382,7 @@ fn each_sample_reads_as_little_as_possible() {
     tree.write("self/stack", "");
     tree.write("10/task/10/stack", "[<0>] futex_do_wait+0x1/0x2\n");
     let all = ThreadOptions { all_states: true, ..tree.options() };
-    let parts = Parts { kstack: true, ..Parts::default() };
+    let parts = SampleParts { kstack: true, ..SampleParts::default() };
     let stacks = ThreadOptions { parts, ..all.clone() };
     let rings = Thread { syscall: WAITS_IN_RING, ..THREAD };
     let runs = Thread { state: 'R', syscall: "running", ..THREAD };
@@ -442,7 +442,7 @@ fn without_schedstat_runnable_threads_are_on_cpu() {
 fn unavailable_data_is_named_once() {
     let tree = Tree::new();
     tree.end("1");
-    let parts = Parts { kstack: true, ..Parts::default() };
+    let parts = SampleParts { kstack: true, ..SampleParts::default() };
     let sampler = ThreadSampler::open(ThreadOptions { parts, ..tree.options() }).unwrap();
     let missing = missing(&sampler);
     assert_eq!(missing.len(), 2, "{missing:?}");

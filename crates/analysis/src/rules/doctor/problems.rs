@@ -247,7 +247,7 @@ pub(super) static PROBLEMS: &[Rule] = checks! {
         judge: |machine| {
             let cost = machine.files.text("/sys/fs/cgroup/io.cost.qos").unwrap_or("");
             match machine.limits(&IO_FILES) {
-                Ok(Judged { wanted: None, .. }) if cost.contains("enable=1") => bad("io.cost is enabled", "none"),
+                Ok(CheckResult { wanted: None, .. }) if cost.contains("enable=1") => bad("io.cost is enabled", "none"),
                 answer => answer,
             }
         },

@@ -12,12 +12,12 @@ use fathom_model::inspection::{
 use std::ops::{Deref, DerefMut};
 
 /// A machine and its facts.
-pub(in crate::rules) struct Patient {
+pub(in crate::rules) struct TestMachine {
     pub facts: Host,
     inspection: Inspection,
 }
 
-impl Deref for Patient {
+impl Deref for TestMachine {
     type Target = Inspection;
 
     fn deref(&self) -> &Inspection {
@@ -25,13 +25,13 @@ impl Deref for Patient {
     }
 }
 
-impl DerefMut for Patient {
+impl DerefMut for TestMachine {
     fn deref_mut(&mut self) -> &mut Inspection {
         &mut self.inspection
     }
 }
 
-impl Patient {
+impl TestMachine {
     /// What `rule` alone finds.
     pub fn findings(&self, rule: &Rule) -> Vec<Finding> {
         let all = diagnose(&self.facts, self).findings.into_iter().map(|found| found.finding);
@@ -86,7 +86,7 @@ const DISK: &[(&str, &str)] = &[
 ];
 
 /// Nothing is wrong with it.
-pub(in crate::rules) fn healthy() -> Patient {
+pub(in crate::rules) fn healthy() -> TestMachine {
     let facts = Host {
         cpus_allowed: (0..8).collect(),
         cpus_online: 8,
@@ -108,7 +108,7 @@ pub(in crate::rules) fn healthy() -> Patient {
     DISK.iter().for_each(|(path, text)| disk.files.set(path, text));
     let mut inspection = Inspection { disks: vec![disk], ..Inspection::default() };
     HOST.iter().for_each(|(path, text)| inspection.host.set(path, text));
-    Patient { facts, inspection }
+    TestMachine { facts, inspection }
 }
 
 fn drive() -> NvmeReport {
@@ -145,39 +145,39 @@ fn drive() -> NvmeReport {
     }
 }
 
-pub(super) fn first_disk(patient: &mut Patient) -> &mut DiskInspection {
+pub(super) fn first_disk(patient: &mut TestMachine) -> &mut DiskInspection {
     &mut patient.disks[0]
 }
 
 /// Makes it a device that passes I/Os on as they are.
-pub(super) fn without_requests(patient: &mut Patient) {
+pub(super) fn without_requests(patient: &mut TestMachine) {
     let disk = first_disk(patient);
     disk.device.hardware_queues = None;
     disk.files.texts.remove("mq/0/nr_tags");
 }
 
 /// Sets the text of a file: of the machine, of its control groups, or of the disk.
-pub(super) fn set(patient: &mut Patient, path: &str, text: &str) {
+pub(super) fn set(patient: &mut TestMachine, path: &str, text: &str) {
     match path.starts_with('/') || path.starts_with("cgroup/") {
         true => patient.host.set(path, text),
         false => first_disk(patient).files.set(path, text),
     }
 }
 
-pub(super) fn nvme(patient: &mut Patient) -> &mut NvmeReport {
+pub(super) fn nvme(patient: &mut TestMachine) -> &mut NvmeReport {
     first_disk(patient).nvme.as_mut().unwrap()
 }
 
-pub(super) fn smart(patient: &mut Patient) -> &mut NvmeSmart {
+pub(super) fn smart(patient: &mut TestMachine) -> &mut NvmeSmart {
     nvme(patient).smart.as_mut().unwrap()
 }
 
-pub(super) fn namespace(patient: &mut Patient) -> &mut NvmeNamespace {
+pub(super) fn namespace(patient: &mut TestMachine) -> &mut NvmeNamespace {
     nvme(patient).namespace.as_mut().unwrap()
 }
 
 /// Mounts a file system of 100 bytes.
-pub(super) fn mount(patient: &mut Patient, options: &str, free_bytes: u64) {
+pub(super) fn mount(patient: &mut TestMachine, options: &str, free_bytes: u64) {
     first_disk(patient).mounts = vec![MountedFileSystem {
         point: "/data".into(),
         file_system: "ext4".into(),
@@ -188,7 +188,7 @@ pub(super) fn mount(patient: &mut Patient, options: &str, free_bytes: u64) {
 }
 
 /// Adds a partition.
-pub(super) fn partition(patient: &mut Patient, start_bytes: u64) {
+pub(super) fn partition(patient: &mut TestMachine, start_bytes: u64) {
     let name = "nvme0n1p2".into();
     first_disk(patient).partitions.push(Partition { name, start_bytes });
 }

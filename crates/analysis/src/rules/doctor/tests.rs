@@ -1,11 +1,11 @@
 //! The whole of a diagnosis.
 
 use super::testing::{first_disk, healthy, nvme, set, smart};
-use super::{On, all, diagnose, that_matter};
+use super::{On, all, diagnose, relevant_checks};
 use crate::rules::Check;
 use fathom_model::facts::Facts;
 use fathom_model::finding::Severity;
-use fathom_model::setting::{Scope, SettingChange};
+use fathom_model::setting::{SettingChange, SettingScope};
 
 #[test]
 fn a_healthy_machine_has_no_findings() {
@@ -27,7 +27,7 @@ fn there_are_many_checks_and_each_says_everything() {
         assert!(rule.meaning.ends_with('.'), "{}", rule.id);
         if let [setting] = check.fix {
             assert!(rule.remedy.contains("WANTED"), "{}", rule.id);
-            assert_eq!(setting.scope() == Scope::Disk, matches!(check.judge, On::Disk(_)));
+            assert_eq!(setting.scope() == SettingScope::Disk, matches!(check.judge, On::Disk(_)));
         }
     }
 }
@@ -84,7 +84,7 @@ fn another_kind_of_disk_is_not_asked_what_only_nvme_knows() {
 
 #[test]
 fn heat_and_wear_are_hints_before_they_are_problems() {
-    let severity = |change: fn(&mut super::testing::Patient)| {
+    let severity = |change: fn(&mut super::testing::TestMachine)| {
         let mut machine = healthy();
         change(&mut machine);
         diagnose(&machine.facts, &machine).findings[0].finding.severity
@@ -104,6 +104,6 @@ fn a_run_names_the_problems_that_matter() {
         inspection: Some((*machine).clone()),
         ..Facts::default()
     };
-    assert_eq!(that_matter(&facts), ["scheduler"]);
-    assert!(that_matter(&Facts::default()).is_empty());
+    assert_eq!(relevant_checks(&facts), ["scheduler"]);
+    assert!(relevant_checks(&Facts::default()).is_empty());
 }

@@ -9,7 +9,7 @@ use crate::rules::testing::Case;
 use crate::rules::{Check, Claim, Rule};
 use fathom_model::finding::{Class, Confidence, Evidence, Finding, Severity, Subject, Unit};
 use fathom_model::units;
-use fathom_model::watch::{OpenFile, ProcessUse, ThreadState};
+use fathom_model::watch::{ProcessFile, ProcessUse, ThreadState};
 
 /// Pages per second that must have been swapped in.
 const SWAPPED_MIN: f64 = 100.0;
@@ -246,7 +246,7 @@ fn from_memory(view: &View) -> Option<Claim> {
     // I/O through io_uring and aio does not count as requested: only the files show it.
     let is_busy = processes.per_second(used.disk_read + written) < SILENT_MAX
         && view.state(ThreadState::OnCpu) >= ON_CPU_MIN;
-    let tells = |file: &&OpenFile| is_requested || is_busy && (file.direct || file.in_memory);
+    let tells = |file: &&ProcessFile| is_requested || is_busy && (file.direct || file.in_memory);
     let file = processes.files.values().filter(tells).max_by_key(|file| file.size).and_then(about);
     // Pipes and devices count as requested too.
     let is_of_files = is_requested && !processes.files.is_empty();
@@ -275,8 +275,8 @@ fn from_memory(view: &View) -> Option<Claim> {
 }
 
 /// Why I/O on a file does not reach a disk.
-fn about(file: &OpenFile) -> Option<String> {
-    let OpenFile { path, size, allocated, in_memory, .. } = file;
+fn about(file: &ProcessFile) -> Option<String> {
+    let ProcessFile { path, size, allocated, in_memory, .. } = file;
     let is_sparse = (*allocated as f64) < *size as f64 * ALLOCATED_MIN;
     match (in_memory, is_sparse) {
         (true, _) => {

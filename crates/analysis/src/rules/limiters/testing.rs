@@ -10,7 +10,7 @@ use fathom_model::progress::Sample;
 use fathom_model::record::JobRecord;
 use fathom_model::watch::{
     BlockOp, BlocksSample, CgroupSample, CommandRecord, CpuSample, DeviceBlocks, DiskCounters,
-    DiskKind, Level, MachineSample, OpTimes, OpenFile, Pressure, PressureSample, ProcessUse,
+    DiskKind, Level, MachineSample, OpTimes, Pressure, PressureSample, ProcessFile, ProcessUse,
     ProcessesSample, SamplingRecord, SplitSamples, Stack, StackCount, StacksSample, SystemSample,
     ThreadCount, ThreadState, ThreadTime, ThreadsSample,
 };
@@ -314,7 +314,7 @@ impl Scene {
     /// The watched program has this file open.
     pub fn file(&mut self, size: u64, allocated: u64, in_memory: bool) {
         let path = "/data/file".into();
-        let file = OpenFile { path, size, allocated, in_memory, direct: false };
+        let file = ProcessFile { path, size, allocated, in_memory, direct: false };
         self.last.processes.as_mut().unwrap().files.push(file);
     }
 

@@ -3,7 +3,7 @@
 use super::SAMPLES_MIN;
 use crate::derive;
 use crate::layers::LayerTimes;
-use crate::machine::{CpuShares, DiskRates, MachineRates};
+use crate::machine::{CpuPercent, DiskRates, MachineRates};
 use crate::rules::Claim;
 use crate::threads::ThreadGroup;
 use crate::watch::Observed;
@@ -238,7 +238,7 @@ impl<'a> View<'a> {
     /// CPU time in use, in percent, stolen time included; `None` if that is not known.
     pub fn cpus_busy(&self) -> Option<f64> {
         let cpu = &self.rates.system.as_ref()?.cpu;
-        (*cpu != CpuShares::default()).then_some(100.0 - cpu.idle - cpu.iowait)
+        (*cpu != CpuPercent::default()).then_some(100.0 - cpu.idle - cpu.iowait)
     }
 
     /// The state in which the program spent its time, and the mean number of threads in it, if it was asleep and neither

@@ -10,7 +10,7 @@ use fathom_analysis::rules;
 use fathom_model::facts::TargetFacts;
 use fathom_model::list;
 use fathom_model::plan::{Engine, JobPlan};
-use fathom_model::record::{Cost, DiskRecord, Granted, JobRecord, RunRecord};
+use fathom_model::record::{Cost, DiskRecord, InEffect, JobRecord, RunRecord};
 
 /// The kernel divides CPU time into user and kernel time by timer ticks (1 to 10 ms): below this there are too
 /// few of them.
@@ -114,7 +114,7 @@ fn in_effect(record: &RunRecord, group: &JobGroup) -> (Vec<String>, Vec<String>)
     (on, off.collect())
 }
 
-fn registered_parts(granted: &Granted) -> [(bool, &'static str); 3] {
+fn registered_parts(granted: &InEffect) -> [(bool, &'static str); 3] {
     [
         (granted.fixed_buffers, "buffers"),
         (granted.registered_files, "files"),

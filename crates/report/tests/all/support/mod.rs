@@ -184,13 +184,13 @@ fn ring_job(scale: u64) -> JobRecord {
         system_calls: 105_010 * scale,
         in_flight_max: 16,
     };
-    job.granted = Granted {
+    job.granted = InEffect {
         setup_flags: vec!["SINGLE_ISSUER".into(), "DEFER_TASKRUN".into()],
         fixed_buffers: true,
         registered_files: true,
         registered_ring: true,
         direct: true,
-        ..Granted::default()
+        ..InEffect::default()
     };
     job.cost = Some(Cost {
         ios: 10_000,

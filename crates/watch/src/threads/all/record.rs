@@ -30,9 +30,9 @@ pub(super) mod at {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(in crate::threads) struct Record<'a>(pub(super) &'a [u8]);
+pub(in crate::threads) struct TaskRecord<'a>(pub(super) &'a [u8]);
 
-impl<'a> Record<'a> {
+impl<'a> TaskRecord<'a> {
     fn word(self, at: usize) -> u64 {
         self.0.get(8 * at..8 * at + 8).and_then(|w| w.try_into().ok()).map_or(0, u64::from_ne_bytes)
     }
@@ -140,7 +140,7 @@ mod tests {
         ];
         for (state, exit, letter) in states {
             let bytes = bytes(&[(at::STATE, state), (at::EXIT_STATE, exit)]);
-            assert_eq!(char::from(Record(&bytes).state()), char::from(letter), "{state:#x}");
+            assert_eq!(char::from(TaskRecord(&bytes).state()), char::from(letter), "{state:#x}");
         }
     }
 
@@ -157,7 +157,7 @@ mod tests {
         ]);
         words.extend([(at::STACK_LEN, 8), (at::STACK, 0xffff), (at::STACK + 1, 0xdead)]);
         let whole = bytes(&words);
-        let record = Record(&whole);
+        let record = TaskRecord(&whole);
         assert_eq!((record.pid(), record.tid(), record.comm()), (5, 7, b"t-pipe".as_slice()));
         let args = [3, 0, 0, 0, 0, 8];
         assert_eq!(record.call(), Call::In { number: 17, args, compat: false });
@@ -165,12 +165,12 @@ mod tests {
         assert_eq!((record.sched().timeslices, record.is_torn()), (9, false));
         let with = |word: (usize, u64)| bytes(&[words.clone(), vec![word]].concat());
         for other in [(at::TIMESLICES_AFTER, 10), (at::STATE_AFTER, 0), (at::ON_CPU, 1)] {
-            assert!(Record(&with(other)).is_torn(), "{other:?}");
+            assert!(TaskRecord(&with(other)).is_torn(), "{other:?}");
         }
-        assert_eq!(Record(&with((at::CALL, u64::MAX))).call(), Call::None);
+        assert_eq!(TaskRecord(&with((at::CALL, u64::MAX))).call(), Call::None);
         // No stack, an error, and a length that exceeds the record.
         for (len, bytes) in [(0, 0), (-14_i64 as u64, 0), (800, 16)] {
-            assert_eq!(Record(&with((at::STACK_LEN, len))).stack().len(), bytes);
+            assert_eq!(TaskRecord(&with((at::STACK_LEN, len))).stack().len(), bytes);
         }
     }
 }
