@@ -8,7 +8,7 @@ use fathom_report::pages;
 use fathom_report::render;
 use fathom_report::{fio_json, fio_text, terse};
 use fathom_spec::{Format, Output};
-use fathom_store::{Dir, Readers};
+use fathom_store::{HeldDir, Readers};
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
@@ -96,7 +96,7 @@ pub enum Destination {
     /// An inherited descriptor, named as `/dev/fd/3` or the like.
     Stream(String, File),
     /// A file of this name in this directory.
-    File(Dir, OsString),
+    File(HeldDir, OsString),
 }
 
 impl Destination {
@@ -122,7 +122,7 @@ impl Destination {
             }
             _ => return Err(another("this names no file")),
         };
-        let dir = Dir::open(dir).map_err(|error| match error.kind() {
+        let dir = HeldDir::open(dir).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => another("its directory does not exist"),
             _ => another(error),
         })?;
@@ -158,7 +158,7 @@ impl Destination {
     ///
     /// # Errors
     /// If this is another place.
-    pub fn file_name(&self) -> io::Result<(&Dir, &OsStr)> {
+    pub fn file_name(&self) -> io::Result<(&HeldDir, &OsStr)> {
         match self {
             Self::File(dir, name) => Ok((dir, name)),
             _ => Err(io::Error::other("this is not a file; name one")),
