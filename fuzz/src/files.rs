@@ -1,17 +1,16 @@
 //! What must hold for any contents of the files that fathom reads: run directories, procfs and sysfs, and what is on
 //! a device. Shared by the fuzzers and by a test that derives inputs from their corpus.
 
-use fathom_analysis::limit::LimitRecord;
 use fathom_analysis::rules::judge;
 use fathom_analysis::watch::Observed;
 use fathom_machine::guard::{self, Permissions};
 use fathom_machine::{Lookup, Roots, device, host, signature};
 use fathom_model::outcome::RecordKind;
 use fathom_model::plan::{Fallocate, Target};
-use fathom_model::{Plan, RunRecord};
+use fathom_model::{Plan, Record};
 use fathom_report::pages::{self, LimitPageOptions};
 use fathom_report::render::{self, Style};
-use fathom_store::{Reader, StoredRecord};
+use fathom_store::{Reader, read_record};
 use fathom_watch::cpus::CpuSampler;
 use fathom_watch::disks::DiskSampler;
 use fathom_watch::system::SystemSampler;
@@ -113,12 +112,15 @@ fn tree() -> TempDir {
 pub fn run_dir(bytes: &[u8]) {
     let tree = tree();
     fill(tree.path(), &RUN, bytes);
-    let stored = StoredRecord::open(tree.path());
-    if let Ok(record) =
-        stored.as_ref().map_err(Clone::clone).and_then(StoredRecord::parse::<RunRecord>)
-    {
-        let text = serde_json::to_string(&record).expect("a record is written");
-        let again: RunRecord = serde_json::from_str(&text).expect("a written record is read");
+    let record = read_record(tree.path());
+    if let Ok(record) = &record {
+        let text = serde_json::to_string(record).expect("a record is written");
+        let again = match record {
+            Record::Run(_) => serde_json::from_str(&text).map(Record::Run),
+            Record::Limit(_) => serde_json::from_str(&text).map(Record::Limit),
+            Record::Experiment(_) => serde_json::from_str(&text).map(Record::Experiment),
+        };
+        let again = again.expect("a written record is read");
         assert_eq!(serde_json::to_string(&again).expect("a record is written"), text);
     }
     let Ok(mut reader) = Reader::open(tree.path()) else { return };
@@ -134,28 +136,27 @@ pub fn run_dir(bytes: &[u8]) {
         let _ = reader.seek(*unix_ns);
         let _ = reader.back();
     }
-    if let Ok(stored) = stored {
-        print(&stored, &observed);
+    if let Ok(record) = record {
+        print(record, &observed);
     }
 }
 
 /// Judges a record and prints it in every form.
-fn print(stored: &StoredRecord, observed: &Observed) {
-    let judged = || {
-        let mut record = stored.parse::<RunRecord>()?;
-        record.header.findings = judge(&record, observed);
-        Ok::<_, String>(record)
-    };
-    let page = match stored.kind {
-        RecordKind::Limit => stored.parse::<LimitRecord>().map(|record| {
+fn print(record: Record, observed: &Observed) {
+    let page = match record {
+        Record::Limit(record) => {
             pages::limit(&record, LimitPageOptions { paragraph: true, verbose: true })
-        }),
-        RecordKind::Watch => judged().map(|record| pages::watch(observed, &record, true)),
-        _ => judged().map(|record| pages::run(&record, Some(observed), true)),
+        }
+        Record::Experiment(record) => pages::experiment(&record, true),
+        Record::Run(mut record) => {
+            record.header.findings = judge(&record, observed);
+            match record.header.kind {
+                RecordKind::Watch => pages::watch(observed, &record, true),
+                _ => pages::run(&record, Some(observed), true),
+            }
+        }
     };
-    if let Ok(page) = page {
-        let _ = (render::text(&page, Style::default()), render::markdown(&page));
-    }
+    let _ = (render::text(&page, Style::default()), render::markdown(&page));
 }
 
 /// A procfs and the cgroups of a sysfs: samplers read them or report an error.

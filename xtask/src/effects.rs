@@ -5,7 +5,7 @@ use crate::fixtures::sparse;
 use crate::programs::fathom;
 use crate::run::{Probe, attempt};
 use crate::table::{Spread, aligned};
-use fathom_analysis::experiment::{Claim, Effect, ExperimentRecord};
+use fathom_model::experiment::{Claim, Effect, ExperimentRecord};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -151,7 +151,7 @@ fn table(claims: &[Vec<Judged>], seconds: &[f64]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fathom_analysis::stats::Ratio;
+    use fathom_model::window::Ratio;
 
     #[test]
     fn claims_are_judged_by_the_delay() {

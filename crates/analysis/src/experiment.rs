@@ -1,16 +1,13 @@
 //! The mechanism that all experiments share: conditions measured window by window, alternately, within
 //! a time budget. It does no I/O and does not depend on the purpose of an experiment.
 //!
-//! A [`Probe`] is a window to measure and a [`Measurement`] its result; a [`Cell`] accumulates the windows of
-//! one condition. A [`Series`] interleaves conditions, so that drift affects all of them
+//! A [`Probe`](fathom_model::window::Probe) is a window to measure; a [`Cell`] accumulates the windows of one condition. A [`Series`] interleaves conditions, so that drift affects all of them
 //! alike and ratios are paired. A [`Schedule`] divides a [`Budget`] of time over the stages of an experiment.
 //! The first client is [`crate::limit`]. A [`Trial`] compares conditions, for `fathom try` and `fathom sweep`: it measures
-//! them in random order, round after round, and decides which [`Claim`] each comparison supports.
+//! them in random order, round after round, and decides what each comparison allows to claim.
 
 mod cell;
-mod probe;
 mod record;
-mod rw;
 mod schedule;
 mod series;
 mod stored;
@@ -18,18 +15,10 @@ mod tally;
 mod trial;
 mod verdict;
 
-pub use cell::{Cell, Point};
-pub use probe::{
-    CpuShares, CpuTime, Load, LoadMeasure, Measurement, Probe, Setting, Window, WorkerCpu,
-};
-pub use record::{
-    Detail, ExperimentRecord, LayerShare, MeasuredCondition, Request, TrialReport, TrialWindow,
-    curves,
-};
-pub use rw::Rw;
+pub use cell::Cell;
+pub use record::{curves, report};
 pub use schedule::{Budget, Planned, Schedule};
 pub use series::{Condition, Rate, Repetitions, Series, per_second};
 pub use stored::compare_stored;
-pub use tally::{Sample, Tally, add_disk};
+pub use tally::{Tally, add_disk};
 pub use trial::{RUN_DELAY_MIN, Trial, Turn, higher_is_better};
-pub use verdict::{Claim, Effect};

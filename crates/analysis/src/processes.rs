@@ -1,5 +1,6 @@
 //! What processes used over a whole record.
 
+use fathom_model::limit::Competitor;
 use fathom_model::watch::{ProcessFile, ProcessUse, ProcessesSample};
 use std::collections::BTreeMap;
 
@@ -63,4 +64,23 @@ fn add(sum: &mut ProcessUse, one: &ProcessUse) {
     let processes = sum.processes.max(one.processes);
     sum.add(one);
     sum.processes = processes;
+}
+
+/// Competitors named at most.
+const COMPETITORS_MAX: usize = 3;
+/// Programs that kept fewer CPUs busy and moved fewer bytes per second are left out.
+const CPUS_MIN: f64 = 0.05;
+const BYTES_MIN: f64 = 1e6;
+
+/// The programs in `processes` that may have disturbed a search.
+pub fn competitors(processes: &ProcessTotals) -> Vec<Competitor> {
+    let competitor = |uses: &ProcessUse| Competitor {
+        cpus: processes.cpus(uses),
+        disk_bytes_per_second: processes.per_second(uses.disk_bytes()),
+        uses: uses.clone(),
+    };
+    let disturbs =
+        |one: &Competitor| one.cpus >= CPUS_MIN || one.disk_bytes_per_second >= BYTES_MIN;
+    let all = processes.by_cpu().into_iter().map(competitor);
+    all.filter(disturbs).take(COMPETITORS_MAX).collect()
 }

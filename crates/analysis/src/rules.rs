@@ -24,15 +24,16 @@ mod topology;
 pub use doctor::{Diagnosed, Diagnosis, NotChecked, Passed, diagnose, relevant_checks};
 pub use requested::unpolled;
 
-use crate::limit::{BlockLimit, Conditions, LimitRecord, Point, TargetLimit};
 use crate::topology::TopologyReport;
 use crate::watch::Observed;
 use fathom_model::facts::TargetFacts;
 use fathom_model::finding::{
     Class, Confidence, Evidence, ExpectedGain, Finding, Severity, Subject,
 };
+use fathom_model::limit::{BlockLimit, LimitRecord, TargetLimit};
 use fathom_model::outcome::RecordKind;
 use fathom_model::record::RunRecord;
+use fathom_model::window::{Conditions, Point};
 use limiters::View;
 
 /// A rule.
@@ -248,6 +249,12 @@ pub fn missing_verdict(record: &RunRecord, observed: &Observed) -> Vec<Finding> 
         true => Vec::new(),
         false => limiters::verdict(record, &record.header.findings, observed),
     }
+}
+
+/// The record of a search with its findings derived again from everything else in it.
+pub fn judged_limit(mut record: LimitRecord) -> LimitRecord {
+    record.header.findings = limit_findings(&record);
+    record
 }
 
 /// The findings of a limit search, worst first.

@@ -8,8 +8,7 @@
 //! Wilson's interval of a share, NIST/SEMATECH e-Handbook 7.2.4.1; the ratio estimator, W. G. Cochran, Sampling
 //! Techniques, 3rd edition, 6.4.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use fathom_model::window::{Estimate, Ratio};
 
 /// Student's t at 97.5% for 1 to 30 degrees of freedom.
 const T_975: [f64; 30] = [
@@ -42,154 +41,114 @@ pub fn share_interval(share: f64, samples: u64) -> (f64, f64) {
     (((middle - half) / scale).max(0.0), ((middle + half) / scale).min(1.0))
 }
 
-/// The mean of repeated windows and the interval that it is in with 95% confidence.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Estimate {
-    /// The mean, in the unit of what was measured.
-    pub mean: f64,
-    /// Lower end of the interval; absent with fewer than two windows.
-    pub low: Option<f64>,
-    /// Upper end of the interval; absent with fewer than two windows.
-    pub high: Option<f64>,
-    /// Windows measured.
-    pub windows: u32,
-}
-
-impl Estimate {
-    /// Student's t interval of the mean of `values`; not-finite values are left out.
-    pub fn of(values: &[f64]) -> Self {
-        let Some(m) = Moments::of(values) else { return Self::default() };
-        let half = m.standard_error().map(|e| t_975(m.n - 1.0) * e);
-        Self {
-            mean: m.mean,
-            low: half.map(|h| m.mean - h),
-            high: half.map(|h| m.mean + h),
-            windows: m.n as u32,
-        }
-    }
-
-    /// The rate over all windows, each given as an amount and what it is per, such as I/Os and seconds: the sum of the
-    /// amounts over the sum of the others, with the interval of a ratio estimator. For windows of equal length, it is
-    /// that of [`Self::of`].
-    pub fn of_rates(windows: &[(f64, f64)]) -> Self {
-        let usable = |(amount, per): &&(f64, f64)| amount.is_finite() && per.is_finite();
-        let windows: Vec<(f64, f64)> = windows.iter().filter(usable).copied().collect();
-        let (n, per) = (windows.len() as f64, windows.iter().map(|(_, per)| per).sum::<f64>());
-        if per <= 0.0 {
-            return Self { windows: windows.len() as u32, ..Self::default() };
-        }
-        let mean = windows.iter().map(|(amount, _)| amount).sum::<f64>() / per;
-        let squares: f64 = windows.iter().map(|(amount, p)| (amount - mean * p).powi(2)).sum();
-        let half = (n > 1.0).then(|| t_975(n - 1.0) * (n * squares / (n - 1.0)).sqrt() / per);
-        Self {
-            mean,
-            low: half.map(|half| mean - half),
-            high: half.map(|half| mean + half),
-            windows: windows.len() as u32,
-        }
-    }
-
-    /// Half the width of the interval as a share of the mean: 0.03 is "±3%". `None` when unknown.
-    pub fn relative(&self) -> Option<f64> {
-        let (low, high) = (self.low?, self.high?);
-        (self.mean > 0.0).then(|| (high - low) / 2.0 / self.mean)
+/// Student's t interval of the mean of `values`; not-finite values are left out.
+pub fn mean(values: &[f64]) -> Estimate {
+    let Some(m) = Moments::of(values) else { return Estimate::default() };
+    let half = m.standard_error().map(|e| t_975(m.n - 1.0) * e);
+    Estimate {
+        mean: m.mean,
+        low: half.map(|h| m.mean - h),
+        high: half.map(|h| m.mean + h),
+        windows: m.n as u32,
     }
 }
 
-/// How many times as much, and the interval that this is in with 95% confidence.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Ratio {
-    /// The ratio; 1 is no difference.
-    pub value: f64,
-    /// Lower end of the interval.
-    pub low: f64,
-    /// Upper end of the interval.
-    pub high: f64,
+/// The rate over all windows, each given as an amount and what it is per, such as I/Os and seconds: the sum of the
+/// amounts over the sum of the others, with the interval of a ratio estimator. For windows of equal length, it is
+/// that of [`mean`].
+pub fn rate(windows: &[(f64, f64)]) -> Estimate {
+    let usable = |(amount, per): &&(f64, f64)| amount.is_finite() && per.is_finite();
+    let windows: Vec<(f64, f64)> = windows.iter().filter(usable).copied().collect();
+    let (n, per) = (windows.len() as f64, windows.iter().map(|(_, per)| per).sum::<f64>());
+    if per <= 0.0 {
+        return Estimate { windows: windows.len() as u32, ..Estimate::default() };
+    }
+    let mean = windows.iter().map(|(amount, _)| amount).sum::<f64>() / per;
+    let squares: f64 = windows.iter().map(|(amount, p)| (amount - mean * p).powi(2)).sum();
+    let half = (n > 1.0).then(|| t_975(n - 1.0) * (n * squares / (n - 1.0)).sqrt() / per);
+    Estimate {
+        mean,
+        low: half.map(|half| mean - half),
+        high: half.map(|half| mean + half),
+        windows: windows.len() as u32,
+    }
 }
 
-impl Ratio {
-    /// Pairs measured one right after the other, as (changed, base): the t interval of the mean of
-    /// their log ratios. A drift that is slower than a pair cancels out. Needs two usable pairs.
-    pub fn paired(pairs: &[(f64, f64)]) -> Option<Self> {
-        let m = Moments::of(&logs(pairs))?;
-        Some(Self::from_log(m.mean, t_975(m.n - 1.0) * m.standard_error()?))
-    }
+/// Pairs measured one right after the other, as (changed, base): the t interval of the mean of
+/// their log ratios. A drift that is slower than a pair cancels out. Needs two usable pairs.
+pub fn paired(pairs: &[(f64, f64)]) -> Option<Ratio> {
+    let m = Moments::of(&logs(pairs))?;
+    Some(from_log(m.mean, t_975(m.n - 1.0) * m.standard_error()?))
+}
 
-    /// The same where a few pairs may be far off, as by a stall, which move this little: the median of all means
-    /// of two log ratios, and the interval of Wilcoxon's signed ranks. Needs six usable pairs.
-    pub fn paired_robust(pairs: &[(f64, f64)]) -> Option<Self> {
-        Self::paired_robust_at(pairs, TAIL_95)
-    }
+/// The same where a few pairs may be far off, as by a stall, which move this little: the median of all means
+/// of two log ratios, and the interval of Wilcoxon's signed ranks. Needs six usable pairs.
+pub fn paired_robust(pairs: &[(f64, f64)]) -> Option<Ratio> {
+    paired_robust_at(pairs, TAIL_95)
+}
 
-    /// The same with 99% confidence. Needs eight usable pairs.
-    pub fn paired_robust_99(pairs: &[(f64, f64)]) -> Option<Self> {
-        Self::paired_robust_at(pairs, TAIL_99)
-    }
+/// The same with 99% confidence. Needs eight usable pairs.
+pub fn paired_robust_99(pairs: &[(f64, f64)]) -> Option<Ratio> {
+    paired_robust_at(pairs, TAIL_99)
+}
 
-    fn paired_robust_at(pairs: &[(f64, f64)], tail: Tail) -> Option<Self> {
-        // A pair in which one of both stood still altogether is as far off as can be.
-        let moved = pairs.iter().filter(|(c, b)| *c > 0.0 || *b > 0.0);
-        let mut logs: Vec<f64> =
-            moved.map(|(c, b)| (c / b).ln().clamp(-LOG_MAX, LOG_MAX)).collect();
-        let size = logs.len().div_ceil(ROBUST_MAX).max(1);
-        let logs: Vec<f64> = logs.chunks_mut(size).map(median).collect();
-        let mut means: Vec<f64> = (0..logs.len())
-            .flat_map(|a| logs[a..].iter().map(move |b| (a, *b)))
-            .map(|(a, b)| f64::midpoint(logs[a], b))
-            .collect();
-        let first = signed_rank(logs.len(), tail)?;
-        let (center, last) = (median(&mut means), means.len() - 1);
-        Some(Self::of_logs(center, means[first], means[last - first]))
-    }
+fn paired_robust_at(pairs: &[(f64, f64)], tail: Tail) -> Option<Ratio> {
+    // A pair in which one of both stood still altogether is as far off as can be.
+    let moved = pairs.iter().filter(|(c, b)| *c > 0.0 || *b > 0.0);
+    let mut logs: Vec<f64> = moved.map(|(c, b)| (c / b).ln().clamp(-LOG_MAX, LOG_MAX)).collect();
+    let size = logs.len().div_ceil(ROBUST_MAX).max(1);
+    let logs: Vec<f64> = logs.chunks_mut(size).map(median).collect();
+    let mut means: Vec<f64> = (0..logs.len())
+        .flat_map(|a| logs[a..].iter().map(move |b| (a, *b)))
+        .map(|(a, b)| f64::midpoint(logs[a], b))
+        .collect();
+    let first = signed_rank(logs.len(), tail)?;
+    let (center, last) = (median(&mut means), means.len() - 1);
+    Some(of_logs(center, means[first], means[last - first]))
+}
 
-    /// The ratio of the means of two independent samples (Welch, on the logarithm). Needs two
-    /// values of each and means above 0.
-    pub fn welch(changed: &[f64], base: &[f64]) -> Option<Self> {
-        Self::welch_at(changed, base, t_975)
-    }
+/// The ratio of the means of two independent samples (Welch, on the logarithm). Needs two
+/// values of each and means above 0.
+pub fn welch(changed: &[f64], base: &[f64]) -> Option<Ratio> {
+    welch_at(changed, base, t_975)
+}
 
-    /// The same with 99% confidence.
-    pub fn welch_99(changed: &[f64], base: &[f64]) -> Option<Self> {
-        Self::welch_at(changed, base, t_995)
-    }
+/// The same with 99% confidence.
+pub fn welch_99(changed: &[f64], base: &[f64]) -> Option<Ratio> {
+    welch_at(changed, base, t_995)
+}
 
-    fn welch_at(changed: &[f64], base: &[f64], t: fn(f64) -> f64) -> Option<Self> {
-        let (c, b) = (Moments::of(changed)?, Moments::of(base)?);
-        if c.mean <= 0.0 || b.mean <= 0.0 {
-            return None;
-        }
-        let c_var = (c.standard_error()? / c.mean).powi(2);
-        let b_var = (b.standard_error()? / b.mean).powi(2);
-        let var = c_var + b_var;
-        let parts = c_var.powi(2) / (c.n - 1.0) + b_var.powi(2) / (b.n - 1.0);
-        let freedom = if parts > 0.0 { var.powi(2) / parts } else { c.n + b.n - 2.0 };
-        Some(Self::from_log((c.mean / b.mean).ln(), t(freedom) * var.sqrt()))
+fn welch_at(changed: &[f64], base: &[f64], t: fn(f64) -> f64) -> Option<Ratio> {
+    let (c, b) = (Moments::of(changed)?, Moments::of(base)?);
+    if c.mean <= 0.0 || b.mean <= 0.0 {
+        return None;
     }
+    let c_var = (c.standard_error()? / c.mean).powi(2);
+    let b_var = (b.standard_error()? / b.mean).powi(2);
+    let var = c_var + b_var;
+    let parts = c_var.powi(2) / (c.n - 1.0) + b_var.powi(2) / (b.n - 1.0);
+    let freedom = if parts > 0.0 { var.powi(2) / parts } else { c.n + b.n - 2.0 };
+    Some(from_log((c.mean / b.mean).ln(), t(freedom) * var.sqrt()))
+}
 
-    /// The mean of independent ratios, each weighted by how narrow its interval is (NIST/SEMATECH e-Handbook 2.6.3:
-    /// inverse variances), with its interval. `None` without any.
-    pub fn pooled(ratios: &[Self]) -> Option<Self> {
-        // Ratios without noise would weigh infinitely.
-        let weight = |ratio: &Self| ratio.spread().max(1e-6).powi(-2);
-        let weights: f64 = ratios.iter().map(weight).sum();
-        let sum: f64 = ratios.iter().map(|ratio| weight(ratio) * ratio.value.ln()).sum();
-        (weights > 0.0).then(|| Self::from_log(sum / weights, weights.sqrt().recip()))
-    }
+/// The mean of independent ratios, each weighted by how narrow its interval is (NIST/SEMATECH e-Handbook 2.6.3:
+/// inverse variances), with its interval. `None` without any.
+pub fn pooled(ratios: &[Ratio]) -> Option<Ratio> {
+    // Ratios without noise would weigh infinitely.
+    let weight = |ratio: &Ratio| ratio.spread().max(1e-6).powi(-2);
+    let weights: f64 = ratios.iter().map(weight).sum();
+    let sum: f64 = ratios.iter().map(|ratio| weight(ratio) * ratio.value.ln()).sum();
+    (weights > 0.0).then(|| from_log(sum / weights, weights.sqrt().recip()))
+}
 
-    /// Half the width of the interval on the logarithm: 0.03 is about "±3%".
-    pub fn spread(&self) -> f64 {
-        (self.high / self.low).ln() / 2.0
-    }
+fn from_log(center: f64, half: f64) -> Ratio {
+    of_logs(center, center - half, center + half)
+}
 
-    fn from_log(center: f64, half: f64) -> Self {
-        Self::of_logs(center, center - half, center + half)
-    }
-
-    fn of_logs(center: f64, low: f64, high: f64) -> Self {
-        // exp overflows beyond 709; a ratio of e^300 means "unknown" as infinity would, but is valid JSON.
-        let exp = |x: f64| x.clamp(-LOG_MAX, LOG_MAX).exp();
-        Self { value: exp(center), low: exp(low), high: exp(high) }
-    }
+fn of_logs(center: f64, low: f64, high: f64) -> Ratio {
+    // exp overflows beyond 709; a ratio of e^300 means "unknown" as infinity would, but is valid JSON.
+    let exp = |x: f64| x.clamp(-LOG_MAX, LOG_MAX).exp();
+    Ratio { value: exp(center), low: exp(low), high: exp(high) }
 }
 
 fn logs(pairs: &[(f64, f64)]) -> Vec<f64> {
@@ -284,7 +243,7 @@ mod tests {
     #[test]
     fn the_interval_of_a_mean_is_students() {
         // Worked by hand: mean 10, s = 1, n = 3, t(2) = 4.303: 4.303/√3 = 2.484.
-        let e = Estimate::of(&[9.0, 10.0, 11.0]);
+        let e = mean(&[9.0, 10.0, 11.0]);
         assert_eq!((e.mean, e.windows), (10.0, 3));
         assert!((e.high.unwrap() - 12.484).abs() < 0.001, "{e:?}");
         assert!((e.relative().unwrap() - 0.2484).abs() < 0.0001);
@@ -306,26 +265,23 @@ mod tests {
 
     #[test]
     fn a_rate_is_amount_over_time_however_long_each_window_was() {
-        let e = Estimate::of_rates(&[(9.0, 1.0), (10.0, 1.0), (11.0, 1.0)]);
-        assert_eq!(e, Estimate::of(&[9.0, 10.0, 11.0]));
+        let e = rate(&[(9.0, 1.0), (10.0, 1.0), (11.0, 1.0)]);
+        assert_eq!(e, mean(&[9.0, 10.0, 11.0]));
         // A stalled window of 4 s counts four times as much as one of 1 s: 34 in 6 s. Residuals 4.333, 3.333, -7.667.
-        let e = Estimate::of_rates(&[(10.0, 1.0), (9.0, 1.0), (15.0, 4.0)]);
+        let e = rate(&[(10.0, 1.0), (9.0, 1.0), (15.0, 4.0)]);
         assert!((e.mean - 34.0 / 6.0).abs() < 1e-12 && e.windows == 3);
         assert!(
             (e.high.unwrap() - e.mean - 4.303 * (3.0 * 88.667_f64 / 2.0).sqrt() / 6.0).abs() < 1e-3
         );
-        assert_eq!(
-            Estimate::of_rates(&[(0.0, 0.0)]),
-            Estimate { windows: 1, ..Estimate::default() }
-        );
-        assert_eq!(Estimate::of_rates(&[]), Estimate::default());
+        assert_eq!(rate(&[(0.0, 0.0)]), Estimate { windows: 1, ..Estimate::default() });
+        assert_eq!(rate(&[]), Estimate::default());
     }
 
     #[test]
     fn one_window_has_no_interval() {
-        let e = Estimate::of(&[7.0]);
+        let e = mean(&[7.0]);
         assert_eq!((e.mean, e.low, e.high, e.relative()), (7.0, None, None, None));
-        assert_eq!(Estimate::of(&[]), Estimate::default());
+        assert_eq!(mean(&[]), Estimate::default());
     }
 
     #[test]
@@ -333,9 +289,9 @@ mod tests {
         let base = [100.0, 200.0, 400.0, 800.0];
         let changed = base.map(|b| b * 1.5);
         let pairs: Vec<_> = changed.into_iter().zip(base).collect();
-        let paired = Ratio::paired(&pairs).unwrap();
+        let paired = paired(&pairs).unwrap();
         assert!((paired.value - 1.5).abs() < 1e-9 && paired.spread() < 1e-6, "{paired:?}");
-        assert!(Ratio::welch(&changed, &base).unwrap().low < 1.0);
+        assert!(welch(&changed, &base).unwrap().low < 1.0);
     }
 
     #[test]
@@ -346,25 +302,25 @@ mod tests {
         let after = [878, 647, 598, 2050, 1060, 1290, 1060, 3140, 1290];
         let exp = |thousandths: i32| (f64::from(thousandths) / 1e3).exp();
         let pairs: Vec<_> = after.map(exp).into_iter().zip(before.map(exp)).collect();
-        let r = Ratio::paired_robust(&pairs).unwrap();
+        let r = paired_robust(&pairs).unwrap();
         let found = [r.value, r.low, r.high].map(f64::ln);
         for (found, known) in found.into_iter().zip([-0.46, -0.786, -0.010]) {
             assert!((found - known).abs() < 1e-9, "{found} {known}");
         }
         let mut stalled = vec![(98.0, 100.0), (97.0, 100.0), (99.0, 100.0), (98.5, 100.0)];
         stalled.extend([(97.5, 100.0), (98.2, 100.0), (97.8, 100.0), (10.0, 100.0)]);
-        let r = Ratio::paired_robust(&stalled).unwrap();
+        let r = paired_robust(&stalled).unwrap();
         assert!((r.value - 0.979).abs() < 0.002 && r.high < 0.99, "{r:?}");
-        assert_eq!(Ratio::paired_robust(&stalled[..5]), None);
+        assert_eq!(paired_robust(&stalled[..5]), None);
         // A series without any progress counts too; one without data does not.
         stalled.truncate(5);
-        assert!(Ratio::paired_robust(&[&stalled[..], &[(0.0, 100.0)]].concat()).is_some());
-        assert_eq!(Ratio::paired_robust(&[&stalled[..], &[(0.0, 0.0)]].concat()), None);
+        assert!(paired_robust(&[&stalled[..], &[(0.0, 100.0)]].concat()).is_some());
+        assert_eq!(paired_robust(&[&stalled[..], &[(0.0, 0.0)]].concat()), None);
         // So many that they are put into groups.
         let many: Vec<_> = (0..3000)
             .map(|n| (if n % 40 == 0 { 10.0 } else { 97.0 + f64::from(n % 3) }, 100.0))
             .collect();
-        let r = Ratio::paired_robust(&many).unwrap();
+        let r = paired_robust(&many).unwrap();
         assert!((r.value - 0.98).abs() < 0.002 && r.low > 0.97, "{r:?}");
     }
 
@@ -379,18 +335,18 @@ mod tests {
 
     #[test]
     fn a_narrow_interval_weighs_more_than_a_wide_one() {
-        let ratio = |value: f64, spread: f64| Ratio::from_log(value.ln(), spread);
-        let all = Ratio::pooled(&[ratio(1.2, 0.2), ratio(0.98, 0.02)]).unwrap();
+        let ratio = |value: f64, spread: f64| from_log(value.ln(), spread);
+        let all = pooled(&[ratio(1.2, 0.2), ratio(0.98, 0.02)]).unwrap();
         // (25·ln 1.2 + 2500·ln 0.98) / 2525 = -0.0182; 1/√2525 = 0.0199.
         assert!((all.value.ln() + 0.0182).abs() < 1e-3 && (all.spread() - 0.0199).abs() < 1e-4);
-        assert_eq!(Ratio::pooled(&[]), None);
+        assert_eq!(pooled(&[]), None);
     }
 
     #[test]
     fn ratios_need_two_positive_values() {
-        assert_eq!(Ratio::paired(&[(1.0, 1.0)]), None);
-        assert_eq!(Ratio::paired(&[(0.0, 1.0), (1.0, 0.0)]), None);
-        assert_eq!(Ratio::welch(&[1.0, 1.0], &[0.0, 0.0]), None);
+        assert_eq!(paired(&[(1.0, 1.0)]), None);
+        assert_eq!(paired(&[(0.0, 1.0), (1.0, 0.0)]), None);
+        assert_eq!(welch(&[1.0, 1.0], &[0.0, 0.0]), None);
     }
 
     #[test]
@@ -413,7 +369,7 @@ mod tests {
             .filter(|_| {
                 let v: Vec<f64> =
                     (0..5).map(|_| 50.0 + (0..12).map(|_| uniform()).sum::<f64>() - 6.0).collect();
-                let e = Estimate::of(&v);
+                let e = mean(&v);
                 e.low.unwrap() <= 50.0 && 50.0 <= e.high.unwrap()
             })
             .count();
@@ -423,7 +379,7 @@ mod tests {
     proptest! {
         #[test]
         fn intervals_hold_their_means(values in proptest::collection::vec(-1e12..1e12_f64, 2..20)) {
-            let e = Estimate::of(&values);
+            let e = mean(&values);
             prop_assert!(e.low.unwrap() <= e.mean && e.mean <= e.high.unwrap());
         }
 
@@ -431,10 +387,10 @@ mod tests {
         fn ratios_are_finite_and_ordered(
             pairs in proptest::collection::vec((1e-9..1e15_f64, 1e-9..1e15_f64), 2..10)
         ) {
-            let r = Ratio::paired(&pairs).unwrap();
+            let r = paired(&pairs).unwrap();
             prop_assert!(r.low.is_finite() && r.high.is_finite());
             prop_assert!(r.low <= r.value && r.value <= r.high);
-            let robust = Ratio::paired_robust(&pairs);
+            let robust = paired_robust(&pairs);
             prop_assert_eq!(robust.is_some(), pairs.len() >= 6);
             prop_assert!(robust.is_none_or(|r| r.low <= r.value && r.value <= r.high));
         }

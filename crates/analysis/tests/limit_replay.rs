@@ -4,7 +4,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use fathom_analysis::limit::{LimitRecord, Window, replay};
+use fathom_analysis::limit::replay;
+use fathom_model::limit::LimitRecord;
+use fathom_model::window::Window;
 
 #[test]
 fn a_record_of_version_1_is_read_but_not_repeated() {

@@ -3,11 +3,10 @@
 use crate::page::{self, PageArgs};
 use crate::quantity;
 use crate::stdio::{self, note};
-use fathom_model::outcome::RecordKind;
 use fathom_model::units;
 use fathom_report::json;
 use fathom_report::pages::{self, RunRow, RunSummary};
-use fathom_store::{DEFAULT_BYTES_MAX, DEFAULT_KEEP, RunEntry, Runs, StoredRecord};
+use fathom_store::{DEFAULT_BYTES_MAX, DEFAULT_KEEP, RunEntry, Runs, read_record};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -102,10 +101,5 @@ fn row(entry: RunEntry) -> RunRow {
 }
 
 fn summary(entry: &RunEntry) -> Result<RunSummary, String> {
-    let stored = StoredRecord::open(&entry.path)?;
-    Ok(match stored.kind {
-        RecordKind::Limit => pages::limit_summary(stored.parse()?),
-        RecordKind::Experiment => pages::experiment_summary(stored.parse()?),
-        RecordKind::Run | RecordKind::Watch => pages::run_summary(stored.parse()?),
-    })
+    Ok(pages::run_summary(&read_record(&entry.path)?))
 }

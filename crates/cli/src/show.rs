@@ -2,17 +2,15 @@
 
 use crate::page::PageArgs;
 use fathom_analysis::derive::PartialRun;
-use fathom_analysis::experiment::ExperimentRecord;
-use fathom_analysis::limit::LimitRecord;
-use fathom_analysis::rules::{judge, missing_verdict};
-use fathom_model::RunRecord;
+use fathom_analysis::rules::{judge, judged_limit, missing_verdict};
 use fathom_model::outcome::{Outcome, RecordKind};
+use fathom_model::{Record, RunRecord};
 use fathom_report::doc::Document;
 use fathom_report::fio_json;
 use fathom_report::json::{self, WatchResult};
 use fathom_report::pages::{self, LimitPageOptions, judged_anew};
 use fathom_runner::observe;
-use fathom_store::{Reader, Runs, StoredRecord, is_active};
+use fathom_store::{Reader, Runs, is_active, read_record};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -37,26 +35,23 @@ pub struct Args {
 /// Prints the run.
 pub fn command(args: &Args) -> Result<ExitCode, String> {
     let dir = find(args.run.as_deref())?;
-    let stored = StoredRecord::open(&dir)?;
     let verbose = args.page.verbose;
-    let (mut page, json, anew) = match stored.kind {
-        RecordKind::Limit => {
-            let record: LimitRecord = stored.parse()?;
+    let (mut page, json, anew) = match read_record(&dir)? {
+        Record::Limit(record) => {
             let before = record.header.findings.clone();
-            let record = if args.judge { record.judged() } else { record };
+            let record = if args.judge { judged_limit(*record) } else { *record };
             let options = LimitPageOptions { paragraph: args.paragraph, verbose };
             let json = json::text(&record)?;
             (pages::limit(&record, options), json, judged_anew(&before, &record.header.findings))
         }
-        RecordKind::Experiment => {
-            let record: ExperimentRecord = stored.parse()?;
+        Record::Experiment(record) => {
             let json = json::text(&record)?;
             (pages::experiment(&record, verbose), json, Document::default())
         }
-        kind => {
-            let mut record: RunRecord = stored.parse()?;
+        Record::Run(mut record) => {
+            let is_run = record.header.kind == RecordKind::Run;
             let observed = observe::stored(&dir)?;
-            if kind == RecordKind::Run {
+            if is_run {
                 complete(&mut record, &dir)?;
             }
             record.header.findings.extend(missing_verdict(&record, &observed));
@@ -64,15 +59,12 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
             if args.judge {
                 record.header.findings = judge(&record, &observed);
             }
-            let (page, json) = match kind {
-                RecordKind::Watch => {
-                    let json = json::text(&WatchResult::of(&record, &observed))?;
-                    (pages::watch(&observed, &record, verbose), json)
-                }
-                _ => {
-                    let page = pages::run(&record, Some(&observed), verbose);
-                    (page, fio_json::render(&record, false))
-                }
+            let (page, json) = if is_run {
+                let page = pages::run(&record, Some(&observed), verbose);
+                (page, fio_json::render(&record, false))
+            } else {
+                let json = json::text(&WatchResult::of(&record, &observed))?;
+                (pages::watch(&observed, &record, verbose), json)
             };
             (page, json, judged_anew(&before, &record.header.findings))
         }

@@ -4,16 +4,16 @@ mod measure;
 
 pub use measure::{MeasureArgs, MeasurePlan, measure};
 
-use crate::experiments;
 use crate::page::PageArgs;
-use crate::show;
-use fathom_analysis::experiment::{ExperimentRecord, TrialWindow, compare_stored};
-use fathom_model::experiment::{Experiment, Metric};
+use crate::{experiments, show};
+use fathom_analysis::experiment::compare_stored;
+use fathom_model::Record;
+use fathom_model::experiment::{Experiment, ExperimentRecord, Metric, TrialWindow};
 use fathom_report::json;
 use fathom_report::pages::{self, ShippedExperiment};
 use fathom_runner::System;
 use fathom_spec::{Sources, SpecError, experiment};
-use fathom_store::{RunDir, StoredRecord, read_windows};
+use fathom_store::{RunDir, read_record, read_windows};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::Read;
@@ -169,9 +169,8 @@ fn shipped() -> Result<Vec<ShippedExperiment>, String> {
 }
 
 fn stored(dir: &Path) -> Result<ExperimentRecord, String> {
-    let stored = StoredRecord::open(dir)?;
-    match stored.kind {
-        fathom_model::outcome::RecordKind::Experiment => stored.parse(),
+    match read_record(dir)? {
+        Record::Experiment(record) => Ok(*record),
         _ => Err(format!("{} is not a record of an experiment", dir.display())),
     }
 }

@@ -1,8 +1,13 @@
-//! An experiment as plain data: conditions that are measured alternately, and which of them are compared.
+//! Experiments (`fathom try`, `fathom sweep`): conditions that are measured alternately, which of them are compared, and
+//! what was found.
 
+use crate::Histogram;
+use crate::record::{DiskRecord, Header};
 use crate::watch::Level;
+use crate::window::{Conditions, CpuTime, Estimate, Ratio};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// Maximum number of conditions of an experiment.
 pub const CONDITIONS_MAX: usize = 1024;
@@ -175,6 +180,286 @@ pub struct Protocol {
     pub rounds_warm: u32,
     /// Seed of the order of the conditions within each round.
     pub seed: u64,
+}
+
+/// The `record.json` of a trial. `windows.ndjson` in the same directory holds the windows, one [`TrialWindow`] per line.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ExperimentRecord {
+    /// What all records have.
+    #[serde(flatten)]
+    pub header: Header,
+    /// What was requested: enough to continue where it ended.
+    pub request: Request,
+    /// How each target of `request` was accessed.
+    #[serde(default)]
+    pub conditions: Vec<Conditions>,
+    /// What was found.
+    pub report: TrialReport,
+}
+
+impl ExperimentRecord {
+    /// Whether the whole request was carried out.
+    pub fn is_complete(&self) -> bool {
+        let has_failed = |c: &MeasuredCondition| c.errors > 0 || c.windows == 0;
+        self.header.outcome.is_finished() && !self.report.conditions.iter().any(has_failed)
+    }
+}
+
+/// What is measured, how and on what.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Request {
+    /// The conditions.
+    pub experiment: Experiment,
+    /// Time and precision.
+    pub protocol: Protocol,
+    /// Files and block devices; a scratch file if there is none.
+    pub targets: Vec<String>,
+    /// Size of the scratch file, in bytes.
+    pub scratch_bytes: u64,
+    /// Directory of the scratch file.
+    pub scratch_dir: String,
+    /// Whether each condition is also measured with everything sampled, after the rounds.
+    pub details: bool,
+    /// Whether it is a grid of which each cell stands for itself (`fathom sweep`).
+    pub is_sweep: bool,
+    /// I/Os per second that a cell reaches without a limit, by its place in the grid without the rate; measured first.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub peaks: BTreeMap<String, f64>,
+}
+
+/// A window of a trial and its result: a line of `windows.ndjson`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TrialWindow {
+    /// Index of the condition.
+    pub condition: usize,
+    /// Number of the round, from 0; the first ones warm up.
+    pub round: u32,
+    /// The measurement, or why the window failed.
+    pub outcome: Result<WindowResult, String>,
+    /// The condition cannot be measured on this machine.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub rejects: bool,
+}
+
+/// A window of a condition. Everything except `took_ns` covers the measured time only.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct WindowResult {
+    /// The measured time, in nanoseconds.
+    pub elapsed_ns: u64,
+    /// Setup, ramp, measured time, and waiting for the last I/Os, in nanoseconds.
+    pub took_ns: u64,
+    /// I/Os completed: those of the workers, or for a command those of the disks.
+    pub ios: u64,
+    /// Bytes of these I/Os.
+    pub bytes: u64,
+    /// I/Os that failed or were short.
+    #[serde(default, skip_serializing_if = "crate::watch::is_zero")]
+    pub errors: u64,
+    /// Message of the first failure.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_error: Option<String>,
+    /// Completion latencies; from the instant at which each I/O was due where a rate is given.
+    pub clat: Histogram,
+    /// Submission latencies.
+    #[serde(default)]
+    pub slat: Histogram,
+    /// CPU time of the workers, or of the command and its children, in nanoseconds.
+    pub user_ns: u64,
+    /// See `user_ns`.
+    pub system_ns: u64,
+    /// CPU time of kernel threads that worked for the rings (SQPOLL, io-wq), and of samplers, in nanoseconds.
+    #[serde(default, skip_serializing_if = "crate::watch::is_zero")]
+    pub helper_ns: u64,
+    /// Context switches of the workers.
+    #[serde(default, skip_serializing_if = "crate::watch::is_zero")]
+    pub switches: u64,
+    /// System calls of the workers to submit, wait and reap.
+    #[serde(default, skip_serializing_if = "crate::watch::is_zero")]
+    pub system_calls: u64,
+    /// Mean time for which a worker was runnable but waited for a CPU, in nanoseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_delay_ns: Option<u64>,
+    /// `elapsed_ns` without `run_delay_ns`, where only other programs can have caused it and no I/O was in flight meanwhile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub undelayed_ns: Option<u64>,
+    /// I/Os that were due but not started, where a rate is given.
+    #[serde(default, skip_serializing_if = "crate::watch::is_zero")]
+    pub unstarted: u64,
+    /// CPU time on the allowed CPUs, where /proc/stat is readable.
+    pub cpu: Option<CpuTime>,
+    /// Counters of the block devices below the targets, added up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk: Option<DiskRecord>,
+}
+
+impl WindowResult {
+    /// The figure of this window; `None` where nothing was done.
+    pub fn metric(&self, metric: Metric) -> Option<f64> {
+        let (amount, per) = self.rate(metric);
+        Some(amount / per).filter(|value| *value > 0.0 && value.is_finite())
+    }
+
+    /// The figure of this window as an amount and what it is per: I/Os and seconds, latencies and their number.
+    pub fn rate(&self, metric: Metric) -> (f64, f64) {
+        let seconds = self.elapsed_ns as f64 / 1e9;
+        match metric {
+            Metric::Iops => (self.ios as f64, seconds),
+            Metric::Bandwidth => (self.bytes as f64, seconds),
+            Metric::Latency => {
+                let count = self.clat.count() as f64;
+                (self.clat.mean_ns() * count, count)
+            }
+            Metric::Cpu => (self.cpu_ns() as f64, self.ios as f64),
+            Metric::Time => (self.elapsed_ns as f64, 1.0),
+        }
+    }
+
+    /// The same, corrected for waiting for a CPU; `None` where that is not valid.
+    pub fn corrected(&self, metric: Metric) -> Option<(f64, f64)> {
+        let undelayed = self.undelayed_ns? as f64 / 1e9;
+        match metric {
+            Metric::Iops | Metric::Bandwidth => Some((self.rate(metric).0, undelayed)),
+            Metric::Latency | Metric::Cpu | Metric::Time => None,
+        }
+    }
+
+    /// CPU time of all that worked for the I/Os, in nanoseconds.
+    pub fn cpu_ns(&self) -> u64 {
+        self.user_ns + self.system_ns + self.helper_ns
+    }
+}
+
+/// What a trial found.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TrialReport {
+    /// Time that the windows took, in seconds.
+    pub seconds_used: f64,
+    /// Windows measured, those of warm-up rounds included.
+    pub windows: u32,
+    /// Complete rounds that count.
+    pub rounds: u32,
+    /// One entry for each condition.
+    pub conditions: Vec<MeasuredCondition>,
+}
+
+/// What was found for one condition.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct MeasuredCondition {
+    /// Windows that count.
+    pub windows: u32,
+    /// The experiment's metric, in its unit.
+    pub metric: Estimate,
+    /// The metric corrected for waiting for a CPU, where effects rest on that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub corrected: Option<Estimate>,
+    /// I/Os per second.
+    pub iops: f64,
+    /// Bytes per second.
+    pub bytes_per_second: f64,
+    /// Mean completion latency in nanoseconds; 0 where none is measured.
+    pub clat_mean_ns: f64,
+    /// Median completion latency in nanoseconds.
+    pub clat_p50_ns: u64,
+    /// 99th percentile of completion latency in nanoseconds.
+    pub clat_p99_ns: u64,
+    /// Mean submission latency in nanoseconds.
+    pub slat_mean_ns: f64,
+    /// Mean measured time of a window, in nanoseconds.
+    pub elapsed_mean_ns: f64,
+    /// CPUs kept busy by workers and their kernel threads, or by the command.
+    pub cores: f64,
+    /// User, system and kernel-thread CPU time per I/O, in nanoseconds.
+    pub cpu_ns_per_io: Option<[f64; 3]>,
+    /// Share of the allowed CPUs that was busy, over all programs.
+    pub machine_busy: Option<f64>,
+    /// Share of the time for which workers were runnable but waited for a CPU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_delay: Option<f64>,
+    /// Context switches per I/O.
+    pub switches_per_io: Option<f64>,
+    /// I/Os per system call.
+    pub ios_per_call: Option<f64>,
+    /// Requests completed by the disks per I/O.
+    pub disk_requests_per_io: Option<f64>,
+    /// Share of the I/Os due that were started in time; only with a rate.
+    pub started_share: Option<f64>,
+    /// I/Os that failed or were short.
+    pub errors: u64,
+    /// Message of the first failure.
+    pub first_error: Option<String>,
+    /// The comparison with its baseline.
+    pub effect: Option<Effect>,
+    /// A repetition of the baseline, compared with it.
+    pub control: Option<Effect>,
+    /// Why it was not measured, or no further.
+    pub rejected: Option<String>,
+    /// In a sweep: relative to the best cell of its curve.
+    pub to_best: Option<Ratio>,
+    /// In a sweep: the cell of its curve with the most I/Os per second.
+    pub is_best: bool,
+    /// In a sweep: the knee of its curve; none where that still rises at its end.
+    pub is_knee: bool,
+    /// From a window in which everything was sampled.
+    pub detail: Option<Detail>,
+}
+
+/// What a window with full sampling shows. It does not count for anything else.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Detail {
+    /// CPU samples.
+    pub samples: u64,
+    /// CPU time by layer, by its name, as shares of the samples' time.
+    pub layers: Vec<LayerShare>,
+    /// Unplugs by number of requests: (requests at least, unplugs), ascending.
+    pub unplugs: Vec<(u32, u64)>,
+    /// Most io-wq workers at one time.
+    pub io_wq_workers: u32,
+}
+
+/// The part of the CPU time that went to one layer.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LayerShare {
+    /// Name of the layer.
+    pub layer: String,
+    /// Share of the CPU time, from 0 to 1.
+    pub share: f64,
+}
+
+impl Detail {
+    /// Mean requests per unplug, by the lower bounds of the classes.
+    pub fn unplug_mean(&self) -> Option<f64> {
+        let unplugs: u64 = self.unplugs.iter().map(|(_, n)| n).sum();
+        let requests: f64 = self.unplugs.iter().map(|(size, n)| f64::from(*size) * *n as f64).sum();
+        (unplugs > 0).then(|| requests / unplugs as f64)
+    }
+}
+
+/// A comparison and what it shows.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Effect {
+    /// The metric relative to what it is compared with, and its 95% interval.
+    pub ratio: Option<Ratio>,
+    /// Its 99% interval, which decides whether the metric differs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ratio_99: Option<Ratio>,
+    /// Rounds in which both were measured.
+    pub pairs: u32,
+    /// The claim.
+    pub claim: Claim,
+}
+
+/// What a comparison allows to claim.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Claim {
+    /// The metric differs: the 99% interval excludes "no difference", and the control does not differ as much.
+    Changed,
+    /// No difference above this share (95%).
+    NoneAbove(f64),
+    /// Neither can be claimed, for this reason.
+    Inconclusive(String),
+    /// Of two stored runs: something else differs between them, too.
+    NotComparable(String),
 }
 
 #[cfg(test)]

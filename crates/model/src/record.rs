@@ -1,8 +1,10 @@
 //! The record of a run: raw counters and mergeable histograms, from which all figures are derived.
 
+use crate::experiment::ExperimentRecord;
 use crate::facts::Facts;
 use crate::finding::{Finding, Severity};
 use crate::histogram::Histogram;
+use crate::limit::LimitRecord;
 use crate::outcome::{self, Outcome, RecordKind};
 use crate::per_dir::{Dir, PerDir};
 use crate::plan::Plan;
@@ -80,6 +82,29 @@ impl RunRecord {
         self.header.outcome.is_finished()
             && !self.jobs.iter().any(failed)
             && !self.header.findings.iter().any(undone)
+    }
+}
+
+/// A record of any kind.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Record {
+    /// A run, or an observation.
+    Run(Box<RunRecord>),
+    /// A search.
+    Limit(Box<LimitRecord>),
+    /// An experiment.
+    Experiment(Box<ExperimentRecord>),
+}
+
+impl Record {
+    /// What all records have.
+    pub fn header(&self) -> &Header {
+        match self {
+            Self::Run(record) => &record.header,
+            Self::Limit(record) => &record.header,
+            Self::Experiment(record) => &record.header,
+        }
     }
 }
 

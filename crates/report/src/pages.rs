@@ -36,7 +36,7 @@ pub use limited_by::judged_anew;
 use limited_by::limited_by;
 pub use rings::{placement, rings};
 pub use run::run;
-pub use runs::{RunRow, RunSummary, experiment_summary, limit_summary, run_summary, runs};
+pub use runs::{RunRow, RunSummary, run_summary, runs};
 pub use settings::{SettingRow, restored, settings};
 pub use stacks::stacks;
 use threads::thread_states;

@@ -15,16 +15,13 @@ use crate::snapshot::MachineSnapshots;
 use crate::targets::OpenTargets;
 use crate::wording::Vocabulary;
 use bench::{Bench, Failure};
-use fathom_analysis::experiment::{
-    Detail, ExperimentRecord, Request, Trial, TrialReport, TrialWindow,
-};
-use fathom_analysis::limit::Conditions;
+use fathom_analysis::experiment::{Trial, Turn, report};
 use fathom_machine::guard::Permissions;
-use fathom_model::Facts;
-use fathom_model::experiment::{Condition, Load};
+use fathom_model::experiment::{Condition, Detail, ExperimentRecord, Load, Request, TrialWindow};
 use fathom_model::outcome::{Outcome, RecordKind};
 use fathom_model::plan::Plan;
-use fathom_model::units;
+use fathom_model::window::Conditions;
+use fathom_model::{Facts, units};
 use plans::Plans;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -167,7 +164,7 @@ impl TryRunner {
         let details = details(&mut bench, &trial, hooks)?;
         record.header.elapsed_ns = began.elapsed().as_nanos() as u64;
         record.header.outcome = interrupted.map_or(Outcome::Finished, Outcome::interrupted);
-        record.report = TrialReport::of(&trial, &request, &details);
+        record.report = report(&trial, &request, &details);
         self.recording = Some(recording);
         Ok(record)
     }
@@ -242,7 +239,7 @@ impl TryRunner {
             header: new_header(RecordKind::Experiment, facts),
             request: self.options.request.clone(),
             conditions: self.conditions.clone(),
-            report: TrialReport::of(trial, &self.options.request, &[]),
+            report: report(trial, &self.options.request, &[]),
         }
     }
 }
@@ -328,11 +325,11 @@ fn replay(trial: &mut Trial, windows: &[TrialWindow]) -> Result<(), String> {
                 used_ns as f64 / 1e9
             ));
         }
-        if trial.next_turn() != Some(window.turn()) {
+        if trial.next_turn() != Some(Turn::from(window)) {
             return Err("the stored windows belong to another experiment".to_string());
         }
         let outcome = window.outcome.as_ref().map_err(String::as_str);
-        trial.observe(window.turn(), outcome, window.rejects);
+        trial.observe(Turn::from(window), outcome, window.rejects);
     }
     Ok(())
 }

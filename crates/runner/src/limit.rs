@@ -12,15 +12,15 @@ use crate::recording::{NewRecording, RecordTo, Recording};
 use crate::run::Hooks;
 use crate::targets::OpenTargets;
 use bench::{Bench, EngineExecutor};
-use fathom_analysis::limit::{
-    BlockSpec, Competitor, Conditions, Config, LatencyTarget, LimitRecord, QueueFacts, Search,
-    SuiteTest, Window,
-};
+use fathom_analysis::limit::Search;
+use fathom_analysis::processes::competitors;
 use fathom_analysis::watch::{IoLimit, Observed};
 use fathom_machine::guard::Permissions;
 use fathom_model::facts::TargetFacts;
+use fathom_model::limit::{BlockSpec, Config, LatencyTarget, LimitRecord, QueueFacts, SuiteTest};
 use fathom_model::outcome::{Outcome, RecordKind};
 use fathom_model::watch::Level;
+use fathom_model::window::{Conditions, Window};
 use fathom_watch::disks::driver_tags;
 use fathom_watch::system::CgroupSampler;
 use std::path::Path;
@@ -120,7 +120,7 @@ impl Limit {
         samples.finish(&recording, &mut record);
         costs::measure(&self.targets, cancel, &mut record);
         self.recording = Some(recording);
-        Ok(record.judged())
+        Ok(fathom_analysis::rules::judged_limit(record))
     }
 
     /// Closes the targets, which is done before a result is printed: its reader may be slow.
@@ -235,7 +235,7 @@ impl Samples {
             recording.sample(sample);
         }
         record.header.sampling = watch;
-        record.competitors = Competitor::of(&self.totals.processes);
+        record.competitors = competitors(&self.totals.processes);
     }
 }
 

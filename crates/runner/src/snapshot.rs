@@ -2,8 +2,8 @@
 
 use crate::targets::OpenTargets;
 use fathom_analysis::derive;
-use fathom_analysis::experiment::CpuTime;
 use fathom_model::record::DiskRecord;
+use fathom_model::window::CpuTime;
 use fathom_watch::cpus::{CpuSampler, CpuSnapshot};
 use fathom_watch::disks::{DiskSnapshot, NamedDisks};
 use fathom_watch::system::CgroupSampler;

@@ -2,7 +2,7 @@
 //!
 //! A run directory contains `record.json`, `samples.ndjson`, if needed `stacks.ndjson` and, for a search,
 //! `windows.ndjson`; no other crate knows these names. [`RunDir`] creates one, [`Writer`] appends to it from a separate
-//! thread, [`StoredRecord`] and [`Reader`] read it from any point in time, even while it is being written, and [`SampleRing`]
+//! thread, [`read_record`] and [`Reader`] read it from any point in time, even while it is being written, and [`SampleRing`]
 //! keeps the most recent ones within limits on age and size.
 //!
 //! ```
@@ -43,5 +43,5 @@ pub use read::{Reader, StoredSample};
 pub use ring::{Retention, SampleRing};
 pub use run_dir::{EncodedSample, RunDir, read_windows, state_dir};
 pub use runs::{DEFAULT_BYTES_MAX, DEFAULT_KEEP, Pruned, RunEntry, Runs, is_active};
-pub use stored::StoredRecord;
+pub use stored::read_record;
 pub use writer::{Writer, Written};

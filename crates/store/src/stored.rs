@@ -2,22 +2,14 @@
 
 use crate::dir::HeldDir;
 use crate::read::{check_version, unread};
+use fathom_model::Record;
 use fathom_model::outcome::RecordKind;
 use serde::Deserialize;
-use serde::de::{DeserializeOwned, IgnoredAny};
-use std::path::{Path, PathBuf};
+use serde::de::IgnoredAny;
+use std::path::Path;
 
 /// Maximum size of a `record.json` in bytes. Those of the largest machines have some MiB.
 pub(crate) const RECORD_MAX: u64 = 64 << 20;
-
-/// A `record.json` and its kind.
-#[derive(Debug, Clone)]
-pub struct StoredRecord {
-    /// Its kind.
-    pub kind: RecordKind,
-    path: PathBuf,
-    text: Vec<u8>,
-}
 
 /// Fields that determine the kind. Version 1 does not store it: a search has a `config`, and only a watch has no
 /// jobs.
@@ -30,28 +22,27 @@ struct KindFields {
     watch: Option<IgnoredAny>,
 }
 
-impl StoredRecord {
-    /// Reads the record in the run directory `dir`.
-    pub fn open(dir: &Path) -> Result<Self, String> {
-        let dir = HeldDir::open(dir).map_err(unread)?;
-        let text = dir.read("record.json", RECORD_MAX).map_err(unread)?;
-        let path = dir.path().join("record.json");
-        check_version(&path, &text)?;
-        let header: KindFields =
-            serde_json::from_slice(&text).map_err(|e| not_a_record(&path, &e))?;
-        let kind = header.kind.unwrap_or(match &header {
-            KindFields { config: Some(_), .. } => RecordKind::Limit,
-            KindFields { watch: Some(_), jobs, .. } if jobs.is_empty() => RecordKind::Watch,
-            _ => RecordKind::Run,
-        });
-        let text = if header.kind.is_some() { text } else { with_kind(&text, kind) };
-        Ok(Self { kind, path, text })
-    }
-
-    /// The record itself.
-    pub fn parse<T: DeserializeOwned>(&self) -> Result<T, String> {
-        serde_json::from_slice(&self.text).map_err(|e| not_a_record(&self.path, &e))
-    }
+/// Reads the record in the run directory `dir`.
+pub fn read_record(dir: &Path) -> Result<Record, String> {
+    let dir = HeldDir::open(dir).map_err(unread)?;
+    let text = dir.read("record.json", RECORD_MAX).map_err(unread)?;
+    let path = dir.path().join("record.json");
+    check_version(&path, &text)?;
+    let not_a_record =
+        |error: serde_json::Error| format!("{} is not a record of fathom: {error}", path.display());
+    let header: KindFields = serde_json::from_slice(&text).map_err(not_a_record)?;
+    let kind = header.kind.unwrap_or(match &header {
+        KindFields { config: Some(_), .. } => RecordKind::Limit,
+        KindFields { watch: Some(_), jobs, .. } if jobs.is_empty() => RecordKind::Watch,
+        _ => RecordKind::Run,
+    });
+    let text = if header.kind.is_some() { text } else { with_kind(&text, kind) };
+    let record = match kind {
+        RecordKind::Limit => serde_json::from_slice(&text).map(Record::Limit),
+        RecordKind::Experiment => serde_json::from_slice(&text).map(Record::Experiment),
+        RecordKind::Run | RecordKind::Watch => serde_json::from_slice(&text).map(Record::Run),
+    };
+    record.map_err(not_a_record)
 }
 
 /// The record of version 1 with its kind, which it does not store.
@@ -61,19 +52,26 @@ fn with_kind(text: &[u8], kind: RecordKind) -> Vec<u8> {
     [&text[..at], format!("\"kind\":{kind},").as_bytes(), &text[at..]].concat()
 }
 
-fn not_a_record(path: &Path, error: &serde_json::Error) -> String {
-    format!("{} is not a record of fathom: {error}", path.display())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::Reader;
-    use fathom_model::record::Header;
     use fathom_model::{Outcome, RunRecord};
+    use std::path::PathBuf;
 
     fn fixture(name: &str) -> PathBuf {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(name)
+    }
+
+    fn read(name: &str) -> Record {
+        read_record(&fixture(name)).unwrap()
+    }
+
+    fn run(name: &str) -> RunRecord {
+        match read(name) {
+            Record::Run(record) => *record,
+            other => panic!("{other:?}"),
+        }
     }
 
     /// Counts of samples and of stacks in these records.
@@ -90,33 +88,30 @@ mod tests {
 
     #[test]
     fn version_1_is_readable() {
-        let run = StoredRecord::open(&fixture("v1/run")).unwrap();
-        let record: RunRecord = run.parse().unwrap();
-        assert_eq!((run.kind, record.header.record_version), (RecordKind::Run, 1));
+        let record = run("v1/run");
+        assert_eq!((record.header.kind, record.header.record_version), (RecordKind::Run, 1));
         assert_eq!((record.header.outcome, record.jobs.len()), (Outcome::Finished, 1));
         assert_eq!(record.jobs[0].dirs.read.counts.ios, 83_100);
-        assert_eq!(StoredRecord::open(&fixture("v1/watch")).unwrap().kind, RecordKind::Watch);
-        let limit = StoredRecord::open(&fixture("v1/limit")).unwrap();
-        let header: Header = limit.parse().unwrap();
-        assert_eq!((limit.kind, header.kind), (RecordKind::Limit, RecordKind::Limit));
+        assert_eq!(run("v1/watch").header.kind, RecordKind::Watch);
+        let Record::Limit(limit) = read("v1/limit") else { panic!("not a search") };
+        assert_eq!(limit.header.kind, RecordKind::Limit);
+        assert!(limit.report.targets[0].blocks[0].verdict.is_some());
         assert_samples([("v1/run", (3, 17)), ("v1/watch", (3, 1)), ("v1/limit/watch", (6, 21))]);
     }
 
     #[test]
     fn version_2_is_readable() {
-        let run = StoredRecord::open(&fixture("v2/run")).unwrap();
-        let record: RunRecord = run.parse().unwrap();
-        assert_eq!((run.kind, record.header.record_version), (RecordKind::Run, 2));
+        let record = run("v2/run");
+        assert_eq!((record.header.kind, record.header.record_version), (RecordKind::Run, 2));
         assert_eq!((record.header.outcome, record.jobs.len()), (Outcome::Finished, 1));
         assert_eq!(record.jobs[0].dirs.read.counts.ios, 775_968);
         assert!(record.header.findings.iter().all(|finding| !finding.evidence.is_empty()));
-        assert_eq!(StoredRecord::open(&fixture("v2/watch")).unwrap().kind, RecordKind::Watch);
-        for (name, kind) in
-            [("v2/limit", RecordKind::Limit), ("v2/experiment", RecordKind::Experiment)]
-        {
-            let stored = StoredRecord::open(&fixture(name)).unwrap();
-            let header: Header = stored.parse().unwrap();
-            assert_eq!((stored.kind, header.kind), (kind, kind));
+        assert_eq!(run("v2/watch").header.kind, RecordKind::Watch);
+        let (limit, experiment) = (read("v2/limit"), read("v2/experiment"));
+        assert!(matches!(&limit, Record::Limit(limit) if limit.report.targets.len() == 1));
+        assert!(matches!(&experiment, Record::Experiment(found) if found.report.rounds > 0));
+        for record in [limit, experiment] {
+            let header = record.header();
             assert_eq!(header.outcome, Outcome::Finished);
             assert!(!header.facts.host.kernel.is_empty() && header.facts.targets.len() == 1);
         }
@@ -126,7 +121,7 @@ mod tests {
     #[test]
     fn what_is_not_a_record_is_named() {
         let dir = tempfile::tempdir().unwrap();
-        let open = || StoredRecord::open(dir.path()).unwrap_err();
+        let open = || read_record(dir.path()).unwrap_err();
         assert!(open().contains("record.json"), "{}", open());
         std::fs::write(dir.path().join("record.json"), "[]").unwrap();
         assert!(open().contains("is not a record of fathom"), "{}", open());

@@ -1,9 +1,9 @@
 //! Growth of the kernel's counters between two readings: the only place where they are differenced.
 
-use crate::limit::CpuTime;
 use fathom_model::PerDir;
 use fathom_model::record::DiskRecord;
 use fathom_model::watch::{CpuSample, DiskCounters, IoCounters};
+use fathom_model::window::CpuTime;
 use std::time::Duration;
 
 /// Growth of the counters of a block device between two readings, or of several devices in total.

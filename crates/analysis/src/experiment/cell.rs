@@ -1,74 +1,12 @@
 //! The windows of one condition, accumulated.
 
-use super::probe::{CpuShares, CpuTime, LoadMeasure, Measurement, Setting};
-use super::rw::Rw;
 use super::tally::SECTOR_BYTES;
-use crate::stats::Estimate;
+use crate::stats;
 use fathom_model::Histogram;
 use fathom_model::record::DiskRecord;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
-/// The results at one setting.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Point {
-    /// Worker threads.
-    pub workers: u32,
-    /// Requested queue depth of each worker.
-    pub depth: u32,
-    /// I/Os per second: all I/Os over the time of all windows, as [`Self::bytes_per_second`] is all bytes.
-    pub iops: Estimate,
-    /// Bytes per second.
-    pub bytes_per_second: f64,
-    /// Mean completion latency in nanoseconds.
-    pub clat_mean_ns: f64,
-    /// Median completion latency in nanoseconds.
-    pub clat_p50_ns: u64,
-    /// 99th percentile of completion latency in nanoseconds.
-    pub clat_p99_ns: u64,
-    /// I/Os in flight by Little's law: I/Os per second times mean latency.
-    pub in_flight: f64,
-    /// Mean I/Os in flight at the underlying block device, if any.
-    pub device_queue: Option<f64>,
-    /// Mean number of them that were at the driver, below the I/O scheduler; only for devices with a scheduler.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub driver_queue: Option<f64>,
-    /// Bytes transferred by the underlying block device over bytes of I/O: near 0 where another layer serves
-    /// the I/O, above 1 where other programs use the device.
-    pub from_disk: Option<f64>,
-    /// User CPU time of the workers per I/O, in nanoseconds.
-    pub user_ns_per_io: f64,
-    /// System CPU time of the workers per I/O, in nanoseconds.
-    pub system_ns_per_io: f64,
-    /// CPU time of the whole machine per I/O, in nanoseconds: includes interrupts, kernel threads and
-    /// other programs.
-    pub machine_ns_per_io: Option<f64>,
-    /// CPU usage of the busiest worker, from 0 to 1.
-    pub worker_share: f64,
-    /// CPU usage of the allowed CPUs.
-    pub cpu: Option<CpuShares>,
-    /// The windows disagree, or too few of them contradict a lower load: not a figure to rely on.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub noisy: bool,
-}
-
-impl Point {
-    /// Workers and queue depth.
-    pub fn setting(&self) -> Setting {
-        Setting { workers: self.workers, depth: self.depth }
-    }
-
-    /// CPU time of the workers per I/O, in nanoseconds.
-    pub fn cpu_ns_per_io(&self) -> f64 {
-        self.user_ns_per_io + self.system_ns_per_io
-    }
-
-    /// Max IOPS per core: the rate at which one CPU is fully used at this CPU time per I/O.
-    pub fn one_core_iops(&self) -> Option<f64> {
-        let cost = self.cpu_ns_per_io();
-        (cost > 0.0).then(|| 1e9 / cost)
-    }
-}
+use fathom_model::window::{
+    CpuShares, CpuTime, Estimate, LoadMeasure, Measurement, Point, Rw, Setting,
+};
 
 /// Windows without errors under one condition.
 #[derive(Debug, Clone)]
@@ -88,19 +26,6 @@ pub struct Cell {
     disk: Option<DiskRecord>,
     /// Mean number of requests at the driver in each window.
     driver_queues: Vec<f64>,
-}
-
-impl LoadMeasure {
-    /// I/Os per second in a window of this length; 0 in one without length.
-    pub fn iops(&self, elapsed_ns: u64) -> f64 {
-        let (ios, seconds) = self.rate(elapsed_ns);
-        if seconds > 0.0 { ios / seconds } else { 0.0 }
-    }
-
-    /// I/Os and seconds of a window of this length.
-    pub fn rate(&self, elapsed_ns: u64) -> (f64, f64) {
-        (self.ios as f64, elapsed_ns as f64 / 1e9)
-    }
 }
 
 impl Cell {
@@ -163,7 +88,7 @@ impl Cell {
 
     /// I/Os per second over all windows, with the interval.
     pub fn estimate(&self) -> Estimate {
-        Estimate::of_rates(&self.rates)
+        stats::rate(&self.rates)
     }
 
     /// Number of windows.

@@ -1,9 +1,8 @@
 //! Conditions measured alternately, round after round, so that drift affects all of them alike.
 
 use super::cell::Cell;
-use super::probe::Measurement;
-use super::rw::Rw;
-use crate::stats::{Estimate, Ratio};
+use crate::stats;
+use fathom_model::window::{Estimate, Measurement, Ratio, Rw};
 
 /// With fewer pairs the robust interval is too wide.
 const ROBUST_MIN: usize = 10;
@@ -145,7 +144,7 @@ impl<C> Series<C> {
     pub fn base_estimate(&self, index: usize) -> Estimate {
         let rates: Vec<Rate> =
             self.rounds_of(index).filter_map(|(_, base)| base.first().copied()).collect();
-        Estimate::of_rates(&rates)
+        stats::rate(&rates)
     }
 
     /// The loads of condition `index` and of the baseline, for each round that has both.
@@ -162,8 +161,8 @@ impl<C> Series<C> {
     pub fn ratio(&self, index: usize) -> Option<Ratio> {
         let pairs = self.pairs(index);
         match pairs.len() {
-            ..ROBUST_MIN => Ratio::paired(&pairs),
-            _ => Ratio::paired_robust(&pairs),
+            ..ROBUST_MIN => stats::paired(&pairs),
+            _ => stats::paired_robust(&pairs),
         }
     }
 }
@@ -171,7 +170,7 @@ impl<C> Series<C> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::LoadMeasure;
+    use fathom_model::window::LoadMeasure;
 
     fn window(ios: &[u64]) -> Measurement {
         let load = |ios: &u64| LoadMeasure { ios: *ios, ..LoadMeasure::default() };

@@ -1,10 +1,12 @@
 //! Two stored runs of one experiment, compared: on two kernels, two machines, or before and after a change.
 
-use super::record::{ExperimentRecord, MeasuredCondition, Request, TrialReport, TrialWindow};
 use super::tally::{SECTOR_BYTES, Tally};
-use super::verdict::{CONTROL_PART, Claim, Effect, MEASURED_MIN_NS, is_outside, no_change, short};
-use crate::stats::Ratio;
-use fathom_model::experiment::{Condition, Experiment, Metric};
+use super::verdict::{CONTROL_PART, MEASURED_MIN_NS, is_outside, no_change, short};
+use crate::stats;
+use fathom_model::experiment::{
+    Claim, Condition, Effect, Experiment, ExperimentRecord, MeasuredCondition, Metric, Request,
+    TrialReport, TrialWindow,
+};
 use std::collections::BTreeMap;
 
 /// Windows of a condition at least, for a claim.
@@ -119,7 +121,7 @@ impl Run {
                 (all > 0.0).then(|| (1.0 - tally.sum.bytes as f64 / all).max(0.0))
             }),
             control: twin
-                .and_then(|(base, twin)| Some(Ratio::welch(&values(twin), &values(base))?.value)),
+                .and_then(|(base, twin)| Some(stats::welch(&values(twin), &values(base))?.value)),
             spread: deviation(&logs),
         }
     }
@@ -166,7 +168,7 @@ fn effect(runs: &[Run; 2], precision: f64) -> Effect {
         let claim = Claim::NotComparable(why);
         return Effect { ratio: None, ratio_99: None, pairs: least as u32, claim };
     }
-    let ratios = Ratio::welch(changed, base).zip(Ratio::welch_99(changed, base));
+    let ratios = stats::welch(changed, base).zip(stats::welch_99(changed, base));
     let controls = runs.iter().filter_map(|run| run.control);
     let differs = controls.map(|control| control.ln().abs()).fold(0.0, f64::max);
     // Nothing shows how much two runs differ; it is more than two windows of one run do.

@@ -1,123 +1,29 @@
 //! The measurement of one window of a condition, and windows added up.
 
-use super::probe::{CpuShares, CpuTime};
-use fathom_model::Histogram;
-use fathom_model::experiment::Metric;
+use fathom_model::experiment::WindowResult;
 use fathom_model::record::DiskRecord;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use fathom_model::window::{CpuShares, CpuTime};
 
 /// Bytes of a sector in /proc/diskstats, on every device.
 pub(super) const SECTOR_BYTES: f64 = 512.0;
-
-/// A window of a condition. Everything except `took_ns` covers the measured time only.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Sample {
-    /// The measured time, in nanoseconds.
-    pub elapsed_ns: u64,
-    /// Setup, ramp, measured time, and waiting for the last I/Os, in nanoseconds.
-    pub took_ns: u64,
-    /// I/Os completed: those of the workers, or for a command those of the disks.
-    pub ios: u64,
-    /// Bytes of these I/Os.
-    pub bytes: u64,
-    /// I/Os that failed or were short.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub errors: u64,
-    /// Message of the first failure.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub first_error: Option<String>,
-    /// Completion latencies; from the instant at which each I/O was due where a rate is given.
-    pub clat: Histogram,
-    /// Submission latencies.
-    #[serde(default)]
-    pub slat: Histogram,
-    /// CPU time of the workers, or of the command and its children, in nanoseconds.
-    pub user_ns: u64,
-    /// See `user_ns`.
-    pub system_ns: u64,
-    /// CPU time of kernel threads that worked for the rings (SQPOLL, io-wq), and of samplers, in nanoseconds.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub helper_ns: u64,
-    /// Context switches of the workers.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub switches: u64,
-    /// System calls of the workers to submit, wait and reap.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub system_calls: u64,
-    /// Mean time for which a worker was runnable but waited for a CPU, in nanoseconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub run_delay_ns: Option<u64>,
-    /// `elapsed_ns` without `run_delay_ns`, where only other programs can have caused it and no I/O was in flight meanwhile.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub undelayed_ns: Option<u64>,
-    /// I/Os that were due but not started, where a rate is given.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub unstarted: u64,
-    /// CPU time on the allowed CPUs, where /proc/stat is readable.
-    pub cpu: Option<CpuTime>,
-    /// Counters of the block devices below the targets, added up.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub disk: Option<DiskRecord>,
-}
 
 /// An amount over what it is per; `None` unless above 0.
 pub(super) fn quotient((amount, per): (f64, f64)) -> Option<f64> {
     Some(amount / per).filter(|value| *value > 0.0 && value.is_finite())
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn is_zero(n: &u64) -> bool {
-    *n == 0
-}
-
-impl Sample {
-    /// The figure of this window; `None` where nothing was done.
-    pub fn metric(&self, metric: Metric) -> Option<f64> {
-        quotient(self.rate(metric))
-    }
-
-    /// The figure of this window as an amount and what it is per: I/Os and seconds, latencies and their number.
-    pub fn rate(&self, metric: Metric) -> (f64, f64) {
-        let seconds = self.elapsed_ns as f64 / 1e9;
-        match metric {
-            Metric::Iops => (self.ios as f64, seconds),
-            Metric::Bandwidth => (self.bytes as f64, seconds),
-            Metric::Latency => {
-                let count = self.clat.count() as f64;
-                (self.clat.mean_ns() * count, count)
-            }
-            Metric::Cpu => (self.cpu_ns() as f64, self.ios as f64),
-            Metric::Time => (self.elapsed_ns as f64, 1.0),
-        }
-    }
-
-    /// The same, corrected for waiting for a CPU; `None` where that is not valid.
-    pub fn corrected(&self, metric: Metric) -> Option<(f64, f64)> {
-        let undelayed = self.undelayed_ns? as f64 / 1e9;
-        match metric {
-            Metric::Iops | Metric::Bandwidth => Some((self.rate(metric).0, undelayed)),
-            Metric::Latency | Metric::Cpu | Metric::Time => None,
-        }
-    }
-
-    fn cpu_ns(&self) -> u64 {
-        self.user_ns + self.system_ns + self.helper_ns
-    }
-}
-
 /// Windows of one condition, added up.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Tally {
     /// Sums over all windows.
-    pub sum: Sample,
+    pub sum: WindowResult,
     /// Windows.
     pub windows: u32,
 }
 
 impl Tally {
     /// Adds a window.
-    pub fn add(&mut self, window: &Sample) {
+    pub fn add(&mut self, window: &WindowResult) {
         let sum = &mut self.sum;
         self.windows += 1;
         sum.elapsed_ns += window.elapsed_ns;
@@ -218,16 +124,17 @@ pub fn add_disk(sum: &mut DiskRecord, more: &DiskRecord) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fathom_model::experiment::Metric;
 
-    fn window(ios: u64) -> Sample {
-        Sample {
+    fn window(ios: u64) -> WindowResult {
+        WindowResult {
             elapsed_ns: 1_000_000_000,
             ios,
             bytes: ios * 4096,
             user_ns: 300_000_000,
             system_ns: 200_000_000,
             switches: ios / 2,
-            ..Sample::default()
+            ..WindowResult::default()
         }
     }
 
@@ -243,7 +150,7 @@ mod tests {
 
     #[test]
     fn rates_are_corrected_for_waiting_where_that_is_valid() {
-        let half = Sample { undelayed_ns: Some(500_000_000), ..window(1000) };
+        let half = WindowResult { undelayed_ns: Some(500_000_000), ..window(1000) };
         assert_eq!(half.metric(Metric::Iops), Some(1000.0));
         assert_eq!(half.corrected(Metric::Iops).and_then(quotient), Some(2000.0));
         assert_eq!(half.corrected(Metric::Bandwidth).and_then(quotient), Some(2000.0 * 4096.0));

@@ -6,10 +6,13 @@
 //! intervals are narrow enough.
 
 use super::Budget;
-use super::tally::{Sample, Tally, quotient};
-use super::verdict::{self, Effect};
-use crate::stats::{Estimate, Ratio};
-use fathom_model::experiment::{Condition, Experiment, Metric, Protocol};
+use super::tally::{Tally, quotient};
+use super::verdict::{self};
+use crate::stats;
+use fathom_model::experiment::{
+    Condition, Effect, Experiment, Metric, Protocol, TrialWindow, WindowResult,
+};
+use fathom_model::window::Estimate;
 
 /// A window may take this much longer than requested before the plan for the rest allows for it.
 const OVERHEAD_MAX_NS: f64 = 5e9;
@@ -72,6 +75,12 @@ pub struct Turn {
     pub round: u32,
 }
 
+impl From<&TrialWindow> for Turn {
+    fn from(window: &TrialWindow) -> Self {
+        Self { condition: window.condition, round: window.round }
+    }
+}
+
 impl Trial {
     /// A trial without windows.
     pub fn new(experiment: Experiment, protocol: Protocol) -> Self {
@@ -125,7 +134,7 @@ impl Trial {
 
     /// Takes the result of the window that [`Trial::next_turn`] returned. `rejects`: a failure means that the condition
     /// cannot be measured on this machine.
-    pub fn observe(&mut self, turn: Turn, outcome: Result<&Sample, &str>, rejects: bool) {
+    pub fn observe(&mut self, turn: Turn, outcome: Result<&WindowResult, &str>, rejects: bool) {
         self.rest.retain(|condition| *condition != turn.condition);
         let requested = (self.protocol.ramp_ns + self.protocol.window_ns) as f64;
         let took = outcome.map_or(0.0, |sample| sample.took_ns as f64);
@@ -145,7 +154,7 @@ impl Trial {
         let round = (turn.round - self.protocol.rounds_warm) as usize;
         state.by_round.resize(round, None);
         let metric = self.experiment.metric;
-        let figure = |sample: &Sample| Figure {
+        let figure = |sample: &WindowResult| Figure {
             measured: sample.rate(metric),
             corrected: sample.corrected(metric),
         };
@@ -172,13 +181,13 @@ impl Trial {
 
     /// The metric of condition `index`.
     pub fn estimate(&self, index: usize) -> Estimate {
-        Estimate::of_rates(&self.figures(index).map(|figure| figure.measured).collect::<Vec<_>>())
+        stats::rate(&self.figures(index).map(|figure| figure.measured).collect::<Vec<_>>())
     }
 
     /// The metric of condition `index`, corrected for waiting for a CPU; `None` where its effects do not rest on that.
     pub fn corrected(&self, index: usize) -> Option<Estimate> {
         let values = || self.figures(index).filter_map(|figure| figure.corrected);
-        self.is_corrected(index).then(|| Estimate::of_rates(&values().collect::<Vec<_>>()))
+        self.is_corrected(index).then(|| stats::rate(&values().collect::<Vec<_>>()))
     }
 
     fn figures(&self, index: usize) -> impl Iterator<Item = &Figure> {
@@ -303,7 +312,7 @@ impl Trial {
         };
         let condition = &self.experiment.conditions[index];
         if condition.repeats.is_none() && !condition.against.is_empty() {
-            let ratio = Ratio::paired_robust(&self.pairs(index, &condition.against, true));
+            let ratio = stats::paired_robust(&self.pairs(index, &condition.against, true));
             return ratio.is_some_and(|ratio| !wide(ratio.spread(), ratio.value.ln()));
         }
         // A baseline and its repetition are known when the comparisons are; a condition on its own by its mean.

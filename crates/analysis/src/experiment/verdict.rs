@@ -1,9 +1,9 @@
 //! What the pairs of a comparison allow to claim.
 
-use crate::stats::Ratio;
+use crate::stats;
+use fathom_model::experiment::{Claim, Effect};
 use fathom_model::units;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use fathom_model::window::Ratio;
 
 /// Pairs at least for any claim: with fewer, no 99% interval of signed ranks exists.
 const PAIRS_MIN: usize = 8;
@@ -16,34 +16,6 @@ const NO_EFFECT_MAX: f64 = 0.05;
 const NO_EFFECT_PRECISIONS: f64 = 3.0;
 /// An A/A difference of this part of an effect, or more, makes it inconclusive.
 pub(super) const CONTROL_PART: f64 = 0.5;
-
-/// A comparison and what it shows.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Effect {
-    /// The metric relative to what it is compared with, and its 95% interval.
-    pub ratio: Option<Ratio>,
-    /// Its 99% interval, which decides whether the metric differs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ratio_99: Option<Ratio>,
-    /// Rounds in which both were measured.
-    pub pairs: u32,
-    /// The claim.
-    pub claim: Claim,
-}
-
-/// What a comparison allows to claim.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Claim {
-    /// The metric differs: the 99% interval excludes "no difference", and the control does not differ as much.
-    Changed,
-    /// No difference above this share (95%).
-    NoneAbove(f64),
-    /// Neither can be claimed, for this reason.
-    Inconclusive(String),
-    /// Of two stored runs: something else differs between them, too.
-    NotComparable(String),
-}
 
 /// What a claim needs, and has.
 #[derive(Debug, Clone, Copy)]
@@ -58,8 +30,8 @@ pub(super) struct Needs {
 
 /// The effect that `pairs` of (changed, baseline) show, `control` being those of the baseline's repetition with itself.
 pub(super) fn effect(pairs: &[(f64, f64)], control: Option<&[(f64, f64)]>, needs: Needs) -> Effect {
-    let ratio = Ratio::paired_robust(pairs).or_else(|| Ratio::paired(pairs));
-    let ratio_99 = Ratio::paired_robust_99(pairs);
+    let ratio = stats::paired_robust(pairs).or_else(|| stats::paired(pairs));
+    let ratio_99 = stats::paired_robust_99(pairs);
     let claim = claim(pairs, ratio.zip(ratio_99), control, needs);
     Effect { ratio, ratio_99, pairs: pairs.len() as u32, claim }
 }
@@ -79,9 +51,9 @@ fn claim(
         return short(needs.measured_ns);
     }
     let size = ratio.value.ln().abs();
-    let same = control.and_then(Ratio::paired_robust);
+    let same = control.and_then(stats::paired_robust);
     if is_outside(&sure) {
-        let sure_same = control.and_then(Ratio::paired_robust_99);
+        let sure_same = control.and_then(stats::paired_robust_99);
         let differs = same.map_or(0.0, |same| same.value.ln().abs());
         let is_real = sure_same.is_some_and(|same| is_outside(&same));
         // A control that differs by chance is as small as its interval is wide.

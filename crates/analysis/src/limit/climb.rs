@@ -1,11 +1,11 @@
 //! The search for the peak: a deeper queue with one worker, then more workers, then queue depths
 //! around the best, and finally the best few again.
 
-use super::outcome::Phase;
 use super::request::WindowRequest;
 use super::state::{At, Event, SearchState};
 use super::thresholds::GAIN_MIN;
-use crate::experiment::Setting;
+use fathom_model::limit::Phase;
+use fathom_model::window::Setting;
 
 /// So many steps without a gain end a direction: one may be chance.
 const FLAT_STEPS: u32 = 2;

@@ -1,14 +1,13 @@
 //! Several targets: all concurrently, interleaved with each individually.
 
-use super::outcome::{Combined, CombinedCause, CombinedTarget, Phase};
 use super::request::WindowRequest;
 use super::state::{At, Event, SearchState};
 use super::thresholds::{CORES_FULL, CORES_SUSPECT, NOT_SLOWER, SAME, SLOWER};
 use super::verdict::{percent, times};
-use crate::experiment::{
-    CpuShares, Load, Measurement, Rate, Repetitions, Rw, Series, Setting, per_second,
-};
-use crate::stats::{Estimate, Ratio};
+use crate::experiment::{Rate, Repetitions, Series, per_second};
+use crate::stats;
+use fathom_model::limit::{Combined, CombinedCause, CombinedTarget, Phase};
+use fathom_model::window::{CpuShares, Load, Measurement, Ratio, Rw, Setting};
 
 const REPETITIONS: Repetitions = Repetitions { rounds_min: 3, rounds_max: 8, precision: 0.03 };
 
@@ -73,8 +72,8 @@ impl CombinedStage {
             block_bytes: state.spec(self.block).block_bytes,
             rw: self.rw,
             targets,
-            alone_iops: Estimate::of(&alone),
-            combined_iops: Estimate::of(&combined),
+            alone_iops: stats::mean(&alone),
+            combined_iops: stats::mean(&combined),
             ratio: self.ratio(),
             cpu,
             cause,
@@ -101,9 +100,9 @@ impl CombinedStage {
             target: load.target?,
             workers: load.setting.workers,
             depth: load.setting.depth,
-            alone_iops: Estimate::of_rates(&alone),
-            combined_iops: Estimate::of_rates(&combined),
-            ratio: Ratio::paired(&pairs),
+            alone_iops: stats::rate(&alone),
+            combined_iops: stats::rate(&combined),
+            ratio: stats::paired(&pairs),
         })
     }
 
@@ -118,7 +117,7 @@ impl CombinedStage {
     }
 
     fn ratio(&self) -> Option<Ratio> {
-        Ratio::paired(&self.sums())
+        stats::paired(&self.sums())
     }
 
     fn is_settled(&self) -> bool {

@@ -1,11 +1,11 @@
 //! Settings whose figures would mislead are measured again: the highest one, if it rests on a window or two, and those
 //! that look like a stall.
 
-use super::outcome::Phase;
 use super::request::WindowRequest;
 use super::state::{At, Event, SearchState};
 use super::thresholds::{WINDOWS_SURE, helps};
-use crate::stats::Ratio;
+use crate::stats;
+use fathom_model::limit::Phase;
 
 /// Windows at most: what stays noisy is marked.
 const REQUESTS_MAX: u32 = 12;
@@ -43,7 +43,7 @@ impl Confirm {
         let block = state.block(self.at);
         let (best, tested) = (state.peak(self.at)?, block.peak.setting()?);
         let cells = block.curve.get(best).zip(block.curve.get(tested));
-        let gain = cells.and_then(|(best, tested)| Ratio::welch(&best.iops(), &tested.iops()));
+        let gain = cells.and_then(|(best, tested)| stats::welch(&best.iops(), &tested.iops()));
         gain.is_some_and(|gain| helps(&gain)).then_some(Event::Best { at: self.at, setting: best })
     }
 }

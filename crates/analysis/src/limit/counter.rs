@@ -1,12 +1,12 @@
 //! Confirmation tests: the setting in question, interleaved with variants that change one thing.
 
-use super::outcome::{Experiment, ExperimentKind, Phase};
 use super::peak::CounterResults;
 use super::request::{Step, WindowRequest};
 use super::state::{At, Event, SearchState};
 use super::thresholds::{CORES_SUSPECT, KNEE_SHARE, helps, surely_helps};
-use crate::experiment::{Condition, Measurement, Repetitions, Rw, Series, Setting};
-use crate::stats::Ratio;
+use crate::experiment::{Condition, Repetitions, Series};
+use fathom_model::limit::{Experiment, ExperimentKind, Phase};
+use fathom_model::window::{Measurement, Ratio, Rw, Setting};
 
 /// Rounds until the baseline and every ratio are precise; `rounds_max` holds for each turn of the stage.
 const REPETITIONS: Repetitions = Repetitions { rounds_min: 3, rounds_max: 12, precision: 0.03 };

@@ -1,7 +1,8 @@
 //! The windows of one target and kind of I/O, by setting.
 
 use super::thresholds::{AS_GOOD, DROPPED, WIDE, WINDOWS_NOISY_MAX, WINDOWS_SURE};
-use crate::experiment::{Cell, LoadMeasure, Measurement, Rw, Setting};
+use crate::experiment::Cell;
+use fathom_model::window::{LoadMeasure, Measurement, Rw, Setting};
 use std::collections::BTreeMap;
 
 /// All measured settings.

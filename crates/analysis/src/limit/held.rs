@@ -1,13 +1,12 @@
 //! What holds I/Os back above the device, by evidence of its own: where both are found, no confirmation test can tell
 //! a limit from a device that does no more.
 
-use super::config::QueueFacts;
 use super::curve::Curve;
-use super::outcome::Cause;
 use super::thresholds::CORES_SUSPECT;
 use super::verdict::percent;
-use crate::experiment::{Point, Rw, Setting};
 use crate::watch::{IoLimit, REACHED};
+use fathom_model::limit::{Cause, QueueFacts};
+use fathom_model::window::{Point, Rw, Setting};
 use fathom_model::{Dir, units};
 use std::ops::RangeInclusive;
 

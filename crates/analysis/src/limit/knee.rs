@@ -5,12 +5,12 @@
 
 use super::curve::Curve;
 use super::ladder::Ladder;
-use super::outcome::Phase;
 use super::request::WindowRequest;
 use super::state::{At, Event, SearchState};
 use super::thresholds::KNEE_SHARE;
-use crate::experiment::{Measurement, Rw, Setting};
-use crate::stats::Ratio;
+use crate::stats;
+use fathom_model::limit::Phase;
+use fathom_model::window::{Measurement, Ratio, Rw, Setting};
 
 /// After this many windows at a setting, its mean decides regardless of the interval.
 const WINDOWS_MAX: usize = 4;
@@ -111,7 +111,7 @@ fn by_means(curve: &Curve, peak: Setting) -> Option<KneeFound> {
     let (setting, cell) = curve
         .iter()
         .find(|(s, c)| s.in_flight() <= peak.in_flight() && c.mean() >= least && c.mean() > 0.0)?;
-    let of_peak = Ratio::welch(&cell.iops(), &curve.get(peak)?.iops());
+    let of_peak = stats::welch(&cell.iops(), &curve.get(peak)?.iops());
     Some(KneeFound { setting, of_peak, depths: None, refined: false })
 }
 
@@ -156,7 +156,7 @@ fn is_decided(curve: &Curve, setting: Setting, peak: Setting) -> bool {
     let (Some(cell), Some(top)) = (curve.get(setting), curve.get(peak)) else { return false };
     let share = cell.mean() / top.mean();
     let sure = || {
-        Ratio::welch(&cell.iops(), &top.iops())
+        stats::welch(&cell.iops(), &top.iops())
             .is_some_and(|r| r.low >= KNEE_SHARE || r.high < KNEE_SHARE)
     };
     cell.windows() >= WINDOWS_MAX || (share - KNEE_SHARE).abs() > FAR || sure()

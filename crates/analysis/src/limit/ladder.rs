@@ -4,8 +4,9 @@ use super::curve::Curve;
 use super::knee::KneeFound;
 use super::saturation::{LevelAtDepth, Saturation};
 use super::thresholds::{GAIN_MIN, KNEE_SHARE};
-use crate::experiment::{Measurement, Rw, Series, Setting};
-use crate::stats::{Ratio, t_975};
+use crate::experiment::Series;
+use crate::stats::t_975;
+use fathom_model::window::{Measurement, Ratio, Rw, Setting};
 
 /// Rounds until the knee is known to a quarter, and windows at the knee itself.
 const ROUNDS_MIN: usize = 3;

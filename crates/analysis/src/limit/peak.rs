@@ -3,10 +3,9 @@
 
 use super::curve::Curve;
 use super::knee::KneeFound;
-use super::outcome::Experiment;
 use super::thresholds::{GAIN_MIN, KNEE_SHARE};
-use crate::experiment::{Point, Setting};
-use crate::stats::Ratio;
+use fathom_model::limit::Experiment;
+use fathom_model::window::{Point, Ratio, Setting};
 
 /// The results of the confirmation tests at one setting.
 #[derive(Debug)]

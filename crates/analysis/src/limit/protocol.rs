@@ -3,16 +3,16 @@
 
 use super::climb::Climb;
 use super::combined::CombinedStage;
-use super::config::Config;
 use super::confirm::Confirm;
 use super::counter::Counter;
 use super::knee::Knee;
-use super::outcome::{Phase, Probe};
 use super::rated::Rated;
 use super::request::WindowRequest;
 use super::stage::{SUITE_ROUNDS, Stage, WINDOWS};
 use super::state::{At, SearchState};
-use crate::experiment::{Budget, Planned, Rw, Schedule};
+use crate::experiment::{Budget, Planned, Schedule};
+use fathom_model::limit::{Config, Phase};
+use fathom_model::window::{Probe, Rw};
 
 /// A window with its ramp takes this fraction of the time of one target and kind of I/O, within the bounds below.
 const SLOTS: f64 = 75.0;

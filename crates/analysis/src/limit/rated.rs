@@ -1,14 +1,11 @@
 //! The highest load that meets a latency target: a search over the rate at which I/Os arrive, whether or not earlier
 //! ones have completed.
 
-use super::outcome::{Phase, RatedPoint, TargetResult};
 use super::request::WindowRequest;
 use super::state::{At, Event, SearchState};
-use crate::experiment::{Load, Measurement, Setting};
 use fathom_model::Histogram;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-use std::str::FromStr;
+use fathom_model::limit::{LatencyTarget, Phase, RatedPoint, TargetResult};
+use fathom_model::window::{Load, Measurement, Setting};
 
 /// Windows at each rate while it is searched for, and at the rate that is reported.
 const WINDOWS_TRIED: u32 = 2;
@@ -23,48 +20,6 @@ const RATES_MAX: usize = 16;
 const COMPLETED_MIN: f64 = 0.98;
 /// The queue holds as many I/Os as arrive in this many times the allowed latency: fewer would throttle them.
 const QUEUE_PART: f64 = 4.0;
-
-/// A limit of a percentile of latency.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct LatencyTarget {
-    /// The percentile, above 0 and below 100.
-    pub percentile: f64,
-    /// What it must be below, in nanoseconds.
-    pub below_ns: u64,
-}
-
-impl std::fmt::Display for LatencyTarget {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let below = fathom_model::units::time(self.below_ns as f64);
-        f.pad(&format!("p{} < {below}", self.percentile))
-    }
-}
-
-impl FromStr for LatencyTarget {
-    type Err = String;
-
-    /// Takes `p99<2ms`, with a unit of ns, us, ms or s.
-    fn from_str(text: &str) -> Result<Self, String> {
-        let expected =
-            || "expected a percentile and a time, such as p99<2ms or p99.9<500us".to_string();
-        let (percentile, below) = text.split_once('<').ok_or_else(expected)?;
-        let percentile = percentile.trim().strip_prefix('p').ok_or_else(expected)?;
-        let percentile: f64 = percentile.parse().map_err(|_| expected())?;
-        let below = below.trim();
-        let digits = below.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(expected)?;
-        let number: f64 = below[..digits].parse().map_err(|_| expected())?;
-        let unit = match below[digits..].trim() {
-            "ns" => 1.0,
-            "us" | "µs" => 1e3,
-            "ms" => 1e6,
-            "s" => 1e9,
-            _ => return Err(expected()),
-        };
-        let below_ns = (number * unit) as u64;
-        let is_valid = percentile > 0.0 && percentile < 100.0 && below_ns > 0;
-        is_valid.then_some(Self { percentile, below_ns }).ok_or_else(expected)
-    }
-}
 
 /// A rate and its windows.
 #[derive(Debug)]

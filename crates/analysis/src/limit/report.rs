@@ -1,17 +1,19 @@
 //! The report of what a search knows.
 
-use super::config::QueueFacts;
 use super::knee::KneeFound;
-use super::outcome::{BlockLimit, KneePoint, LimitReport, OwnCeiling, TargetLimit, Verdict};
 use super::peak::CounterResults;
 use super::state::{BlockState, SearchState};
 use super::verdict::{self, Evidence};
-use crate::experiment::{Point, Rate, Setting};
-use crate::stats::Estimate;
+use crate::experiment::Rate;
+use crate::stats;
+use fathom_model::limit::{
+    BlockLimit, KneePoint, LimitReport, OwnCeiling, QueueFacts, TargetLimit, Verdict,
+};
+use fathom_model::window::{Point, Setting};
 
 /// Everything but the use of time.
 pub(super) fn report(state: &SearchState) -> LimitReport {
-    let own = |rates: &[Rate]| (!rates.is_empty()).then(|| Estimate::of_rates(rates));
+    let own = |rates: &[Rate]| (!rates.is_empty()).then(|| stats::rate(rates));
     let blocks = |queue: Option<&QueueFacts>, blocks: &[BlockState]| {
         (0..).zip(blocks).map(|(index, block)| block_limit(state, queue, index, block)).collect()
     };

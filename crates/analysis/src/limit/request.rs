@@ -1,8 +1,8 @@
 //! What stages exchange with the search.
 
-use super::outcome::Phase;
 use super::state::{At, Event};
-use crate::experiment::{Load, Setting};
+use fathom_model::limit::Phase;
+use fathom_model::window::{Load, Setting};
 
 /// The next step of a stage.
 pub(super) enum Step {

@@ -1,13 +1,13 @@
 //! The search: gets the next measurement from the current stage, and applies the stages' results to the state.
 
-use super::config::Config;
-use super::outcome::{LimitReport, Probe, Window};
 use super::protocol::{self, SLOT_MIN_NS};
 use super::report::report;
 use super::request::{Step, WindowRequest};
 use super::stage::Stage;
 use super::state::{At, SearchState};
-use crate::experiment::{Budget, Measurement, Planned, Schedule};
+use crate::experiment::{Budget, Planned, Schedule};
+use fathom_model::limit::{Config, LimitReport};
+use fathom_model::window::{Measurement, Probe, Window};
 
 /// The search for the limits of some targets.
 #[derive(Debug)]

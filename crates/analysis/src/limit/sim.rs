@@ -4,12 +4,11 @@
 //! Operational Analysis of Queueing Network Models", 1978): N/L for the I/Os in flight, the
 //! device's, the shared link's, the workers' CPUs', the machine's.
 
-use super::{
-    BlockSpec, CpuTime, LimitReport, Load, LoadMeasure, Measurement, Probe, QueueFacts, Search,
-    Window, WorkerCpu,
-};
+use super::Search;
 use fathom_model::Histogram;
+use fathom_model::limit::{BlockSpec, Config, LimitReport, QueueFacts};
 use fathom_model::record::DiskRecord;
+use fathom_model::window::{CpuTime, Load, LoadMeasure, Measurement, Probe, Window, WorkerCpu};
 
 #[derive(Debug, Clone)]
 pub(super) struct Sim {
@@ -82,7 +81,7 @@ impl Sim {
     }
 
     /// The same for any configuration.
-    pub fn search(&mut self, config: super::Config) -> (LimitReport, Vec<Window>) {
+    pub fn search(&mut self, config: Config) -> (LimitReport, Vec<Window>) {
         let mut search = Search::new(config);
         let mut windows = Vec::new();
         while let Some(probe) = search.next_probe() {
@@ -96,8 +95,8 @@ impl Sim {
         (search.finish(), windows)
     }
 
-    pub fn config(&self, targets: usize, seconds: f64) -> super::Config {
-        super::Config {
+    pub fn config(&self, targets: usize, seconds: f64) -> Config {
+        Config {
             targets: (0..targets).map(|n| format!("disk{n}")).collect(),
             seconds,
             cores: self.cores,

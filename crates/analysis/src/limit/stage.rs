@@ -5,11 +5,11 @@ use super::combined::CombinedStage;
 use super::confirm::Confirm;
 use super::counter::Counter;
 use super::knee::Knee;
-use super::outcome::Phase;
 use super::rated::Rated;
 use super::request::{Step, WindowRequest};
 use super::state::{At, Event, SearchState};
-use crate::experiment::{CpuTime, Load, Measurement, Setting};
+use fathom_model::limit::Phase;
+use fathom_model::window::{CpuTime, Load, Measurement, Setting};
 
 /// Queue depth of the NOP ring.
 const OWN_DEPTH: u32 = 128;

@@ -1,11 +1,11 @@
 //! What a search knows. Stages read it; only [`Search`](super::Search) applies their events to it.
 
-use super::config::{BlockSpec, Config};
 use super::curve::Curve;
 use super::knee::KneeFound;
-use super::outcome::{Combined, Problem, TargetResult};
 use super::peak::{CounterResults, Peak};
-use crate::experiment::{CpuShares, LoadMeasure, Measurement, Rate, Setting};
+use crate::experiment::Rate;
+use fathom_model::limit::{BlockSpec, Combined, Config, Problem, TargetResult};
+use fathom_model::window::{CpuShares, LoadMeasure, Measurement, Setting};
 
 /// After this many windows with errors a target is no longer measured.
 const BAD_WINDOWS_MAX: u32 = 3;

@@ -7,6 +7,11 @@ mod rated;
 use super::sim::Sim;
 use super::thresholds::{KNEE_SHARE, helps};
 use super::*;
+use fathom_model::limit::{
+    BlockLimit, BlockSpec, Cause, CombinedCause, Config, ExperimentKind, LimitReport, Phase,
+    Verdict,
+};
+use fathom_model::window::{CpuTime, Load, LoadMeasure, Measurement, Rw, Window, WorkerCpu};
 use figures::documented_peak;
 use proptest::prelude::*;
 

@@ -1,6 +1,6 @@
 //! The margins by which windows are judged. `docs/limit.md` explains those behind a verdict.
 
-use crate::stats::Ratio;
+use fathom_model::window::Ratio;
 
 /// The knee is where this share of the peak is reached.
 pub const KNEE_SHARE: f64 = 0.95;

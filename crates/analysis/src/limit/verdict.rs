@@ -1,17 +1,16 @@
 //! What limits a setting: rules over its confirmation tests. A cause is named only if an
 //! experiment shows it; everything else is inconclusive, with the reason.
 
-use super::config::{BlockSpec, QueueFacts};
 use super::curve::Curve;
 use super::held;
-use super::outcome::{Cause, Experiment, ExperimentKind, Verdict};
 use super::peak::CounterResults;
 use super::thresholds::{
     CORES_FULL, CORES_SUSPECT, DEPTH_GAIN_MIN, FEWER_CORES_MAX, FOREIGN, GAIN_MIN, NO_GAIN_MAX,
     QUEUEING_MIN, WORKER_FULL, helps,
 };
-use crate::experiment::Setting;
-use crate::stats::Ratio;
+use crate::stats;
+use fathom_model::limit::{BlockSpec, Cause, Experiment, ExperimentKind, QueueFacts, Verdict};
+use fathom_model::window::{Ratio, Setting};
 
 /// What a verdict rests on.
 pub(super) struct Evidence<'a> {
@@ -103,7 +102,7 @@ impl Evidence<'_> {
         let [Some(deeper), Some(more)] = kinds.map(|kind| self.gain(kind)) else { return false };
         let is_gain = |gain: &Ratio| gain.low > 1.0 && gain.value >= GAIN_MIN;
         ![deeper, more].iter().any(is_gain)
-            && Ratio::pooled(&[deeper, more]).is_some_and(|all| all.high < NO_GAIN_MAX)
+            && stats::pooled(&[deeper, more]).is_some_and(|all| all.high < NO_GAIN_MAX)
     }
 
     /// The peak is a setting without confirmation tests, and surely higher than what was tested.
@@ -117,7 +116,7 @@ impl Evidence<'_> {
             };
             let peak = self.peak.filter(is_other)?;
             let (best, tested) = (self.curve.get(peak)?, self.curve.get(base)?);
-            let gain = Ratio::welch(&best.iops(), &tested.iops()).filter(helps)?;
+            let gain = stats::welch(&best.iops(), &tested.iops()).filter(helps)?;
             Some((peak, base, gain))
         })?;
         Some(format!(

@@ -118,7 +118,7 @@ fn not_reached(record: &RunRecord) -> Option<Claim> {
 }
 
 fn peak_not_reached(target: &Target) -> Option<Claim> {
-    let requested = |peak: &crate::limit::Point| peak.setting().in_flight() as f64;
+    let requested = |peak: &fathom_model::window::Point| peak.setting().in_flight() as f64;
     let low: Vec<_> = target
         .peaks()
         .filter(|(_, peak)| {

@@ -164,7 +164,11 @@ fn limit_io_errors(target: &Target) -> Option<Claim> {
 }
 
 /// The claim about a target's windows that were discarded for I/Os of one kind.
-fn discarded(target: &Target, of: fn(&crate::limit::Problem) -> u64, verb: &str) -> Option<Claim> {
+fn discarded(
+    target: &Target,
+    of: fn(&fathom_model::limit::Problem) -> u64,
+    verb: &str,
+) -> Option<Claim> {
     let blocks = target.limit.blocks.iter();
     let bad: Vec<_> = blocks
         .flat_map(|block| block.problems.iter().map(move |problem| (block.name(), problem)))
@@ -328,9 +332,10 @@ fn errno_text(errno: i32) -> String {
 }
 
 #[cfg(test)]
-fn problem(record: &mut crate::limit::LimitRecord, errors: u64, short_ios: u64) {
-    let setting = crate::limit::Setting::ONE;
-    let problem = crate::limit::Problem { setting, errors, short_ios, message: "EIO".into() };
+fn problem(record: &mut fathom_model::limit::LimitRecord, errors: u64, short_ios: u64) {
+    let setting = fathom_model::window::Setting::ONE;
+    let problem =
+        fathom_model::limit::Problem { setting, errors, short_ios, message: "EIO".into() };
     record.report.targets[0].blocks[0].problems.push(problem);
 }
 

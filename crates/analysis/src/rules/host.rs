@@ -4,8 +4,8 @@ use super::jobs::{jobs_where, named};
 #[cfg(test)]
 use super::testing::{Case, peak};
 use super::{Check, Claim, Rule, Target};
-use crate::limit::{Competitor, LimitRecord};
 use fathom_model::finding::{Class, Evidence, Severity, Unit};
+use fathom_model::limit::{Competitor, LimitRecord};
 use fathom_model::record::RunRecord;
 use fathom_model::units;
 
@@ -273,7 +273,7 @@ fn counting_slows(record: &RunRecord) -> Option<Claim> {
 
 #[cfg(test)]
 fn busy_before(record: &mut LimitRecord, busy: f64) {
-    record.report.idle = Some(crate::limit::CpuShares { busy, steal: 0.0, throttled: 0.0 });
+    record.report.idle = Some(fathom_model::window::CpuShares { busy, steal: 0.0, throttled: 0.0 });
 }
 
 #[cfg(test)]

@@ -4,9 +4,9 @@ use super::jobs::{facts_of, jobs_where, named, targets_of};
 #[cfg(test)]
 use super::testing::Case;
 use super::{Check, Claim, Rule, Target, cache, depth};
-use crate::limit::LimitRecord;
 use fathom_model::facts::{TargetFacts, TargetKind};
 use fathom_model::finding::{Class, Confidence, Evidence, Severity, Unit};
+use fathom_model::limit::LimitRecord;
 use fathom_model::record::RunRecord;
 use fathom_model::{Dir, JobPlan, units};
 use std::collections::BTreeSet;

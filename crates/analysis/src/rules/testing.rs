@@ -3,15 +3,13 @@
 use super::doctor::testing::{TestMachine, healthy};
 use super::limiters::testing::Scene;
 use super::{Input, Rule, Target as LimitTarget, judge, limit_findings};
-use crate::limit::{
-    BlockLimit, BlockSpec, Conditions, Config, CpuShares, LimitRecord, LimitReport, OwnCeiling,
-    Point, TargetLimit,
-};
-use crate::stats::Estimate;
 use crate::topology::analyze;
 use crate::watch::Observed;
 use fathom_model::facts::{DeviceFacts, TargetFacts, TargetKind};
 use fathom_model::finding::Finding;
+use fathom_model::limit::{
+    BlockLimit, BlockSpec, Config, LimitRecord, LimitReport, OwnCeiling, TargetLimit,
+};
 use fathom_model::outcome::RecordKind;
 use fathom_model::plan::{
     Distribution, Engine, Fallocate, JobPlan, Mix, Order, Region, Target, Uring,
@@ -20,6 +18,7 @@ use fathom_model::record::{DiskRecord, Header, JobRecord, RunRecord};
 use fathom_model::topology::{
     CpuPackage, Hop, HopKind, Irq, Link, LinkMode, LinkStandard, NumaNode, Topology,
 };
+use fathom_model::window::{Conditions, CpuShares, Estimate, Point};
 use fathom_model::{Dir, Facts};
 
 pub(super) const SECOND: u64 = 1_000_000_000;

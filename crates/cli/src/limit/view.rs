@@ -1,10 +1,10 @@
 //! The progress of `fathom limit` on standard error: one line on a terminal, successive lines elsewhere.
 
-use crate::live;
 use crate::run::LayoutProgress;
-use crate::stdio;
-use fathom_analysis::limit::{Config, Phase, Probe};
+use crate::{live, stdio};
 use fathom_model::escape;
+use fathom_model::limit::{Config, Phase};
+use fathom_model::window::Probe;
 use fathom_report::limit::line;
 use fathom_runner::Hooks;
 use std::io::IsTerminal;

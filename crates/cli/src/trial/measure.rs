@@ -1,22 +1,16 @@
 //! What `try` and `sweep` share: times, targets, and printing.
 
-use crate::level;
 use crate::limit::size;
-use crate::limits;
-use crate::live;
 use crate::page::{PageArgs, RecordArgs};
-use crate::quantity;
 use crate::run::LayoutProgress;
 use crate::signals::Signals;
-use crate::stdio;
-use fathom_analysis::experiment::{ExperimentRecord, Request};
+use crate::{level, limits, live, quantity, stdio};
 use fathom_machine::guard::Permissions;
 use fathom_model::escape;
-use fathom_model::experiment::{Experiment, Protocol};
+use fathom_model::experiment::{Experiment, ExperimentRecord, Protocol, Request};
 use fathom_model::watch::Level;
 use fathom_report::experiment::line;
-use fathom_report::json;
-use fathom_report::pages;
+use fathom_report::{json, pages};
 use fathom_runner::experiment::{TrialProgress, TryOptions, TryRunner};
 use fathom_runner::{Hooks, RecordTo, System};
 use fathom_spec::Sources;

@@ -3,7 +3,8 @@
 use crate::common::{
     FATHOM, Loop, MIB, Place, Running, as_root, assert_one_error, checksum, says, tool, until,
 };
-use fathom_analysis::experiment::{Claim, CpuTime, ExperimentRecord, TrialWindow};
+use fathom_model::experiment::{Claim, ExperimentRecord, TrialWindow};
+use fathom_model::window::CpuTime;
 use rustix::process::Signal;
 use std::fs;
 use std::process::Command;

@@ -4,7 +4,7 @@
 use crate::common::{
     Cgroup, FATHOM, Loop, MIB, Place, Running, as_root, assert_one_error, checksum, says, until,
 };
-use fathom_analysis::limit::{Cause, LimitRecord};
+use fathom_model::limit::{Cause, LimitRecord};
 use rustix::process::Signal;
 use std::fs;
 use std::os::fd::AsRawFd;

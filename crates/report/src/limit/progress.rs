@@ -1,7 +1,8 @@
 //! The progress of a search, as one line.
 
-use fathom_analysis::limit::{Phase, Probe};
+use fathom_model::limit::Phase;
 use fathom_model::units;
+use fathom_model::window::Probe;
 
 /// Width of the bar.
 const BAR: usize = 24;

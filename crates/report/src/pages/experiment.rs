@@ -9,11 +9,11 @@ use crate::doc::{
     DataColumn, Document, Quantity, QuantityUnit, Text, bandwidth, count, number, percent, plural,
     text, time,
 };
-use fathom_analysis::experiment::{
-    Claim, Effect, ExperimentRecord, MeasuredCondition, RUN_DELAY_MIN,
+use fathom_analysis::experiment::RUN_DELAY_MIN;
+use fathom_model::experiment::{
+    Claim, Condition, Direction, Effect, ExperimentRecord, MeasuredCondition, Metric,
 };
-use fathom_analysis::stats::{Estimate, Ratio};
-use fathom_model::experiment::{Condition, Direction, Metric};
+use fathom_model::window::{Estimate, Ratio};
 use serde::Serialize;
 
 /// More effects than this are in the table only.

@@ -12,14 +12,14 @@ use crate::doc::{
     DataColumn, Document, Quantity, QuantityUnit, Text, bandwidth, bytes, count, of, percent,
     plural, text, time,
 };
-use fathom_analysis::limit::{
-    BlockLimit, Cause, Combined, CombinedCause, Experiment, ExperimentKind, LimitRecord, Point,
-    Setting, SuiteTest, TargetLimit, TargetResult, Verdict,
-};
-use fathom_analysis::stats::{Estimate, Ratio};
 use fathom_model::facts::TargetFacts;
+use fathom_model::limit::{
+    BlockLimit, Cause, Combined, CombinedCause, Experiment, ExperimentKind, LimitRecord, SuiteTest,
+    TargetLimit, TargetResult, Verdict,
+};
 use fathom_model::units;
 use fathom_model::watch::Unavailable;
+use fathom_model::window::{Estimate, Point, Ratio, Setting};
 
 /// A load generator that does so many times the peak does not limit it.
 const OVERHEAD_SHOWN: f64 = 10.0;

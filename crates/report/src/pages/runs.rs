@@ -4,11 +4,11 @@ use crate::calendar::{self, TimeZone};
 use crate::doc::{DataColumn, Document, Text, bandwidth, bytes, count, of, plural, text, time};
 use crate::render;
 use fathom_analysis::derive;
-use fathom_analysis::experiment::{Claim, ExperimentRecord};
-use fathom_analysis::limit::LimitRecord;
 use fathom_model::Finding;
+use fathom_model::experiment::{Claim, ExperimentRecord};
+use fathom_model::limit::LimitRecord;
 use fathom_model::outcome::{Outcome, RecordKind};
-use fathom_model::record::RunRecord;
+use fathom_model::record::{Record, RunRecord};
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
@@ -84,51 +84,43 @@ pub fn runs(rows: &[RunRow], zone: &TimeZone) -> Document {
     page
 }
 
-pub fn run_summary(record: RunRecord) -> RunSummary {
-    let verdict: Vec<&Finding> = record.header.findings.iter().filter(|f| f.is_verdict()).collect();
-    let sentences: Vec<&str> = verdict.iter().map(|finding| finding.summary.as_str()).collect();
+/// A record in a line.
+pub fn run_summary(record: &Record) -> RunSummary {
+    let header = record.header();
+    let found: Vec<&Finding> = header.findings.iter().filter(|f| f.is_verdict()).collect();
+    let sentences: Vec<&str> = found.iter().map(|finding| finding.summary.as_str()).collect();
+    let limited_by = found.iter().map(|finding| finding.rule.clone()).collect();
+    let (headline, sentences, limited_by) = match record {
+        Record::Run(record) => (run_result(record), sentences.join(" "), limited_by),
+        Record::Limit(record) => {
+            let (sentence, limited_by) = limit_verdict(record);
+            (limit_result(record), sentence, limited_by)
+        }
+        Record::Experiment(record) => {
+            let effects: Vec<String> =
+                super::experiment::effects(record).iter().map(render::line).collect();
+            (experiment_result(record), effects.join(" "), limited_by)
+        }
+    };
     RunSummary {
-        headline: run_result(&record),
-        verdict: (!sentences.is_empty()).then(|| sentences.join(" ")),
-        limited_by: verdict.iter().map(|finding| finding.rule.clone()).collect(),
-        kind: Some(record.header.kind),
-        outcome: Some(record.header.outcome),
-        command: record.header.command,
+        headline,
+        verdict: (!sentences.is_empty()).then_some(sentences),
+        limited_by,
+        kind: Some(header.kind),
+        outcome: Some(header.outcome.clone()),
+        command: header.command.clone(),
     }
 }
 
-/// A search: the answers for the first target, and the causes of its first kind of I/O.
-pub fn limit_summary(record: LimitRecord) -> RunSummary {
-    let blocks = record.report.targets.first().map(|target| target.blocks.as_slice());
-    let block = blocks.and_then(<[_]>::first);
-    let verdict = block.and_then(|block| Some((block.name(), block.verdict.as_ref()?)));
-    let sentence = verdict
-        .as_ref()
-        .map(|(name, verdict)| super::limit::limited(&format!("{name} peak"), verdict));
-    RunSummary {
-        headline: limit_result(&record),
-        verdict: sentence.map(|sentence| render::line(&sentence)),
-        limited_by: verdict
-            .iter()
-            .map(|(_, verdict)| super::limit::rule(verdict.cause).to_string())
-            .collect(),
-        kind: Some(record.header.kind),
-        outcome: Some(record.header.outcome),
-        command: record.header.command,
-    }
-}
-
-pub fn experiment_summary(record: ExperimentRecord) -> RunSummary {
-    let sentences: Vec<String> =
-        super::experiment::effects(&record).iter().map(render::line).collect();
-    RunSummary {
-        headline: experiment_result(&record),
-        verdict: (!sentences.is_empty()).then(|| sentences.join(" ")),
-        limited_by: Vec::new(),
-        kind: Some(record.header.kind),
-        outcome: Some(record.header.outcome),
-        command: record.header.command,
-    }
+/// What limits the first kind of I/O of the first target.
+fn limit_verdict(record: &LimitRecord) -> (String, Vec<String>) {
+    let block = record.report.targets.first().and_then(|target| target.blocks.first());
+    let Some((block, verdict)) = block.and_then(|block| Some((block, block.verdict.as_ref()?)))
+    else {
+        return (String::new(), Vec::new());
+    };
+    let sentence = super::limit::limited(&format!("{} peak", block.name()), verdict);
+    (render::line(&sentence), vec![super::limit::rule(verdict.cause).to_string()])
 }
 
 /// The main figure of a run: IOPS and bandwidth of all jobs.

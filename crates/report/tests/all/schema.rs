@@ -3,10 +3,11 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use crate::support::{same_as_file, troubled, two_groups};
-use fathom_analysis::experiment::{ExperimentRecord, TrialWindow};
-use fathom_analysis::limit::{LimitRecord, Window};
+use fathom_model::experiment::{ExperimentRecord, TrialWindow};
+use fathom_model::limit::LimitRecord;
 use fathom_model::progress::Sample;
 use fathom_model::record::RunRecord;
+use fathom_model::window::Window;
 use fathom_report::json::{StacksResult, WatchResult};
 use fathom_report::pages::RunRow;
 use schemars::Schema;

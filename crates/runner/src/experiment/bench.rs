@@ -9,9 +9,9 @@ use crate::sampling::Sampling;
 use crate::snapshot::{MachineSnapshots, Snapshot};
 use crate::targets::OpenTargets;
 use crate::window;
-use fathom_analysis::experiment::{Request, Sample, add_disk};
+use fathom_analysis::experiment::add_disk;
 use fathom_machine::settings::{Restored, RestoredHow, Settings, SettingsError};
-use fathom_model::experiment::Metric;
+use fathom_model::experiment::{Metric, Request, WindowResult};
 use fathom_model::plan::Plan;
 use fathom_model::record::JobRecord;
 use fathom_model::watch::Level;
@@ -66,7 +66,7 @@ impl Bench<'_> {
         ramp: Duration,
         window: Duration,
         hooks: &mut dyn Hooks,
-    ) -> Result<Sample, Failure> {
+    ) -> Result<WindowResult, Failure> {
         let changes = self.plans.settings.get(index).map_or(&[][..], Vec::as_slice);
         if changes.is_empty() {
             return self.measure(index, ramp, window);
@@ -85,7 +85,7 @@ impl Bench<'_> {
         index: usize,
         ramp: Duration,
         window: Duration,
-    ) -> Result<Sample, Failure> {
+    ) -> Result<WindowResult, Failure> {
         let condition = &self.request.experiment.conditions[index];
         // Open before the load begins: what is measured is sampling, not the start of it.
         let sampling = match condition.sampling {
@@ -119,7 +119,7 @@ impl Bench<'_> {
         index: usize,
         ramp: Duration,
         window: Duration,
-    ) -> Result<Sample, Failure> {
+    ) -> Result<WindowResult, Failure> {
         self.number += 1;
         let condition = &self.request.experiment.conditions[index];
         for (worker, job) in plan.jobs.iter_mut().enumerate() {
@@ -150,7 +150,7 @@ impl Bench<'_> {
             return Err(Failure::rejected(why));
         }
         let undelayed_ns = undelayed_ns(&measured.jobs).filter(|_| corrects);
-        Ok(Sample { undelayed_ns, ..sample(&measured, is_paced) })
+        Ok(WindowResult { undelayed_ns, ..sample(&measured, is_paced) })
     }
 
     /// Runs `plan` until its work is done.
@@ -201,14 +201,14 @@ fn not_in_effect(plan: &Plan, jobs: &[JobRecord]) -> Option<String> {
 }
 
 /// The workers of a window, added up.
-fn sample(window: &window::MeasuredWindow<Snapshot>, is_paced: bool) -> Sample {
+fn sample(window: &window::MeasuredWindow<Snapshot>, is_paced: bool) -> WindowResult {
     let jobs = &window.jobs;
     let elapsed_ns = jobs.iter().map(|job| job.runtime_ns).sum::<u64>() / jobs.len().max(1) as u64;
-    let mut sum = Sample {
+    let mut sum = WindowResult {
         elapsed_ns,
         took_ns: window.took.as_nanos() as u64,
         cpu: window.to.cpu_since(&window.from),
-        ..Sample::default()
+        ..WindowResult::default()
     };
     for job in jobs {
         for (_, done) in job.dirs.iter() {

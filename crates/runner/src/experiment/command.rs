@@ -2,7 +2,8 @@
 
 use crate::cancel::CancelToken;
 use crate::snapshot::MachineSnapshots;
-use fathom_analysis::experiment::{Sample, add_disk};
+use fathom_analysis::experiment::add_disk;
+use fathom_model::experiment::WindowResult;
 use rustix::process::{
     Pid, Resource, Rlimit, Signal, WaitId, WaitIdOptions, getrlimit, kill_process_group, setrlimit,
     waitid,
@@ -31,7 +32,7 @@ pub(super) fn measure(
     limits: &Limits,
     machine: &MachineSnapshots,
     cancel: &CancelToken,
-) -> Result<Sample, String> {
+) -> Result<WindowResult, String> {
     let before = children_ns();
     let from = machine.take();
     let began = Instant::now();
@@ -51,8 +52,12 @@ pub(super) fn measure(
     if !status.success() {
         return Err(format!("`{command}` failed ({status}); run it by itself to see why"));
     }
-    let mut sample =
-        Sample { elapsed_ns, took_ns: elapsed_ns, cpu: to.cpu_since(&from), ..Sample::default() };
+    let mut sample = WindowResult {
+        elapsed_ns,
+        took_ns: elapsed_ns,
+        cpu: to.cpu_since(&from),
+        ..WindowResult::default()
+    };
     for disk in to.disks_since(&from) {
         sample.ios += disk.ios.read + disk.ios.write;
         sample.bytes += (disk.sectors.read + disk.sectors.write) * SECTOR_BYTES;

@@ -3,10 +3,9 @@
 use super::bench::{Bench, Failure};
 use crate::run::Hooks;
 use crate::sampling::{Sampling, SamplingOptions};
-use fathom_analysis::experiment::{Detail, LayerShare};
 use fathom_analysis::layers::LayerTimes;
 use fathom_analysis::watch::Observed;
-use fathom_model::experiment::Load;
+use fathom_model::experiment::{Detail, LayerShare, Load};
 use fathom_model::progress::Sample;
 use fathom_model::watch::Level;
 use fathom_watch::Scope;

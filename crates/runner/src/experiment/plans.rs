@@ -2,7 +2,6 @@
 
 use super::{Limits, TryOptions};
 use crate::sources::System;
-use fathom_analysis::limit::Conditions;
 use fathom_machine::guard::OpenTarget;
 use fathom_machine::{Lookup, Roots, scratch};
 use fathom_model::experiment::{Condition, Experiment, Load, Metric};
@@ -10,6 +9,7 @@ use fathom_model::facts::{Facts, TargetFacts};
 use fathom_model::plan::{Engine, JobPlan, Mix, Plan, Psync, Rate, RateProcess, Target};
 use fathom_model::setting::SettingChange;
 use fathom_model::watch::Level;
+use fathom_model::window::Conditions;
 use fathom_model::{Dir, units};
 use std::collections::BTreeMap;
 use std::path::Path;

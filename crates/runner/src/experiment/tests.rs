@@ -1,6 +1,5 @@
 use super::*;
-use fathom_analysis::experiment::Claim;
-use fathom_model::experiment::{Experiment, Metric, Protocol};
+use fathom_model::experiment::{Claim, Experiment, Metric, Protocol};
 
 /// A short trial on the null engine, which does no I/O, or with commands.
 fn options(experiment: Experiment, dir: &std::path::Path) -> TryOptions {

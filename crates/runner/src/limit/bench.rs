@@ -4,9 +4,9 @@ use super::plan::plan;
 use crate::snapshot::{MachineSnapshots, Snapshot};
 use crate::targets::OpenTargets;
 use crate::window;
-use fathom_analysis::limit::{Conditions, Load, LoadMeasure, Measurement, Probe, Rw, WorkerCpu};
 use fathom_model::facts::TargetFacts;
 use fathom_model::record::{DiskRecord, JobRecord};
+use fathom_model::window::{Conditions, Load, LoadMeasure, Measurement, Probe, Rw, WorkerCpu};
 use fathom_watch::disks::DriverQueue;
 use rustix::io::Errno;
 use std::path::Path;
@@ -201,7 +201,7 @@ mod tests {
         job
     }
 
-    const LOAD: Load = Load::at(0, fathom_analysis::limit::Setting::ONE);
+    const LOAD: Load = Load::at(0, fathom_model::window::Setting::ONE);
     const ENOMEM: Option<(i32, &str)> = Some((12, "no memory"));
     const EIO: Option<(i32, &str)> = Some((5, "EIO"));
 

@@ -6,10 +6,9 @@ use crate::cancel::CancelToken;
 use crate::cost;
 use crate::targets::OpenTargets;
 use fathom_analysis::derive;
-use fathom_analysis::limit::{
-    BlockSpec, Conditions, LimitRecord, Load, PeakCost, Phase, Point, Probe,
-};
+use fathom_model::limit::{BlockSpec, LimitRecord, PeakCost, Phase};
 use fathom_model::record::{Cost, JobRecord};
+use fathom_model::window::{Conditions, Load, Point, Probe};
 
 /// Stores the cost per I/O at the peaks of `record`, or why it is unknown.
 pub fn measure(targets: &OpenTargets, cancel: &CancelToken, record: &mut LimitRecord) {
@@ -79,8 +78,7 @@ fn at_peak(jobs: &[JobRecord], probe: &Probe, peak: &Point) -> Option<PeakCost> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fathom_analysis::limit::Setting;
-    use fathom_analysis::stats::Estimate;
+    use fathom_model::window::{Estimate, Setting};
 
     #[test]
     fn workers_are_put_together_and_compared_with_the_peak() {

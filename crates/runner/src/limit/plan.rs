@@ -1,11 +1,11 @@
 //! A window as a plan for the engine: one job for each worker.
 
-use fathom_analysis::limit::{Conditions, Load, Probe};
 use fathom_model::PerDir;
 use fathom_model::facts::Facts;
 use fathom_model::plan::{
     BlockSizes, Distribution, Engine, JobPlan, Order, Plan, Rate, RateProcess, Region, Uring,
 };
+use fathom_model::window::{Conditions, Load, Probe};
 
 /// The plan of `probe`, with jobs in the order of its loads. `number` differs between windows, so that none reads
 /// blocks that another has just read.
@@ -85,8 +85,9 @@ fn seed(number: u64, worker: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fathom_analysis::limit::{Phase, Rw, Setting};
     use fathom_model::facts::{Host, TargetFacts};
+    use fathom_model::limit::Phase;
+    use fathom_model::window::{Rw, Setting};
     use std::collections::BTreeSet;
 
     fn facts() -> Facts {

@@ -6,13 +6,14 @@ use crate::run::Hooks;
 use crate::sources::System;
 use crate::targets::OpenTargets;
 use crate::wording::Vocabulary;
-use fathom_analysis::limit::{Conditions, Load, Phase, Probe, Rw, Setting};
 use fathom_machine::guard::{self, OpenTarget, WorkerOpen};
 use fathom_machine::{Lookup, Roots, scratch};
 use fathom_model::experiment::{Condition, Load as Job};
 use fathom_model::facts::{TargetFacts, TargetKind};
+use fathom_model::limit::Phase;
 use fathom_model::plan::{Fallocate, Plan, SyncIo, Target};
 use fathom_model::units;
+use fathom_model::window::{Conditions, Load, Probe, Rw, Setting};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 

@@ -1,6 +1,6 @@
 use super::*;
-use fathom_analysis::limit::{LoadMeasure, Measurement, Probe};
 use fathom_model::record::Header;
+use fathom_model::window::{LoadMeasure, Measurement, Probe};
 
 /// Answers every window with as many I/Os as are in flight.
 struct Fake {
@@ -10,7 +10,7 @@ struct Fake {
 impl Bench for Fake {
     fn window(&mut self, probe: &Probe) -> Result<Measurement, String> {
         self.windows += 1;
-        let load = |l: &fathom_analysis::limit::Load| LoadMeasure {
+        let load = |l: &fathom_model::window::Load| LoadMeasure {
             ios: 100 * l.setting.in_flight().min(8),
             ..LoadMeasure::default()
         };

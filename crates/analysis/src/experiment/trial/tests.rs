@@ -1,5 +1,5 @@
 use super::*;
-use crate::experiment::Claim;
+use fathom_model::experiment::{Claim, WindowResult};
 
 /// A machine with noise like that of a shared virtual machine: every window deviates by some percent, the level drifts
 /// slowly, and some windows lose half their time to a stall.
@@ -23,12 +23,17 @@ impl Noisy {
     }
 
     /// I/Os of a window of a second, of a condition that is `factor` as fast as the baseline.
-    fn window(&mut self, factor: f64) -> Sample {
+    fn window(&mut self, factor: f64) -> WindowResult {
         self.level = 0.98 * self.level + 0.01 * self.normal();
         let stall = if self.uniform() < 0.03 { 0.5 } else { 1.0 };
         let noise = (self.level + 0.03 * self.normal()).exp();
         let ios = (1e5 * factor * noise * stall) as u64;
-        Sample { elapsed_ns: 1_000_000_000, took_ns: 1_100_000_000, ios, ..Sample::default() }
+        WindowResult {
+            elapsed_ns: 1_000_000_000,
+            took_ns: 1_100_000_000,
+            ios,
+            ..WindowResult::default()
+        }
     }
 }
 
@@ -101,8 +106,12 @@ fn rounds_are_in_random_order_and_each_has_every_condition_once() {
         for _ in 0..3 {
             let turn = trial.next_turn().unwrap();
             order.push(turn.condition);
-            let window =
-                Sample { ios: 10, elapsed_ns: 500_000_000, took_ns: 10, ..Sample::default() };
+            let window = WindowResult {
+                ios: 10,
+                elapsed_ns: 500_000_000,
+                took_ns: 10,
+                ..WindowResult::default()
+            };
             trial.observe(turn, Ok(&window), false);
         }
         let mut all = order.clone();
@@ -140,7 +149,12 @@ fn a_condition_that_cannot_be_measured_is_left_out() {
     let mut turns = 0;
     while let Some(turn) = trial.next_turn() {
         turns += 1;
-        let window = Sample { ios: 10, elapsed_ns: 500_000_000, took_ns: 10, ..Sample::default() };
+        let window = WindowResult {
+            ios: 10,
+            elapsed_ns: 500_000_000,
+            took_ns: 10,
+            ..WindowResult::default()
+        };
         match turn.condition {
             2 => trial.observe(turn, Err("no such scheduler"), true),
             _ => trial.observe(turn, Ok(&window), false),
@@ -180,7 +194,12 @@ fn groups_end_when_they_are_known_and_time_ends_all() {
     while let Some(turn) = trial.next_turn() {
         counts[turn.condition] += 1;
         // The first pair is free of noise.
-        let exact = Sample { ios: 100, elapsed_ns: 500_000_000, took_ns: 10, ..Sample::default() };
+        let exact = WindowResult {
+            ios: 100,
+            elapsed_ns: 500_000_000,
+            took_ns: 10,
+            ..WindowResult::default()
+        };
         let window = if turn.condition < 2 { exact } else { machine.window(1.0) };
         trial.observe(turn, Ok(&window), false);
     }
@@ -197,7 +216,8 @@ fn the_mean_of_the_repetition_does_not_hold_up_the_end() {
         turns += 1;
         // All drift alike, so that ratios are exact.
         let ios = 1000 + 100 * u64::from(turn.round % 5);
-        let exact = Sample { ios, elapsed_ns: 500_000_000, took_ns: 10, ..Sample::default() };
+        let exact =
+            WindowResult { ios, elapsed_ns: 500_000_000, took_ns: 10, ..WindowResult::default() };
         trial.observe(turn, Ok(&exact), false);
     }
     assert_eq!(turns, 33);
@@ -209,7 +229,12 @@ fn a_rejected_baseline_ends_its_group() {
     let mut turns = 0;
     while let Some(turn) = trial.next_turn() {
         turns += 1;
-        let window = Sample { ios: 10, elapsed_ns: 500_000_000, took_ns: 10, ..Sample::default() };
+        let window = WindowResult {
+            ios: 10,
+            elapsed_ns: 500_000_000,
+            took_ns: 10,
+            ..WindowResult::default()
+        };
         match turn.condition {
             0 => trial.observe(turn, Err("no such scheduler"), true),
             _ => trial.observe(turn, Ok(&window), false),
@@ -219,23 +244,23 @@ fn a_rejected_baseline_ends_its_group() {
 }
 
 /// A worker of a busy machine, which waits for a CPU for 0 to 60% of each window; corrected, windows deviate by 1%.
-fn delayed(machine: &mut Noisy, factor: f64) -> Sample {
+fn delayed(machine: &mut Noisy, factor: f64) -> WindowResult {
     let elapsed_ns = 1_000_000_000;
     let run_delay_ns = (elapsed_ns as f64 * 0.6 * machine.uniform()) as u64;
     let undelayed_ns = elapsed_ns - run_delay_ns;
     let noise = (0.01 * machine.normal()).exp();
-    Sample {
+    WindowResult {
         elapsed_ns,
         took_ns: elapsed_ns,
         ios: (undelayed_ns as f64 / 1e4 * factor * noise) as u64,
         run_delay_ns: Some(run_delay_ns),
         undelayed_ns: Some(undelayed_ns),
-        ..Sample::default()
+        ..WindowResult::default()
     }
 }
 
 /// A trial of at most 60 windows, whose samples `change` changes.
-fn busy(factors: [f64; 3], change: impl Fn(usize, &mut Sample)) -> Trial {
+fn busy(factors: [f64; 3], change: impl Fn(usize, &mut WindowResult)) -> Trial {
     let mut machine = Noisy::new(11);
     let mut trial = Trial::new(pair(), Protocol { seconds: 66.0, ..protocol(11) });
     while let Some(turn) = trial.next_turn() {

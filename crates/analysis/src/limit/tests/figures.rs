@@ -1,6 +1,8 @@
 //! Figures that agree with each other and with their documentation.
 
 use super::*;
+use fathom_model::limit::{BlockLimit, BlockSpec, LimitRecord};
+use fathom_model::window::{Measurement, Point, Setting, Window};
 
 /// The row that `docs/limit.md` calls the peak.
 pub(super) fn documented_peak(block: &BlockLimit, cores: u32) -> Option<&Point> {

@@ -1,6 +1,7 @@
 //! What holds I/Os back above the device.
 
 use super::*;
+use fathom_model::limit::{Cause, QueueFacts};
 
 /// The cause at the peak of small blocks, on a device whose queue has these facts.
 fn held_back(sim: &mut Sim, queue: QueueFacts) -> Cause {

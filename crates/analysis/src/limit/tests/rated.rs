@@ -1,6 +1,8 @@
 //! Latency targets, and the suite.
 
 use super::*;
+use fathom_model::limit::{BlockSpec, Phase, RatedPoint, SuiteTest};
+use fathom_model::window::Rw;
 
 #[test]
 fn the_highest_load_within_a_latency_target_is_found() {

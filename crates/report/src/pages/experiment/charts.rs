@@ -2,8 +2,8 @@
 
 use super::all;
 use crate::doc::{Axis, Chart, ChartKind, ChartPoint, ChartSeries, Document, QuantityUnit};
-use fathom_analysis::experiment::{ExperimentRecord, MeasuredCondition, curves};
-use fathom_model::experiment::{Condition, Metric};
+use fathom_analysis::experiment::curves;
+use fathom_model::experiment::{Condition, ExperimentRecord, MeasuredCondition, Metric};
 
 /// The metric by condition: bars, or with a grid a line for each variant.
 pub(super) fn metric(body: &mut Document, record: &ExperimentRecord) {

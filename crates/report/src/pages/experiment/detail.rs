@@ -3,8 +3,7 @@
 use super::all;
 use crate::doc::{DataColumn, Document, Text, count, number, percent, text, time, whole};
 use crate::pages::layers::SAMPLES_MIN;
-use fathom_analysis::experiment::{ExperimentRecord, MeasuredCondition};
-use fathom_model::experiment::Condition;
+use fathom_model::experiment::{Condition, ExperimentRecord, MeasuredCondition};
 
 /// Maximum number of conditions whose layers are shown, unless all are requested.
 const COLUMNS_MAX: usize = 6;

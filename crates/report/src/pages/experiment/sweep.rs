@@ -4,8 +4,8 @@ use super::{all, charts, figure, metric};
 use crate::doc::{
     DataColumn, Document, Quantity, QuantityUnit, Text, bandwidth, percent, text, time,
 };
-use fathom_analysis::experiment::{ExperimentRecord, MeasuredCondition, curves};
-use fathom_model::experiment::{Condition, Metric};
+use fathom_analysis::experiment::curves;
+use fathom_model::experiment::{Condition, ExperimentRecord, MeasuredCondition, Metric};
 
 /// The table of all cells, and the curves.
 pub(super) fn sweep(body: &mut Document, record: &ExperimentRecord) {

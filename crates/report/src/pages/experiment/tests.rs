@@ -1,10 +1,11 @@
 use super::*;
 use crate::render::{assert_fits, html, unwrapped};
-use fathom_analysis::experiment::{Detail, LayerShare, Request, TrialReport};
-use fathom_analysis::stats::Estimate;
-use fathom_model::experiment::{Direction, Experiment, Published};
+use fathom_model::experiment::{
+    Detail, Direction, Experiment, LayerShare, Published, Request, TrialReport,
+};
 use fathom_model::outcome::Outcome;
 use fathom_model::record::Header;
+use fathom_model::window::Estimate;
 
 fn condition(name: &str, cell: &[&str], against: &[usize], repeats: Option<usize>) -> Condition {
     Condition {

@@ -1,8 +1,9 @@
 //! The answer, in a line for each kind of I/O: how fast, at which latency, and what limits it.
 
 use crate::doc::{Document, Text, bandwidth, count, text, time};
-use fathom_analysis::limit::{BlockLimit, Cause, LimitRecord, Point, TargetResult};
+use fathom_model::limit::{BlockLimit, Cause, LimitRecord, TargetResult};
 use fathom_model::units;
+use fathom_model::window::Point;
 
 /// From this block size on, bandwidth is what people ask for.
 const LARGE_BYTES: u64 = 128 << 10;

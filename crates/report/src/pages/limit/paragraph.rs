@@ -2,9 +2,10 @@
 
 use super::{cause, description, estimate, how, setting};
 use crate::doc::{Text, bandwidth, count, number, percent, text, time};
-use fathom_analysis::limit::{
-    BlockLimit, Cause, Combined, CombinedCause, LimitRecord, Point, TargetLimit, Verdict,
+use fathom_model::limit::{
+    BlockLimit, Cause, Combined, CombinedCause, LimitRecord, TargetLimit, Verdict,
 };
+use fathom_model::window::Point;
 
 /// The paragraph about target `index`; empty where there is none.
 pub(super) fn paragraph(record: &LimitRecord, index: usize) -> Text {

@@ -2,20 +2,19 @@ use super::*;
 use crate::json;
 use crate::limit::line;
 use crate::render::{self, assert_fits, unwrapped};
-use fathom_analysis::limit::{
-    BlockSpec, Conditions, Config, CpuTime, LoadMeasure, Measurement, PeakCost, Probe, Rw, Search,
-    WorkerCpu,
-};
-use fathom_model::facts::Host;
-use fathom_model::facts::{DeviceFacts, TargetKind};
+use fathom_analysis::limit::Search;
+use fathom_analysis::rules::judged_limit;
+use fathom_model::facts::{DeviceFacts, Host, TargetKind};
+use fathom_model::limit::{BlockSpec, Config, PeakCost};
 use fathom_model::outcome::Outcome;
 use fathom_model::record::{Cost, Header};
 use fathom_model::watch::Unavailable;
+use fathom_model::window::{Conditions, CpuTime, LoadMeasure, Measurement, Probe, Rw, WorkerCpu};
 use fathom_model::{Facts, Histogram};
 
 /// A device that does 100k I/Os per second, or 2 GB/s, at 100 µs, and costs 2 µs of CPU time.
 fn window(probe: &Probe) -> Measurement {
-    let load = |load: &fathom_analysis::limit::Load| {
+    let load = |load: &fathom_model::window::Load| {
         let in_flight = load.setting.in_flight() as f64;
         let (device, cpu_ns) = match load.target {
             Some(_) => ((2e9 / probe.block_bytes as f64).min(100_000.0), 2_000.0),
@@ -87,7 +86,7 @@ fn record(targets: usize, windows: usize) -> LimitRecord {
         }),
         ..TargetFacts::default()
     };
-    LimitRecord {
+    let record = LimitRecord {
         header: Header {
             fathom_version: "0.1.0".into(),
             facts: Facts {
@@ -103,8 +102,8 @@ fn record(targets: usize, windows: usize) -> LimitRecord {
         report: search.finish(),
         costs: Vec::new(),
         costs_missing: None,
-    }
-    .judged()
+    };
+    judged_limit(record)
 }
 
 #[test]
@@ -253,7 +252,7 @@ fn the_answer_comes_first_and_a_result_fits_a_screen() {
 
 #[test]
 fn a_target_that_was_met_is_not_reported_as_not_met() {
-    use fathom_analysis::limit::RatedPoint;
+    use fathom_model::limit::RatedPoint;
     let rated = |iops, latency_ns, meets| RatedPoint {
         iops,
         completed_iops: iops,
@@ -287,14 +286,14 @@ fn figures_that_cannot_be_relied_on_are_marked() {
 #[test]
 fn problems_and_findings_are_shown_worst_first() {
     let mut r = record(1, 40);
-    r.report.targets[0].blocks[0].problems.push(fathom_analysis::limit::Problem {
-        setting: fathom_analysis::limit::Setting::ONE,
+    r.report.targets[0].blocks[0].problems.push(fathom_model::limit::Problem {
+        setting: fathom_model::window::Setting::ONE,
         errors: 5,
         short_ios: 1,
         message: "read: EIO".into(),
     });
     r.conditions[0].direct = false;
-    let text = render(&r.judged());
+    let text = render(&judged_limit(r));
     let error = text.find("ERROR   /dev/nvme0n1: 5 I/Os failed").unwrap();
     assert!(error < text.find("WARNING /dev/nvme0n1 was read through the page cache").unwrap());
     assert!(text.contains("1 worker, QD1: read: EIO"), "{text}");

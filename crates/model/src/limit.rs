@@ -1,16 +1,257 @@
-//! What a search measures, and what it found.
+//! The search of `fathom limit`: what it measures, and what it found.
 
-use super::rated::LatencyTarget;
-use crate::experiment::{self, CpuShares, Point, Rw, Setting};
-use crate::stats::{Estimate, Ratio};
-use fathom_model::units;
+use crate::record::{Cost, Header};
+use crate::units;
+use crate::watch::{ProcessUse, Unavailable};
+use crate::window::{Conditions, CpuShares, Estimate, Point, Ratio, Rw, Setting};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::str::FromStr;
 
-/// A window of a search.
-pub type Probe = experiment::Probe<Phase>;
-/// A window of a search and its result: a line of `windows.ndjson`.
-pub type Window = experiment::Window<Phase>;
+/// The `record.json` of `fathom limit`. `windows.ndjson` in the same directory holds the windows, one
+/// [`Window`](crate::window::Window) per line.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LimitRecord {
+    /// What all records have; the targets are in the order of [`Config::targets`].
+    #[serde(flatten)]
+    pub header: Header,
+    /// What the search measured and could use.
+    pub config: Config,
+    /// How each target was accessed, in the order of [`Config::targets`].
+    pub conditions: Vec<Conditions>,
+    /// Other programs that ran during the search, the one with the most CPU time first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub competitors: Vec<Competitor>,
+    /// What was found.
+    pub report: LimitReport,
+    /// Hardware counters per I/O at each peak, measured in a separate window after the search.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub costs: Vec<PeakCost>,
+    /// Why `costs` lacks some or all peaks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub costs_missing: Option<String>,
+}
+
+/// Instructions, cycles and cache misses of an I/O at a peak.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PeakCost {
+    /// Index into [`Config::targets`].
+    pub target: usize,
+    /// Bytes of each I/O.
+    pub block_bytes: u64,
+    /// Kind of access.
+    #[serde(default)]
+    pub rw: Rw,
+    /// The counters; their speed is relative to the peak.
+    pub cost: Cost,
+    /// Counters that are not available.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lacks: Vec<Unavailable>,
+}
+
+/// Another program that ran during a search.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Competitor {
+    /// What it used.
+    pub uses: ProcessUse,
+    /// CPUs that it kept busy on average.
+    pub cpus: f64,
+    /// Bytes per second that it read from and wrote to block devices.
+    pub disk_bytes_per_second: f64,
+}
+
+impl LimitRecord {
+    /// Whether the whole request was carried out, without errors on any target.
+    pub fn is_complete(&self) -> bool {
+        let blocks = || self.report.targets.iter().flat_map(|t| &t.blocks);
+        self.header.outcome.is_finished()
+            && blocks().all(|b| b.problems.iter().all(|p| p.errors == 0 && p.short_ios == 0))
+            && blocks().all(|b| b.peak.is_some())
+    }
+}
+
+/// What a search measures and what it may use.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Config {
+    /// Names of the targets, as reported.
+    pub targets: Vec<String>,
+    /// Time for everything, in seconds.
+    pub seconds: f64,
+    /// CPUs that the workers may run on; at least 1.
+    pub cores: u32,
+    /// Upper bound of the memory of all I/Os in flight, in bytes.
+    pub buffers_bytes_max: u64,
+    /// The kinds of I/O to search, in order.
+    #[serde(default = "BlockSpec::defaults")]
+    pub blocks: Vec<BlockSpec>,
+    /// Latency that must be kept: the highest load that meets it is searched for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<LatencyTarget>,
+    /// Fixed settings to measure instead of a search, one for each of `blocks`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub suite: Vec<SuiteTest>,
+    /// What may hold I/Os back above the devices; by target, where known.
+    #[serde(default)]
+    pub queues: Vec<QueueFacts>,
+}
+
+/// A row of the suite.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SuiteTest {
+    /// As CrystalDiskMark names it, such as `SEQ1M Q8T1`.
+    pub name: String,
+    /// Workers and queue depth.
+    pub setting: Setting,
+}
+
+/// What may hold I/Os back above a target's device.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct QueueFacts {
+    /// Kernel name of the device.
+    pub device: String,
+    /// Whether it is not visible which device holds the target.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub hidden: bool,
+    /// queue/nr_requests.
+    pub nr_requests: Option<u32>,
+    /// queue/scheduler: the active one.
+    #[serde(default)]
+    pub scheduler: Option<String>,
+    /// Requests that the driver takes for each hardware queue (mq/0/nr_tags; device/queue_depth if less).
+    #[serde(default)]
+    pub driver_tags: Option<u32>,
+    /// queue/rotational.
+    #[serde(default)]
+    pub rotational: Option<bool>,
+    /// Number of hardware queues.
+    pub hardware_queues: Option<u32>,
+    /// Limits of the cgroup on this device: as in [`crate::watch::CgroupSample::io_limits`].
+    pub io_limits: Vec<String>,
+}
+
+/// The queue depth of a worker is at most what these bytes in flight make, within the bounds below.
+const IN_FLIGHT_BYTES: u64 = 64 << 20;
+const DEPTH_LEAST: u64 = 32;
+const DEPTH_MOST: u64 = 1024;
+
+/// A kind of I/O to search.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct BlockSpec {
+    /// Bytes of each I/O; at least 1.
+    pub block_bytes: u64,
+    /// Kind of access.
+    #[serde(default)]
+    pub rw: Rw,
+    /// Maximum queue depth of a worker. A confirmation test doubles it.
+    pub depth_max: u32,
+}
+
+impl BlockSpec {
+    /// This kind of access with blocks of `block_bytes`, at least 1.
+    pub fn new(block_bytes: u64, rw: Rw) -> Self {
+        let block_bytes = block_bytes.max(1);
+        let depth_max = (IN_FLIGHT_BYTES / block_bytes).clamp(DEPTH_LEAST, DEPTH_MOST);
+        Self { block_bytes, rw, depth_max: depth_max as u32 }
+    }
+
+    /// Small random reads for I/Os per second, large ones for bandwidth.
+    pub fn defaults() -> Vec<Self> {
+        vec![Self::new(4096, Rw::Randread), Self::new(1 << 20, Rw::Randread)]
+    }
+
+    /// The same, and writes.
+    pub fn with_writes() -> Vec<Self> {
+        let writes = Self::defaults().into_iter();
+        let writes = writes.map(|spec| Self { rw: Rw::Randwrite, ..spec });
+        Self::defaults().into_iter().chain(writes).collect()
+    }
+
+    /// Whether the search may end at `setting` on a machine with so many CPUs; confirmation tests exceed that.
+    pub fn is_in_range(&self, setting: Setting, cores: u32) -> bool {
+        setting.depth <= self.depth_max && setting.workers <= cores.max(1)
+    }
+
+    /// Such as `4 KiB randread`.
+    pub fn name(&self) -> String {
+        format!("{} {}", units::bytes(self.block_bytes), self.rw)
+    }
+}
+
+/// The rows of CrystalDiskMark's default profile: name, block size, whether offsets are random, queue depth.
+const SUITE: [(&str, u64, bool, u32); 4] = [
+    ("SEQ1M Q8T1", 1 << 20, false, 8),
+    ("SEQ1M Q1T1", 1 << 20, false, 1),
+    ("RND4K Q32T1", 4096, true, 32),
+    ("RND4K Q1T1", 4096, true, 1),
+];
+
+impl SuiteTest {
+    /// All rows with their kinds of I/O: reads and, if wanted, writes.
+    pub fn all(writes: bool) -> (Vec<BlockSpec>, Vec<Self>) {
+        let kinds = |random| match random {
+            true => [Rw::Randread, Rw::Randwrite],
+            false => [Rw::Read, Rw::Write],
+        };
+        let row = |(name, block_bytes, random, depth): (&str, u64, bool, u32)| {
+            let wanted = kinds(random).into_iter().filter(move |rw| writes || !rw.modifies());
+            let test = Self { name: name.into(), setting: Setting { workers: 1, depth } };
+            wanted.map(move |rw| (BlockSpec::new(block_bytes, rw), test.clone()))
+        };
+        SUITE.into_iter().flat_map(row).unzip()
+    }
+}
+
+impl Config {
+    /// The default time of a search, in seconds: a minute, or 15 s for a quick one; more for many targets, or for more
+    /// than two kinds of I/O.
+    pub fn default_seconds(targets: usize, kinds: usize, quick: bool) -> f64 {
+        let (base, free, each) = if quick { (15.0, 1, 8.0) } else { (60.0, 4, 12.0) };
+        let for_two = base + each * targets.saturating_sub(free) as f64;
+        for_two * (1.0 + kinds.saturating_sub(2) as f64 / 3.0)
+    }
+}
+
+/// A limit of a percentile of latency.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LatencyTarget {
+    /// The percentile, above 0 and below 100.
+    pub percentile: f64,
+    /// What it must be below, in nanoseconds.
+    pub below_ns: u64,
+}
+
+impl std::fmt::Display for LatencyTarget {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let below = units::time(self.below_ns as f64);
+        f.pad(&format!("p{} < {below}", self.percentile))
+    }
+}
+
+impl FromStr for LatencyTarget {
+    type Err = String;
+
+    /// Takes `p99<2ms`, with a unit of ns, us, ms or s.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let expected =
+            || "expected a percentile and a time, such as p99<2ms or p99.9<500us".to_string();
+        let (percentile, below) = text.split_once('<').ok_or_else(expected)?;
+        let percentile = percentile.trim().strip_prefix('p').ok_or_else(expected)?;
+        let percentile: f64 = percentile.parse().map_err(|_| expected())?;
+        let below = below.trim();
+        let digits = below.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(expected)?;
+        let number: f64 = below[..digits].parse().map_err(|_| expected())?;
+        let unit = match below[digits..].trim() {
+            "ns" => 1.0,
+            "us" | "µs" => 1e3,
+            "ms" => 1e6,
+            "s" => 1e9,
+            _ => return Err(expected()),
+        };
+        let below_ns = (number * unit) as u64;
+        let is_valid = percentile > 0.0 && percentile < 100.0 && below_ns > 0;
+        is_valid.then_some(Self { percentile, below_ns }).ok_or_else(expected)
+    }
+}
 
 /// What a window is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -79,7 +320,7 @@ pub struct OwnCeiling {
 pub struct TargetLimit {
     /// Its name on the command line.
     pub name: String,
-    /// One entry for each of [`Config::blocks`](super::Config::blocks).
+    /// One entry for each of [`Config::blocks`].
     pub blocks: Vec<BlockLimit>,
 }
 

@@ -1,0 +1,421 @@
+//! Windows of searches and experiments: what is measured in them, and the figures of a setting.
+
+use crate::limit::Phase;
+use crate::plan::Mix;
+use crate::record::DiskRecord;
+use crate::{Dir, Histogram};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::str::FromStr;
+
+/// Workers and queue depth.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+pub struct Setting {
+    /// Worker threads, each with its own io_uring.
+    pub workers: u32,
+    /// Queue depth of each worker.
+    pub depth: u32,
+}
+
+impl Setting {
+    /// One worker with one I/O in flight.
+    pub const ONE: Self = Self { workers: 1, depth: 1 };
+
+    /// Such as `1 worker, QD128`.
+    pub fn describe(self) -> String {
+        match self.workers {
+            1 => format!("1 worker, QD{}", self.depth),
+            n => format!("{n} workers, QD{} each", self.depth),
+        }
+    }
+
+    /// The same in a sentence: `1 worker at QD128`, `2 workers at QD32`.
+    pub fn in_words(self) -> String {
+        let noun = if self.workers == 1 { "worker" } else { "workers" };
+        format!("{} {noun} at QD{}", self.workers, self.depth)
+    }
+
+    /// I/Os in flight over all workers.
+    pub fn in_flight(self) -> u64 {
+        u64::from(self.workers) * u64::from(self.depth)
+    }
+}
+
+impl std::fmt::Display for Setting {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(&format!("{} × {}", self.workers, self.depth))
+    }
+}
+
+/// A window of a search to measure.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Probe {
+    /// What the window is for.
+    pub phase: Phase,
+    /// The loads, all driven at the same time; empty on an idle machine.
+    pub loads: Vec<Load>,
+    /// Bytes of each I/O. Offsets are multiples of it.
+    pub block_bytes: u64,
+    /// Kind of access.
+    #[serde(default)]
+    pub rw: Rw,
+    /// Restricts the workers to this many of the allowed CPUs; `None`: all of them.
+    pub cores: Option<u32>,
+    /// Time under load before the measurement starts, in nanoseconds.
+    pub ramp_ns: u64,
+    /// Measured time, in nanoseconds.
+    pub window_ns: u64,
+}
+
+/// One target, or the NOP ring, and its workers and queue depth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Load {
+    /// Index into the experiment's targets; `None` is a ring whose operations do nothing.
+    pub target: Option<usize>,
+    /// Workers and queue depth.
+    pub setting: Setting,
+    /// I/Os per second that arrive, as a Poisson process, whether or not earlier ones have completed; `None`: as many
+    /// as complete.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub iops: Option<u64>,
+}
+
+impl Load {
+    /// As many I/Os as complete at `setting`.
+    pub const fn at(target: usize, setting: Setting) -> Self {
+        Self { target: Some(target), setting, iops: None }
+    }
+
+    /// The NOP ring.
+    pub const fn nop(setting: Setting) -> Self {
+        Self { target: None, setting, iops: None }
+    }
+}
+
+/// A window and its result: a line of `windows.ndjson`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Window {
+    /// What was requested.
+    pub probe: Probe,
+    /// The measurement, or why the window failed.
+    pub outcome: Result<Measurement, String>,
+}
+
+/// The result of a window. Everything except `took_ns` covers the measured time only.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Measurement {
+    /// The measured time, in nanoseconds.
+    pub elapsed_ns: u64,
+    /// Setup, ramp, measured time, and waiting for the last I/Os, in nanoseconds.
+    pub took_ns: u64,
+    /// One entry for each load of the probe, in its order.
+    pub loads: Vec<LoadMeasure>,
+    /// CPU time on the allowed CPUs, where /proc/stat is readable.
+    pub cpu: Option<CpuTime>,
+}
+
+/// The result of one load.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LoadMeasure {
+    /// I/Os that moved all their bytes.
+    pub ios: u64,
+    /// Bytes of these I/Os.
+    pub bytes: u64,
+    /// I/Os that failed.
+    pub errors: u64,
+    /// I/Os that moved only a part of their bytes.
+    pub short_ios: u64,
+    /// Message of the first failure.
+    pub first_error: Option<String>,
+    /// Completion latencies of all workers; with [`Load::iops`] from the instant at which each I/O was due.
+    pub clat: Histogram,
+    /// I/Os that were due but not started; only with [`Load::iops`].
+    #[serde(default, skip_serializing_if = "crate::watch::is_zero")]
+    pub unstarted: u64,
+    /// CPU time of each worker.
+    pub workers: Vec<WorkerCpu>,
+    /// Counters of the underlying block device (/proc/diskstats), if any.
+    pub disk: Option<DiskRecord>,
+    /// Mean number of requests in flight at the driver of that device, below its I/O scheduler (sysfs inflight, sampled);
+    /// only for devices with a scheduler.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub driver_queue: Option<f64>,
+}
+
+/// CPU time of one worker's thread and of kernel threads working for it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct WorkerCpu {
+    /// User time in nanoseconds.
+    pub user_ns: u64,
+    /// System time in nanoseconds.
+    pub system_ns: u64,
+}
+
+/// CPU time summed over the allowed CPUs, in nanoseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CpuTime {
+    /// User, nice, system and interrupt time of all programs.
+    pub busy_ns: u64,
+    /// Stolen by the hypervisor.
+    pub steal_ns: u64,
+    /// Idle and I/O wait.
+    pub idle_ns: u64,
+    /// Time for which the CPU quota of the cgroup kept its threads from running, summed over the CPUs.
+    #[serde(default)]
+    pub throttled_ns: u64,
+}
+
+/// CPU usage of the allowed CPUs, as shares from 0 to 1; the rest is idle.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CpuShares {
+    /// User, nice, system and interrupt time of all programs.
+    pub busy: f64,
+    /// Stolen by the hypervisor.
+    pub steal: f64,
+    /// Time for which the CPU quota of the cgroup kept its threads from running. The CPUs were idle, or ran others.
+    #[serde(default)]
+    pub throttled: f64,
+}
+
+impl CpuTime {
+    /// The shares; `None` where no time passed.
+    pub fn shares(self) -> Option<CpuShares> {
+        let (busy, steal) = (self.busy_ns as f64, self.steal_ns as f64);
+        let all = busy + steal + self.idle_ns as f64;
+        let share = |ns: f64| ns / all;
+        (all > 0.0).then(|| CpuShares {
+            busy: share(busy),
+            steal: share(steal),
+            throttled: share(self.throttled_ns as f64),
+        })
+    }
+}
+
+impl CpuShares {
+    /// Busy plus stolen.
+    pub fn taken(self) -> f64 {
+        self.busy + self.steal
+    }
+}
+
+impl LoadMeasure {
+    /// I/Os per second in a window of this length; 0 in one without length.
+    pub fn iops(&self, elapsed_ns: u64) -> f64 {
+        let (ios, seconds) = self.rate(elapsed_ns);
+        if seconds > 0.0 { ios / seconds } else { 0.0 }
+    }
+
+    /// I/Os and seconds of a window of this length.
+    pub fn rate(&self, elapsed_ns: u64) -> (f64, f64) {
+        (self.ios as f64, elapsed_ns as f64 / 1e9)
+    }
+}
+
+/// The results at one setting.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Point {
+    /// Worker threads.
+    pub workers: u32,
+    /// Requested queue depth of each worker.
+    pub depth: u32,
+    /// I/Os per second: all I/Os over the time of all windows, as [`Self::bytes_per_second`] is all bytes.
+    pub iops: Estimate,
+    /// Bytes per second.
+    pub bytes_per_second: f64,
+    /// Mean completion latency in nanoseconds.
+    pub clat_mean_ns: f64,
+    /// Median completion latency in nanoseconds.
+    pub clat_p50_ns: u64,
+    /// 99th percentile of completion latency in nanoseconds.
+    pub clat_p99_ns: u64,
+    /// I/Os in flight by Little's law: I/Os per second times mean latency.
+    pub in_flight: f64,
+    /// Mean I/Os in flight at the underlying block device, if any.
+    pub device_queue: Option<f64>,
+    /// Mean number of them that were at the driver, below the I/O scheduler; only for devices with a scheduler.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub driver_queue: Option<f64>,
+    /// Bytes transferred by the underlying block device over bytes of I/O: near 0 where another layer serves
+    /// the I/O, above 1 where other programs use the device.
+    pub from_disk: Option<f64>,
+    /// User CPU time of the workers per I/O, in nanoseconds.
+    pub user_ns_per_io: f64,
+    /// System CPU time of the workers per I/O, in nanoseconds.
+    pub system_ns_per_io: f64,
+    /// CPU time of the whole machine per I/O, in nanoseconds: includes interrupts, kernel threads and
+    /// other programs.
+    pub machine_ns_per_io: Option<f64>,
+    /// CPU usage of the busiest worker, from 0 to 1.
+    pub worker_share: f64,
+    /// CPU usage of the allowed CPUs.
+    pub cpu: Option<CpuShares>,
+    /// The windows disagree, or too few of them contradict a lower load: not a figure to rely on.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub noisy: bool,
+}
+
+impl Point {
+    /// Workers and queue depth.
+    pub fn setting(&self) -> Setting {
+        Setting { workers: self.workers, depth: self.depth }
+    }
+
+    /// CPU time of the workers per I/O, in nanoseconds.
+    pub fn cpu_ns_per_io(&self) -> f64 {
+        self.user_ns_per_io + self.system_ns_per_io
+    }
+
+    /// Max IOPS per core: the rate at which one CPU is fully used at this CPU time per I/O.
+    pub fn one_core_iops(&self) -> Option<f64> {
+        let cost = self.cpu_ns_per_io();
+        (cost > 0.0).then(|| 1e9 / cost)
+    }
+}
+
+/// The mean of repeated windows and the interval that it is in with 95% confidence.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Estimate {
+    /// The mean, in the unit of what was measured.
+    pub mean: f64,
+    /// Lower end of the interval; absent with fewer than two windows.
+    pub low: Option<f64>,
+    /// Upper end of the interval; absent with fewer than two windows.
+    pub high: Option<f64>,
+    /// Windows measured.
+    pub windows: u32,
+}
+
+impl Estimate {
+    /// Half the width of the interval as a share of the mean: 0.03 is "±3%". `None` when unknown.
+    pub fn relative(&self) -> Option<f64> {
+        let (low, high) = (self.low?, self.high?);
+        (self.mean > 0.0).then(|| (high - low) / 2.0 / self.mean)
+    }
+}
+
+/// How many times as much, and the interval that this is in with 95% confidence.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Ratio {
+    /// The ratio; 1 is no difference.
+    pub value: f64,
+    /// Lower end of the interval.
+    pub low: f64,
+    /// Upper end of the interval.
+    pub high: f64,
+}
+
+impl Ratio {
+    /// Half the width of the interval on the logarithm: 0.03 is about "±3%".
+    pub fn spread(&self) -> f64 {
+        (self.high / self.low).ln() / 2.0
+    }
+}
+
+/// Kind of access, as in fio's `rw`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Rw {
+    /// Sequential reads.
+    Read,
+    /// Sequential writes.
+    Write,
+    /// Random reads.
+    #[default]
+    Randread,
+    /// Random writes.
+    Randwrite,
+    /// Sequential reads and writes, 70:30.
+    Rw,
+    /// Random reads and writes, 70:30.
+    Randrw,
+}
+
+impl Rw {
+    /// All kinds.
+    pub const ALL: [Self; 6] =
+        [Self::Read, Self::Write, Self::Randread, Self::Randwrite, Self::Rw, Self::Randrw];
+    /// Percentage of reads in a mix.
+    pub const READ_PERCENT: u32 = 70;
+
+    /// Its name in fio.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Randread => "randread",
+            Self::Randwrite => "randwrite",
+            Self::Rw => "rw",
+            Self::Randrw => "randrw",
+        }
+    }
+
+    /// In words, of many I/Os.
+    pub const fn in_words(self) -> &'static str {
+        match self {
+            Self::Read => "sequential reads",
+            Self::Write => "sequential writes",
+            Self::Randread => "random reads",
+            Self::Randwrite => "random writes",
+            Self::Rw => "sequential reads and writes (70:30)",
+            Self::Randrw => "random reads and writes (70:30)",
+        }
+    }
+
+    /// Directions and their percentage of the I/Os.
+    pub const fn dirs(self) -> &'static [(Dir, u32)] {
+        match self {
+            Self::Read | Self::Randread => &[(Dir::Read, 100)],
+            Self::Write | Self::Randwrite => &[(Dir::Write, 100)],
+            Self::Rw | Self::Randrw => {
+                &[(Dir::Read, Self::READ_PERCENT), (Dir::Write, 100 - Self::READ_PERCENT)]
+            }
+        }
+    }
+
+    /// The mix of directions.
+    pub const fn mix(self) -> Mix {
+        match self.dirs() {
+            [(dir, _)] => Mix::Only(*dir),
+            _ => Mix::ReadWrite { read_percent: Self::READ_PERCENT },
+        }
+    }
+
+    /// Whether offsets are random.
+    pub const fn is_random(self) -> bool {
+        matches!(self, Self::Randread | Self::Randwrite | Self::Randrw)
+    }
+
+    /// Whether it changes the target.
+    pub fn modifies(self) -> bool {
+        self.dirs().iter().any(|(dir, _)| dir.modifies())
+    }
+}
+
+impl std::fmt::Display for Rw {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Rw {
+    type Err = String;
+
+    /// Takes fio's names, also `readwrite` for `rw`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let name = if text == "readwrite" { "rw" } else { text };
+        let known = Self::ALL.into_iter().find(|rw| rw.name() == name);
+        let names = || Self::ALL.map(Self::name).join(", ");
+        known.ok_or_else(|| format!("expected one of {}", names()))
+    }
+}
+
+/// How a target was accessed.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Conditions {
+    /// With O_DIRECT; otherwise through the page cache.
+    pub direct: bool,
+    /// It is a scratch file created for the measurement.
+    pub scratch: bool,
+}
