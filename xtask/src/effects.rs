@@ -1,4 +1,4 @@
-//! `cargo xtask effects`: whether `fathom try` finds delays of known length, and none where there is none.
+//! `cargo xtask effects`: power and false-positive rate of `fathom try` on known delays.
 
 use crate::Result;
 use crate::fixtures::sparse;
@@ -45,7 +45,7 @@ enum Judged {
     Inconclusive,
 }
 
-/// Runs the experiments, and prints what was claimed how often.
+/// Runs the experiments, and prints how often each verdict occurred.
 ///
 /// # Errors
 /// fathom cannot be started, or its record cannot be read.
@@ -113,7 +113,7 @@ fn judge(added: f64, effect: &Effect) -> Judged {
     let truth = 1.0 / (1.0 + added / 100.0);
     let is_right = match effect.claim {
         Claim::Changed => added > 0.0 && effect.ratio.is_some_and(|ratio| ratio.value < 1.0),
-        // True, but not what was sought.
+        // True, but not the effect looked for.
         Claim::NoneAbove(least) if added > 0.0 && least > 1.0 - truth => {
             return Judged::Inconclusive;
         }

@@ -33,7 +33,7 @@ enum Command {
     BesideFio(beside_fio::Options),
     /// Build a stripped release and the file with its debug information.
     Dist(dist::Options),
-    /// Run `fathom try` on delays of known length, and print how often it finds them, and claims some where there is none.
+    /// Measure the power and the false-positive rate of `fathom try` on known delays
     Effects(effects::Options),
     /// Run fathom in guests with real NVMe drivers, and print whether each case passes.
     ///

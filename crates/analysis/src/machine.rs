@@ -49,7 +49,7 @@ pub struct SystemRates {
     pub cpus: Vec<CpuRates>,
     /// Runnable tasks at the end, without the sampling thread.
     pub ready: u32,
-    /// Tasks that waited for I/O at the end, those that sleep in io_uring included.
+    /// Tasks waiting for I/O at the end, including those that sleep in io_uring.
     pub blocked: u32,
     pub context_switches: f64,
     pub interrupts: f64,

@@ -28,7 +28,7 @@ const T_995: [f64; 30] = [
 const NORMAL_975: f64 = 1.959_964;
 /// Up to this many pairs are compared one with another; more are put into groups first, each by its median.
 const ROBUST_MAX: usize = 256;
-/// The logarithm of what is as good as infinite.
+/// Logarithm of the largest ratio reported; larger means infinite.
 const LOG_MAX: f64 = 300.0;
 
 /// Wilson's interval of a share, 0 to 1, that was found among `samples` independent samples.

@@ -136,7 +136,7 @@ fn state(thread: &ThreadCount) -> ThreadState {
     }
 }
 
-/// Whether a thread of fathom's with this name directs or observes the run, and does no I/O of it.
+/// Whether this names one of fathom's control threads (not a worker).
 fn is_helper(comm: &str) -> bool {
     let of_fathom = comm.strip_prefix("fathom-");
     // Earlier versions called the supervisor "conductor".

@@ -1,4 +1,4 @@
-//! What links carry, and what is attached below them.
+//! Usable bandwidth of links, and the load attached downstream.
 
 use fathom_model::finding::Finding;
 use fathom_model::topology::{Hop, HopKind, Link, LinkMode, LinkStandard, Topology};
@@ -22,13 +22,13 @@ const FLIT_MTS: u32 = 64_000;
 pub struct TopologyReport {
     /// What was read.
     pub topology: Topology,
-    /// By name of a hop: what its link carries, and what is below it.
+    /// By name of a hop: usable link bandwidth and downstream load.
     pub loads: BTreeMap<String, HopLoad>,
     /// Worst first.
     pub findings: Vec<Finding>,
 }
 
-/// What the link of a hop carries, and what is below it.
+/// Usable bandwidth of a hop's link, and the load downstream.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct HopLoad {
     /// The best mode that both ends of the link support.
@@ -44,7 +44,7 @@ pub struct HopLoad {
 }
 
 impl HopLoad {
-    /// By how many times what is below exceeds what the link carries; `None` up to 5%, which differences of payload explain.
+    /// Oversubscription (downstream / link bandwidth); `None` below 1.05, within differences of payload.
     pub fn oversubscribed(&self) -> Option<f64> {
         let ratio = self.below_bytes_per_s? / self.carries_bytes_per_s?;
         (ratio > 1.05).then_some(ratio)
@@ -74,7 +74,7 @@ impl TopologyReport {
         self.loads.get(name).copied().unwrap_or_default()
     }
 
-    /// Keeps what leads to these block devices: what they are on, what is on them, and the devices above. Loads remain those
+    /// Keeps these block devices, everything stacked on or under them, and the devices upstream. Loads remain those
     /// of the whole machine. Returns the names that are not block devices.
     pub fn keep(&mut self, names: &[String]) -> Vec<String> {
         let topology = &mut self.topology;
@@ -115,7 +115,7 @@ fn keep_disks(hop: &mut Hop, names: &[String]) -> bool {
     !hop.disks.is_empty() || !hop.children.is_empty()
 }
 
-/// Enters the loads of `hop` and what is below it; returns the hop's own.
+/// Enters the loads of `hop` and its children; returns the hop's own.
 fn load(hop: &Hop, above: Option<&Hop>, loads: &mut BTreeMap<String, HopLoad>) -> HopLoad {
     let mut own = HopLoad { disks: hop.disks.len() as u32, ..HopLoad::default() };
     for child in &hop.children {

@@ -100,7 +100,7 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     Ok(code)
 }
 
-/// The samples so far, and what was printed of them.
+/// The samples so far, and how much of them was printed.
 struct BlocksView<'a> {
     args: &'a Args,
     heading: Option<Heading>,
@@ -209,7 +209,7 @@ impl<'a> BlocksView<'a> {
     }
 }
 
-/// What came as one line of JSON, with the time in which it did.
+/// The interval's counters as one line of JSON.
 fn json(came: &BlocksSample, elapsed: Duration, total: bool) -> Result<String, String> {
     let mut value = serde_json::to_value(came).map_err(|e| format!("cannot write JSON: {e}"))?;
     value["elapsed_ns"] = (elapsed.as_nanos() as u64).into();

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 /// What `fathom clean` takes.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Directories to search, and in them those that killed runs created
+    /// Directories to search, including those in them that killed runs created
     #[arg(value_name = "DIR", default_value = ".")]
     directories: Vec<PathBuf>,
     /// Remove what carries fathom's mark and has not changed since the run was killed

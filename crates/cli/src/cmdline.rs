@@ -115,7 +115,7 @@ fn any_of(names: &[String]) -> String {
     }
 }
 
-/// Any other error in one line: what is wrong, and the nearest that would be right.
+/// Any other error in one line, with the nearest valid spelling.
 fn other(error: &Error) -> String {
     let text = error.render().to_string();
     let text = text.trim_start_matches("error: ");

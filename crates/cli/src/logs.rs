@@ -101,7 +101,7 @@ impl LogWriters {
         Ok(sender)
     }
 
-    /// Appends what is due; returns the errors that are new, and the time until the next line is due.
+    /// Appends lines that are due; returns new errors, and the time until the next line is due.
     pub fn take(&mut self, totals: &[(usize, JobTotals)]) -> (Vec<String>, Duration) {
         let unix_ms = fathom_engine::clock::unix_ns() / 1_000_000;
         let mut errors = self.status.take_errors();
@@ -117,7 +117,7 @@ impl LogWriters {
         (errors, Duration::from_nanos(wait_ns))
     }
 
-    /// Appends what is due of the log of all jobs together; returns the errors that are new.
+    /// Appends the lines due in the log of all jobs together; returns new errors.
     pub fn take_total(&mut self, progress: &Progress) -> Vec<String> {
         let Some((log, index)) = &mut self.total else { return Vec::new() };
         let lines = log.lines(progress).into_iter();

@@ -144,7 +144,7 @@ Examples:
     ///
     /// Samples the call chains of busy CPUs, as `perf record -g` does.
     ///
-    /// With -o, the extension of the file selects what is written: a flame graph (.svg), a profile for
+    /// With -o, the extension of the file selects the output: a flame graph (.svg), a profile for
     /// profiler.firefox.com (.json), the page (.html or .md) or folded stacks (.folded, .txt or none; `-` is standard
     /// output). With --format, the page is written to any FILE.
     #[command(after_help = "\
@@ -312,7 +312,7 @@ fn main() -> ExitCode {
     status(result, is_restored || is_of_command)
 }
 
-/// The exit status: not success while settings that a killed fathom changed cannot be restored, and affect what is measured.
+/// The exit status: failure while settings changed by a killed fathom cannot be restored and affect measurements.
 fn status(result: Result<ExitCode, String>, is_restored: bool) -> ExitCode {
     match result {
         Ok(status) if is_restored => status,
@@ -349,7 +349,7 @@ fn asked_for_help(mut args: Vec<OsString>) -> Vec<OsString> {
     args
 }
 
-/// Prints what is wrong with the command line, and where to find help.
+/// Prints the errors in the command line, and where to find help.
 fn refuse(wrong: &[String], args: &[OsString]) -> ExitCode {
     wrong.iter().for_each(|what| note!("{what}"));
     let named = args.get(1).and_then(|arg| arg.to_str());

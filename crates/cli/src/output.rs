@@ -165,7 +165,7 @@ impl Destination {
         }
     }
 
-    /// Whether what is written replaces what was written before.
+    /// Whether a write replaces earlier contents.
     pub fn is_replaced(&self) -> bool {
         matches!(self, Self::File(..))
     }

@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Up to this many names of what is not available are printed.
+/// Maximum number of unavailable sources listed.
 const MISSING_NAMED: usize = 6;
 
 /// Whether only results and errors are printed.
@@ -76,7 +76,7 @@ pub fn say(text: &str) {
     let _ = write(rustix::stdio::stderr(), format!("{}\n", escape::text(text)).as_bytes());
 }
 
-/// Like [`say`], for what is neither a result nor an error: suppressed by `--quiet`.
+/// Like [`say`], for text that is neither a result nor an error: suppressed by `--quiet`.
 pub fn remark(text: &str) {
     if !is_quiet() {
         say(text);

@@ -61,7 +61,7 @@ pub enum Operation {
     Advise,
     HintWriteLife,
     HandleBusErrors,
-    /// Mapping so many bytes of the target into memory.
+    /// Mapping this many bytes of the target into memory.
     Map(usize),
     CreatePipe,
     SetUpRing(u32),
@@ -73,7 +73,7 @@ pub enum Operation {
     RegisterBuffers(usize),
     /// From the submitting thread, without io-wq.
     IssueTrims,
-    /// For so many I/Os.
+    /// For this many I/Os.
     SetUpAio(u32),
     /// Having one open file per region.
     MatchFiles {

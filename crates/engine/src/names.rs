@@ -66,7 +66,7 @@ impl<'a> NameOps<'a> {
         (self.table.dirs[name.dir].as_raw_fd(), name.name())
     }
 
-    /// Closes the file created last, and notes it if it is to be removed.
+    /// Closes the file created last, and notes it for removal if requested.
     fn close(&mut self) {
         let Some((index, fd)) = self.open.take() else { return };
         self.calls += 1;

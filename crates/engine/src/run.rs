@@ -353,7 +353,7 @@ impl Supervised {
         }
     }
 
-    /// Adds to the result of the worker what was seen of it.
+    /// Adds the supervisor's observations to the worker's result.
     fn complete(&mut self, job: &JobPlan, result: &mut JobResult) {
         self.has_ended = true;
         let late = rate_floor::latency_error(&job.rate_floor, &result.record);

@@ -19,7 +19,7 @@ use std::sync::atomic::AtomicU8;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 const WAIT_LIMIT_NS: u64 = 1_000_000_000;
-/// Interrupts the wait. Its default action is to be ignored, debuggers pass it on, and no C library uses it.
+/// Interrupts the wait. Ignored by default, passed on by debuggers, used by no C library.
 const SIGNAL: i32 = libc::SIGURG;
 
 /// Follows one worker's current wait for completions.

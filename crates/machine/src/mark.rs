@@ -15,7 +15,7 @@ pub const NAME: &str = "user.fathom.made";
 /// Writing the attribute changes ctime itself, so ctime may be later than the recorded one by a window, in nanoseconds, which
 /// is recorded, too. This is the shortest; since Linux 6.13, each change has a ctime of its own.
 const WINDOW_MIN_NS: i64 = 50_000;
-/// The window is doubled after so many attempts in which it was too short.
+/// Failed attempts after which the window is doubled.
 const ATTEMPTS: u32 = 16;
 /// The longest window, in nanoseconds.
 const WINDOW_MAX_NS: i64 = WINDOW_MIN_NS << 6;
@@ -36,7 +36,7 @@ pub(crate) enum Mark {
     Log,
 }
 
-/// What tells one version of a file from another, except for changes within the resolution of the file system's times.
+/// Identifies a version of a file, except for changes within the resolution of the file system's times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FileVersion {
     inode: u64,

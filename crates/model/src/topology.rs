@@ -197,7 +197,7 @@ impl Topology {
         self.volumes.iter().find(|volume| volume.name == name)
     }
 
-    /// Block devices on the one of this name: its partitions, and what is stacked on it.
+    /// Block devices on the one of this name: its partitions and stacked devices.
     pub fn users<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Volume> {
         self.volumes.iter().filter(move |volume| volume.members.iter().any(|on| on == name))
     }

@@ -277,7 +277,7 @@ impl Point {
 /// The mean of repeated windows and the interval that it is in with 95% confidence.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Estimate {
-    /// The mean, in the unit of what was measured.
+    /// The mean, in the unit of the measurement.
     pub mean: f64,
     /// Lower end of the interval; absent with fewer than two windows.
     pub low: Option<f64>,
@@ -295,7 +295,7 @@ impl Estimate {
     }
 }
 
-/// How many times as much, and the interval that this is in with 95% confidence.
+/// A ratio with its 95% confidence interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Ratio {
     /// The ratio; 1 is no difference.

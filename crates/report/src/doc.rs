@@ -63,7 +63,7 @@ pub struct Tree {
 pub struct TreeNode {
     /// It may have fewer cells than there are columns.
     pub cells: Vec<Text>,
-    /// The severity of what is wrong with it, if anything.
+    /// The severity of its problem, if any.
     pub severity: Option<Severity>,
     pub children: Vec<TreeNode>,
 }
@@ -140,7 +140,7 @@ pub enum QuantityUnit {
     Whole,
     /// A mean or quotient without a unit.
     Number,
-    /// How many times as much.
+    /// A ratio.
     Ratio,
     Percent,
     /// A change in hundredths, with its sign.

@@ -153,7 +153,7 @@ fn job<'a>(record: &'a RunRecord, entry: Entry<'a>, plus: bool) -> FioJob<'a> {
     }
 }
 
-/// The job's options as given, and those that readers of the format require.
+/// The job's options as given, and those required by readers of the format.
 fn options(record: &RunRecord, plan: &JobPlan, index: usize) -> BTreeMap<String, String> {
     let mut options = plan.options.clone();
     let mut ensure = |key: &str, value: String| {

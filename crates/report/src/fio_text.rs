@@ -291,7 +291,7 @@ fn disks(out: &mut String, disks: Option<&Vec<Value>>) {
     }
 }
 
-/// The entries of a map from numbers, with `>=64` and its kin last.
+/// The entries of a map from numbers, with `>=64` and the like last.
 fn ascending(map: &Map<String, Value>) -> Vec<(&str, f64)> {
     let mut entries: Vec<(&str, f64)> =
         map.iter().map(|(bound, share)| (bound.as_str(), number(share))).collect();

@@ -25,7 +25,7 @@ pub struct WatchResult<'a> {
     figures: WatchFigures<'a>,
 }
 
-/// Figures by their ids in the table of metrics; what is not available is left out.
+/// Figures by their ids in the table of metrics, without unavailable ones.
 #[derive(Serialize, JsonSchema)]
 pub(crate) struct Figures {
     machine: BTreeMap<&'static str, f64>,

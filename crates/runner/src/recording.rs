@@ -95,7 +95,7 @@ fn prune(now_unix_ns: u64, notice: &mut dyn FnMut(&str)) {
     }
 }
 
-/// Returns the error of what is `required`; otherwise reports it.
+/// Returns the error if `required`; otherwise reports it.
 fn optional<T>(
     made: Result<T, String>,
     required: bool,

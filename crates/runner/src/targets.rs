@@ -200,7 +200,7 @@ impl OpenTargets {
         detector.check(&self.targets);
     }
 
-    /// Drops the cached pages of all targets that are to be read from their disks.
+    /// Drops the cached pages of all targets that must be read from their disks.
     pub(crate) fn drop_caches(&self) -> Result<(), String> {
         self.targets.iter().try_for_each(|target| {
             let path = &target.facts.path;
@@ -232,7 +232,7 @@ impl OpenTargets {
         }
     }
 
-    /// Closes all targets and removes those that were created to be removed afterwards. There are none from then on.
+    /// Closes all targets and removes temporary ones. There are none from then on.
     pub fn close(&mut self) -> Result<(), String> {
         let names = std::mem::take(&mut self.names).into_iter().flatten();
         let names = names.map(NamedTargets::finish);

@@ -62,7 +62,7 @@ impl Vocabulary {
         }
     }
 
-    /// What to do, or what is known of the cause; empty if nothing is.
+    /// The remedy or the cause; may be empty.
     fn advice(self, error: &EngineError) -> String {
         let at_set_up = |advice: &str, or_lower: &str| match self {
             Self::Keys => format!("{advice}{or_lower}"),

@@ -13,7 +13,7 @@ pub struct Place {
     pub line: usize,
 }
 
-/// An error in a request: what is wrong, and what to do.
+/// An error in a request, with what to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SpecError {
     pub place: Option<Place>,
@@ -55,7 +55,7 @@ pub struct Problems {
     pub errors: Vec<SpecError>,
     /// What was understood of the request: where results go, and targets that were named.
     pub request: Box<Spec>,
-    /// Notes on what was read before it was part of the request.
+    /// Notes on lines read before they were part of the request.
     pub(crate) notes: Vec<String>,
 }
 

@@ -270,7 +270,7 @@ impl JobSpec {
         self.engine.direct || self.engine.flags.atomic
     }
 
-    /// Whether the page cache is dropped before the job; as in fio, not if it is to be filled.
+    /// Whether the page cache is dropped before the job; as in fio, not if it will be filled.
     pub fn invalidates(&self) -> bool {
         self.files.invalidate && !self.files.pre_read
     }

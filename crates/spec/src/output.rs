@@ -109,7 +109,7 @@ impl RunOption {
         }
     }
 
-    /// The value that stands for none, as in `--cmdhelp`.
+    /// The implied value, as in `--cmdhelp`.
     pub(crate) fn default_value(&self) -> Option<&'static str> {
         match self.name {
             "bandwidth-log" => Some("agg"),

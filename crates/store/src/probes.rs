@@ -17,7 +17,7 @@ pub fn load_probes(boot_id: &str) -> MachineProbes {
     stored.filter(of_boot).unwrap_or_else(none)
 }
 
-/// Stores what was measured; replaces what is stored of an earlier boot.
+/// Stores results; replaces those of an earlier boot.
 pub fn save_probes(probes: &MachineProbes) -> Result<(), String> {
     save(&state_dir("")?, probes)
 }

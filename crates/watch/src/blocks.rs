@@ -251,7 +251,7 @@ impl BlockTracepoints {
         filters.map(|f| point.count(&self.cpus, Some(&f)).map_err(no_counts)).collect()
     }
 
-    /// The counters of one device; those that this kernel lacks are reported in `missing`.
+    /// The counters of one device; `missing` reports those that this kernel lacks.
     fn count(&mut self, device: BlockDevice) -> DeviceCounters {
         let (request, bio) = (device.request_filter(), device.bio_filter());
         let failed = |filter: &str| format!("error != 0 && {filter}");

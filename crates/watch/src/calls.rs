@@ -234,7 +234,7 @@ impl CallTrace {
         }
     }
 
-    /// Decides what is recorded until the next call. Call [`CallTrace::drain`] first.
+    /// Selects the events to record until the next call. Call [`CallTrace::drain`] first.
     pub fn advance(&mut self) {
         let (before, now) = (self.count, Instant::now());
         self.count = self.counted.read().unwrap_or(before);

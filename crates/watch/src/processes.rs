@@ -1,4 +1,4 @@
-//! CPU time and I/O of processes: of those that are watched, and of those that compete with them.
+//! CPU time and I/O of the watched processes and of those that compete with them.
 
 mod parse;
 mod peers;
@@ -164,7 +164,7 @@ impl ProcessSampler {
     }
 }
 
-/// Those that used most CPU time, and those that did most I/O; idle ones are left out.
+/// The processes with the most CPU time and the most I/O, without idle ones.
 fn largest(mut all: Vec<ProcessUse>) -> Vec<ProcessUse> {
     all.retain(|one| one.cpu_ns > 0 || one.disk_bytes() > 0);
     all.sort_by_key(|one| std::cmp::Reverse(one.disk_bytes()));

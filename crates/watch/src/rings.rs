@@ -106,7 +106,7 @@ impl RingSampler {
         Ok(missing)
     }
 
-    /// The same for the processes that have rings, those that the scope names, and `new_processes`.
+    /// The same for processes that have rings, those in the scope, and `new_processes`.
     fn search_near(&mut self, new_processes: &[i32]) {
         let began = thread_time();
         let mut near = [&self.processes, self.scope.named(), new_processes].concat();

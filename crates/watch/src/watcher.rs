@@ -107,7 +107,7 @@ impl SampleLoop {
     fn new(samplers: Vec<Box<dyn Sampler>>, interval: Duration) -> Self {
         let now = Instant::now();
         let sampler = |sampler: Box<dyn Sampler>| Scheduled {
-            // Before the first take, so that what was before it is not part of the first interval.
+            // Before the first sample, so that earlier events are not part of the first interval.
             next_sample: sampler.period().map(|_| now),
             cost: SamplerCost { sampler: sampler.name().into(), ..SamplerCost::default() },
             sampler,

@@ -1,4 +1,4 @@
-//! What an I/O cost in instructions, cycles and cache misses, from what was counted of a worker.
+//! Instructions, cycles and cache misses per I/O, from a worker's counters.
 
 use fathom_model::record::{CacheCost, Cost};
 use fathom_model::watch::Counted;

@@ -12,7 +12,7 @@ const TEXT: &str = include_str!("table.txt");
 pub(super) enum TableEntry {
     /// It belongs to a layer.
     Layer(Layer),
-    /// It works on a lock of its caller's layer.
+    /// Lock primitive, attributed to its caller's layer.
     Lock,
     /// It belongs to its caller's layer.
     Caller,

@@ -50,7 +50,7 @@ pub struct CpuWork {
     pub cache_misses: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_mpki: Option<f64>,
-    /// Part of the time in which instructions were counted, in percent; what is per second is an
+    /// Part of the time in which instructions were counted, in percent; rates per second are an
     /// estimate where it is less than 100.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub counted: Option<f64>,

@@ -27,7 +27,7 @@ pub struct CpuPercent {
 }
 
 impl CpuPercent {
-    /// Time in which work was done, for whomever: user, nice, system and interrupts.
+    /// Busy time: user, nice, system and interrupts.
     pub fn busy(&self) -> f64 {
         self.user + self.nice + self.system + self.irq + self.softirq
     }

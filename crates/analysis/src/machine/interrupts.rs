@@ -33,7 +33,7 @@ pub(super) fn rates(
 }
 
 /// A source that never fired is not in the sample, and a CPU where it never did not in the
-/// source: what is new began at 0.
+/// source: new sources began at 0.
 fn of(then: Option<&InterruptSample>, now: &InterruptSample, elapsed_ns: u64) -> InterruptRates {
     let counts = then.map_or(&[][..], |then| &then.counts);
     let before = |cpu: u32| counts.iter().find(|then| then.0 == cpu).map_or(0, |then| then.1);

@@ -160,7 +160,7 @@ fn chosen(text: &str) -> &str {
     word.map_or(text, |(word, _)| word)
 }
 
-/// The mounts of a disk; what is found is the first that is bad.
+/// The mounts of a disk; reports the first bad one.
 fn mounted(disk: &Disk, is_bad: fn(&MountedFileSystem) -> bool, wanted: &str) -> Answer {
     let mounts = &disk.seen.mounts;
     match mounts.iter().find(|mount| is_bad(mount)) {

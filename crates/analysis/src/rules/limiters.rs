@@ -1,4 +1,4 @@
-//! What limited a workload, from what was sampled while it ran: the block "Limited by" of `run` and `watch`.
+//! Rules that name what limited a workload: the block "Limited by" of `run` and `watch`.
 //!
 //! Each cause is a rule with evidence of its own; none is found by elimination. Here causes are weighed: by the part
 //! of the workload's time that each of them explains.
@@ -23,7 +23,7 @@ use crate::watch::Observed;
 use fathom_model::RunRecord;
 use fathom_model::finding::{Class, Evidence, Finding, Severity, Unit};
 
-/// So many causes are named at most.
+/// Maximum number of causes reported.
 const CAUSES_MAX: usize = 3;
 /// A cause that explains a smaller part than this of what the largest does is left out.
 const PART_OF_LARGEST: f64 = 0.25;
@@ -31,7 +31,7 @@ const PART_OF_LARGEST: f64 = 0.25;
 const SUPERSEDES_FROM: f64 = 0.5;
 /// Fewer samples of the machine than this show nothing.
 const SAMPLES_MIN: u64 = 2;
-/// Ranked last: that CPU time or a device is in use matters less than what uses it, or holds I/Os back.
+/// Always ranked last: who uses a resource matters more than that it is busy.
 static LAST: [&Rule; 3] = [&cpu::BUSY_CPUS, &cpu::OWN_TIME, &device::DEVICE];
 
 /// None of the causes; found for want of others.

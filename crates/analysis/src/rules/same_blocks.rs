@@ -59,7 +59,7 @@ fn same_blocks(record: &RunRecord) -> Option<Claim> {
     Some(Claim::new(sentence(&summary), evidence))
 }
 
-/// Makes the job sequential, and adds a clone whose region begins so many bytes after its own.
+/// Makes the job sequential, and adds a clone whose region begins `bytes` after its own.
 #[cfg(test)]
 fn twice(record: &mut RunRecord, apart: u64) {
     record.plan.jobs[0].access.order = Order::Sequential { skip: 0 };

@@ -11,7 +11,7 @@ pub(crate) const REACHED: std::ops::RangeInclusive<f64> = 0.88..=1.15;
 /// An interval with less than this part of the limit is one without I/O: the program starts, ends or computes.
 const ACTIVE_MIN: f64 = 0.1;
 
-/// A limit, and what was done under it.
+/// A limit, and the I/O under it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct IoLimit {
     /// The cgroup that has it.
@@ -22,7 +22,7 @@ pub struct IoLimit {
     pub key: String,
     /// Bytes or I/Os per second.
     pub limit: f64,
-    /// Intervals with I/O, and those that reached the limit.
+    /// Intervals with I/O, and how many of them reached the limit.
     pub active: u32,
     /// Intervals that reached the limit.
     pub reached: u32,

@@ -92,7 +92,7 @@ fn percent(text: &str) -> Result<f64, String> {
         .ok_or_else(|| "expected a percentage from 0.1 to 50".to_string())
 }
 
-/// Measures `plan`, and prints what was found.
+/// Measures `plan`, and prints the result.
 pub fn measure(args: &MeasureArgs, page: &PageArgs, plan: MeasurePlan) -> Result<ExitCode, String> {
     let protocol = args.protocol(&plan);
     let MeasurePlan { mut experiment, targets, is_sweep } = plan;
@@ -194,7 +194,7 @@ impl MeasureArgs {
     }
 }
 
-/// How it stands, on standard error: one line on a terminal, plain lines elsewhere.
+/// Progress on standard error: redrawn on a terminal, one line per update elsewhere.
 struct MeasureProgress {
     terminal: bool,
     layout: LayoutProgress,

@@ -116,7 +116,7 @@ impl IoGenerator for FullSource {
 /// Repeats each trim of another source as a write, which waits until the trim has ended (`trimwrite`).
 struct TrimWrite {
     trims: AnySource,
-    /// The trim that is to be followed by its write.
+    /// The trim whose write is next.
     trimmed: Option<Request>,
 }
 

@@ -149,7 +149,7 @@ impl Sizes {
             return size;
         }
         let whole = room.min(max) / unit * unit;
-        // Plans transfer whole units; otherwise, transfer exactly what is left.
+        // Plans transfer whole units; otherwise, transfer exactly the rest.
         (if whole > 0 { whole } else { max.min(room) }) as u32
     }
 

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 pub(super) struct SteadyStateOrder {
     /// Each block once, then again in another order.
     order: Permutation,
-    /// By region: the probability that what is written in it is written again.
+    /// By region: the probability that a block written in it is written again.
     again: Vec<f64>,
     region: usize,
     region_writes: u64,

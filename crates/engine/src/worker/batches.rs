@@ -89,7 +89,7 @@ impl BatchLimit {
         self.now
     }
 
-    /// Accounts for a turn that submitted and reaped so many I/Os; `held_back` if more could have been submitted.
+    /// Accounts for the I/Os that a turn submitted and reaped; `held_back` if more could have been submitted.
     ///
     /// Without a wait, as many completions as submissions mean that the CPU is the bottleneck: batches grow.
     /// With a wait, fewer mean that the device is: batches shrink.

@@ -141,7 +141,7 @@ impl<'a> Core<'a> {
         self.writes.slab.is_huge()
     }
 
-    /// Resets the counters outside [`Stats`], at the end of the ramp, after so many system calls.
+    /// Resets the counters outside [`Stats`] at the end of the ramp, after `calls` system calls.
     pub fn begin_measuring(&mut self, system_calls: u64) {
         self.depth.clear();
         self.calls_before = system_calls;

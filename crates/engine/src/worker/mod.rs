@@ -44,7 +44,7 @@ impl Slot {
     }
 }
 
-/// Whether the worker issues I/Os, or first drains what is in flight.
+/// Whether the worker issues I/Os, or first drains the queue.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum IssueState {
     Issuing,

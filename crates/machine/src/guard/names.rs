@@ -226,12 +226,12 @@ impl NamedTargets {
         Ok(())
     }
 
-    /// Keeps what was created for the job, unless the plan removes it, and what the job itself was to remove.
+    /// Keeps files created for the job, unless the plan removes them, and those that the job was to remove.
     pub fn keep(&self) {
         self.kept.store(true, Ordering::Relaxed);
     }
 
-    /// Removes what is not to be kept.
+    /// Removes files that are not kept.
     pub fn finish(mut self) -> io::Result<()> {
         self.remove()
     }
@@ -310,7 +310,7 @@ impl NamedTargets {
         filled.map(|()| Some(made))
     }
 
-    /// Whether what is laid out is removed after the run.
+    /// Whether laid-out files are removed after the run.
     fn is_temporary(&self) -> bool {
         self.unlink || self.op.deletes()
     }

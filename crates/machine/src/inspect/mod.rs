@@ -40,7 +40,7 @@ pub fn disks_of<'a>(roots: &Roots, devices: impl IntoIterator<Item = &'a str>) -
     device::disks_of(roots, devices).iter().map(Node::facts).collect()
 }
 
-/// All disks of the machine, without devices in memory and those that are not set up.
+/// All disks of the machine, without memory devices and those not set up.
 pub fn all_disks(roots: &Roots) -> Vec<DeviceFacts> {
     let in_memory = ["ram", "zram", "loop", "fd", "sr"];
     let is_real = |disk: &DeviceFacts| {
@@ -130,7 +130,7 @@ fn limits(host: &mut Readings, hierarchy: &Hierarchy) {
     }
 }
 
-/// The files that a path with one `*` stands for, with their paths.
+/// The files that match a path with one `*`, with their paths.
 fn expand(roots: &Roots, pattern: &str) -> Vec<(String, PathBuf)> {
     let Some((front, back)) = pattern.split_once('*') else { return Vec::new() };
     let Some((dir, prefix)) = front.rsplit_once('/') else { return Vec::new() };

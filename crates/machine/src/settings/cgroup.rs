@@ -146,7 +146,7 @@ pub(super) fn leave(effects: &Effects, group: &RunCgroup, pid: u32) -> Option<Re
             continue;
         }
         if !dir.is_dir() {
-            // It is gone only where its hierarchy is to be seen.
+            // It is gone only if its hierarchy is visible.
             let is_seen = dir.parent().is_some_and(|top| is_cgroup(&effects.roots, top));
             let hidden = || io::Error::other("its cgroup hierarchy is not mounted; mount it");
             failed = (!is_seen).then(hidden).or(failed);

@@ -64,7 +64,7 @@ impl SettingFile {
         !matches!(self.setting, Setting::DropCaches | Setting::Cgroup)
     }
 
-    /// Whether `found` is what was requested, within the kernel's representation.
+    /// Whether `found` equals the requested value, within the kernel's representation.
     pub fn is_met_by(&self, found: &str) -> bool {
         if self.setting == Setting::ReadAheadKb {
             let page_kb = u64::try_from(rustix::param::page_size() / 1024).unwrap_or(4).max(1);

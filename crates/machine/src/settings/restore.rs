@@ -80,7 +80,7 @@ impl Effects {
             true => Ok(()),
             false => self.save(slot, kind, &journal),
         };
-        // The scheduler resets the consequences, so these come last.
+        // Writing `scheduler` resets these attributes: restore them after it.
         for consequences in [false, true] {
             for entry in journal.entries.iter().rev() {
                 if entry.is_consequence == consequences && !left.contains(entry) {
@@ -99,7 +99,7 @@ impl Effects {
         results
     }
 
-    /// Removes entries that are no longer to be restored; returns those that cannot be read.
+    /// Removes entries that need no restoring; returns those that cannot be read.
     fn drop_foreign(
         &self,
         journal: &mut Journal,

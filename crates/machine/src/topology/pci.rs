@@ -39,7 +39,7 @@ fn is_hex(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// The function in `dir`, below a hop of kind `parent`, without what is below it.
+/// The function in `dir`, below a hop of kind `parent`, without its children.
 pub(super) fn function(dir: &Path, parent: HopKind, names: &PciNames<'_>) -> Hop {
     let hex = |name: &str| {
         let text = text(dir.join(name))?;

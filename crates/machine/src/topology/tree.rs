@@ -15,7 +15,7 @@ const CLASSES: [&str; 8] =
 /// Base classes of PCI functions that are shown although no disk is below them: network adapters.
 const NETWORK: u32 = 0x02;
 
-/// Root complexes with what is below them, then other buses with disks.
+/// Root complexes with their children, then other buses with disks.
 pub(super) fn read(roots: &Roots, names: &PciNames<'_>) -> Vec<Hop> {
     let Ok(base) = roots.sys.join("devices").canonicalize() else { return Vec::new() };
     let mut builder = TreeBuilder { roots, names, base, top: Vec::new() };
@@ -113,7 +113,7 @@ fn numbered(name: &str, prefix: &str) -> bool {
     number.is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// The device in `dir`, without what is below it.
+/// The device in `dir`, without its children.
 fn hop(roots: &Roots, dir: &Path, parent: HopKind, names: &PciNames<'_>) -> Hop {
     let name = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let irqs = affinity::irqs_of(roots, dir);

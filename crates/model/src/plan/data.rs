@@ -59,7 +59,7 @@ pub struct Buffers {
 pub struct Dedupe {
     /// Percentage of buffers that repeat another one.
     pub percent: u32,
-    /// Length in bytes of what is repeated: the smallest block size of writes.
+    /// Length of the repeated pattern in bytes: the smallest block size of writes.
     pub unit_bytes: u64,
     /// Number of buffers among which repeated ones are chosen (`dedupe_mode=working_set`); otherwise the previous
     /// unique one is repeated.

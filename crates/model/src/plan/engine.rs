@@ -89,7 +89,7 @@ impl Engine {
         }
     }
 
-    /// Whether completions are to be polled for (`hipri`).
+    /// Whether polling for completions is requested (`hipri`).
     pub fn is_polled(&self) -> bool {
         match self {
             Engine::Psync(call) => matches!(call, Psync::VectoredFlags { hipri: true, .. }),

@@ -18,7 +18,7 @@ pub struct Names {
     pub size_bytes: u64,
     /// Whether names that the job needs and that are missing may be created.
     pub create: bool,
-    /// Remove what was created for the job or by it, at its end (`unlink`).
+    /// At the end, remove files created for the job or by it (`unlink`).
     pub unlink: bool,
 }
 

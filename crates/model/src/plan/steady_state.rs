@@ -46,7 +46,7 @@ impl SteadyState {
         1.0 - 1.0 / write_amplification
     }
 
-    /// Upper bound for the blocks to be remembered, as they are to be written again: six standard deviations above the
+    /// Upper bound for the blocks remembered for rewriting: six standard deviations above the
     /// expectation.
     pub fn remembered_max(&self, logical_bytes: u64, block_bytes: u64) -> u64 {
         let writes = self.region_writes(logical_bytes, block_bytes) as f64;

@@ -89,7 +89,7 @@ fn header(page: &mut Document, record: &ExperimentRecord) {
     }
 }
 
-/// Conditions with what was found.
+/// Conditions with their results.
 fn all(record: &ExperimentRecord) -> impl Iterator<Item = (&Condition, &MeasuredCondition)> {
     record.request.experiment.conditions.iter().zip(&record.report.conditions)
 }

@@ -21,7 +21,7 @@ use fathom_model::units;
 use fathom_model::watch::Unavailable;
 use fathom_model::window::{Estimate, Point, Ratio, Setting};
 
-/// A load generator that does so many times the peak does not limit it.
+/// A load generator this many times faster than the peak does not limit it.
 const OVERHEAD_SHOWN: f64 = 10.0;
 
 /// What the page holds beyond verdict, curve and figures.

@@ -1,4 +1,4 @@
-//! Settings that are changed, and what became of those that were restored.
+//! Changed settings, and the results of restoring them.
 
 use crate::doc::{DataColumn, Document, Text};
 use serde::Serialize;

@@ -171,7 +171,7 @@ impl TextPage {
         }
     }
 
-    /// Rows and columns: `columns` are those that fit, with their widths.
+    /// Rows and the columns that fit, with their widths.
     fn grid(
         &mut self,
         table: &DataTable,
@@ -272,7 +272,7 @@ struct Cells {
     names: Vec<String>,
     /// As many cells in each as there are columns.
     rows: Vec<Vec<String>>,
-    /// Of a tree, for each row: what stands before the first line of its first cell, and before others.
+    /// Of a tree, for each row: the prefix of the first line of its first cell, and of others.
     branches: Vec<(String, String)>,
     /// Of a tree, for each row.
     severities: Vec<Option<Severity>>,
@@ -294,7 +294,7 @@ impl Cells {
         }
     }
 
-    /// What stands before the first line of a row, and before others.
+    /// The prefix of the first line of a row, and of others.
     fn branches(&self, row: usize) -> (&str, &str) {
         self.branches.get(row).map_or(("", ""), |(first, rest)| (first, rest))
     }

@@ -6,7 +6,7 @@ use fathom_model::finding::Severity;
 #[derive(Default)]
 pub(super) struct TreeRows {
     pub table: DataTable,
-    /// For each row what stands before its first line and before further ones.
+    /// For each row, the prefix of its first line and of further ones.
     pub branches: Vec<(String, String)>,
     pub severities: Vec<Option<Severity>>,
 }
@@ -21,7 +21,7 @@ impl TreeRows {
         rows
     }
 
-    /// Adds a node whose ancestors have the branches `before`, and what is below it.
+    /// Adds a node whose ancestors have the branches `before`, and its children.
     fn add(&mut self, node: &TreeNode, before: &str, (first, rest): (&str, &str)) {
         let below = format!("{before}{rest}");
         let wrapped = if node.children.is_empty() { "" } else { "│" };

@@ -17,7 +17,7 @@ const BOTTOM: usize = 34;
 const NARROWEST: f64 = 0.1;
 const SCRIPT: &str = include_str!("flame.js");
 
-/// A function with those that it called, by name.
+/// A function with its callees, by name.
 #[derive(Debug, Default)]
 struct FlameNode<'a> {
     count: u64,

@@ -20,7 +20,7 @@ pub enum Go {
     Slower,
 }
 
-/// What is to be done beyond the view itself.
+/// Effect of a key beyond the view.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ScreenAction {
     None,

@@ -87,7 +87,7 @@ impl Bench<'_> {
         window: Duration,
     ) -> Result<WindowResult, Failure> {
         let condition = &self.request.experiment.conditions[index];
-        // Open before the load begins: what is measured is sampling, not the start of it.
+        // Open before the load begins: the window measures sampling, not its start.
         let sampling = match condition.sampling {
             Level::Off => None,
             level => {

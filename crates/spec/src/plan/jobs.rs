@@ -187,7 +187,7 @@ pub(super) fn until(job: &JobSpec, plan: &JobPlan, pass: Option<u64>) -> Result<
     };
     // As in fio, the last block is transferred whole.
     let bytes = bytes.checked_next_multiple_of(unit).unwrap_or(bytes - bytes % unit);
-    // As in fio, the writes of what was trimmed count in addition.
+    // As in fio, writes of trimmed blocks count in addition.
     let times = if job.work.rw.kind == RwKind::TrimWrite { 2 } else { 1 };
     let loops = u64::from(schedule.loops) * times;
     let endless = schedule.time_based || (bytes == 0 && !job.uses_files());

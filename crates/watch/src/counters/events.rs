@@ -8,7 +8,7 @@ use std::io;
 /// Type and config of an event.
 pub(super) type EventCode = (u32, u64);
 
-/// Events to open. Tests substitute software events for those that their machine lacks.
+/// Events to open. Tests substitute software events for missing ones.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct EventPairs {
     /// Instructions and cycles.
@@ -76,7 +76,7 @@ pub(super) struct HardwareEvents {
 }
 
 impl HardwareEvents {
-    /// Opens all available events; also returns those that are not.
+    /// Opens all available events; also returns the unavailable ones.
     ///
     /// # Errors
     /// If not even instructions in user mode can be counted: why, and what would allow it.

@@ -113,7 +113,7 @@ impl SampleSource {
 }
 
 impl PerCpuRings {
-    /// Samples all CPUs that are online; also returns what was not permitted.
+    /// Samples all online CPUs; also returns what was not permitted.
     pub fn of_machine(
         source: SampleSource,
         sys_root: &Path,

@@ -44,7 +44,7 @@ impl Cgroups {
 
     /// The current limits; `None` if no cgroup of the process is mounted.
     pub fn read(&mut self, buffer: &mut Vec<u8>) -> Option<CgroupSample> {
-        // Of an exiting process cgroup v1 shows the root; what was known remains true.
+        // cgroup v1 shows the root for an exiting process; earlier values remain true.
         let groups = self.membership.read(buffer).map(Cow::into_owned);
         if let Ok(groups) = groups
             && groups != self.groups

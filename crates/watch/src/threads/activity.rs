@@ -89,7 +89,7 @@ impl SleepPlace {
         self.waits_for_io || self.state == b'D'
     }
 
-    /// What it was found waiting for. The parts of a torn sleep are each true of some sleep.
+    /// What it waits for. In an inconsistent sample, the parts belong to different sleeps.
     pub fn found(self) -> Option<ThreadState> {
         let is_known = !self.torn || self.cause != Some(ThreadState::Other);
         self.cause.filter(|_| is_known)

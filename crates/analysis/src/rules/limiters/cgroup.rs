@@ -402,7 +402,7 @@ fn memory_limit(view: &View) -> Option<Claim> {
         Evidence::number("time stalled for memory", stalled, Unit::Share)
             .with_source("/proc/pressure/memory, some"),
     ];
-    // Of the time that reads take, the part of those that are only needed again.
+    // The part of the read time spent on pages read again.
     let reads = (bytes / paging.in_bytes.max(1.0)).min(1.0) * view.io_wait().unwrap_or(1.0);
     let claim = Claim::new(summary, evidence).about(view.own_cgroup());
     Some(claim.weight(stalled.max(reads)).confidence(Confidence::Medium))

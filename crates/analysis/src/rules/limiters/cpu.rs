@@ -163,7 +163,7 @@ pub(super) fn program(uses: &ProcessUse) -> Subject {
     Subject::Process { comm: uses.comm.clone(), pid }
 }
 
-/// All CPUs are in use, by whomever.
+/// All CPUs are in use.
 pub(in crate::rules) static BUSY_CPUS: Rule = Rule {
     id: "busy-cpus",
     class: Class::Limiter,

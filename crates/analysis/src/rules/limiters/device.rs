@@ -110,7 +110,7 @@ fn other_programs(view: &View) -> Option<Claim> {
     let most = by_bytes.iter().find(|uses| !uses.peer)?;
     let (own, all) = (processes.watched.disk_bytes(), view.disk_traffic());
     let others: u64 = by_bytes.iter().filter(|uses| !uses.peer).map(|uses| uses.disk_bytes()).sum();
-    // Bytes of programs are known for all disks together: here at least those that fit on no other disk.
+    // Programs' bytes are known for all disks together: at least those that fit on no other disk are here.
     let moved = |disk: &DiskRates| disk.read.bytes + disk.write.bytes;
     let elsewhere = view.disks().into_iter().map(moved).sum::<f64>() - moved(disk);
     let others_here = (processes.per_second(others) - elsewhere).min(moved(disk));

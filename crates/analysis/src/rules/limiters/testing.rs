@@ -100,7 +100,7 @@ impl Scene {
         disk.write = std::mem::take(&mut disk.read);
     }
 
-    /// A device on vda, with so many I/Os in flight at either.
+    /// A device on vda, with this many I/Os in flight at each.
     pub fn stacked(&mut self, name: &str, above: f64, below: f64) {
         self.disk("vda", 10_000, below, 99.0);
         self.disk(name, 10_000, above, 99.0);

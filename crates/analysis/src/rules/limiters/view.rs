@@ -1,4 +1,4 @@
-//! What causes are found in.
+//! Input of the limiter rules.
 
 use super::SAMPLES_MIN;
 use crate::derive;
