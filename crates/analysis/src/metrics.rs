@@ -3,13 +3,14 @@
 
 mod tables;
 
-pub use tables::{DISK, LAYER, METRICS, PROCESS, RING, THREADS};
+pub use tables::{ALL_RINGS, DISK, JOB, LAYER, METRICS, PROCESS, RING, THREADS};
 
 use crate::layers::{LayerTime, LayerTimes};
-use crate::machine::{DiskRates, MachineRates, RingRates};
+use crate::machine::{DiskRates, MachineRates, RingRates, RingsRates, ring_rates};
 use crate::processes::ProcessTotals;
 use crate::threads::ThreadGroup;
-use fathom_model::watch::{MachineSample, ProcessUse};
+use fathom_model::Histogram;
+use fathom_model::watch::{MachineSample, ProcessUse, RingsSample};
 
 /// Two samples of the machine, with the rates between them.
 #[derive(Debug, Clone, Copy)]
@@ -42,7 +43,18 @@ pub type DiskMetric = MetricRow<fn(&DiskRates) -> Option<f64>>;
 pub type RingMetric = MetricRow<fn(&RingRates) -> Option<f64>>;
 pub type LayerMetric = MetricRow<fn(&LayerTimes, &LayerTime) -> Option<f64>>;
 pub type ThreadMetric = MetricRow<fn(&ThreadGroup) -> Option<f64>>;
+pub type JobMetric = MetricRow<fn(&JobFigures<'_>) -> Option<f64>>;
 pub type ProcessMetric = MetricRow<fn(&ProcessTotals, &ProcessUse) -> Option<f64>>;
+
+/// What a job, a group of jobs or a direction of its I/O did.
+#[derive(Debug, Clone, Copy)]
+pub struct JobFigures<'a> {
+    pub ios: u64,
+    /// `None` where no data is transferred or its amount is not known.
+    pub bytes: Option<u64>,
+    pub runtime_ns: u64,
+    pub latency: &'a Histogram,
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FigureUnit {
@@ -92,6 +104,7 @@ pub enum FigureGroup {
     Layer,
     Threads,
     Process,
+    Job,
     /// Anything else, with its title.
     Other(&'static str),
 }
@@ -116,6 +129,7 @@ impl FigureGroup {
             Self::Layer => "layer",
             Self::Threads => "threads",
             Self::Process => "process",
+            Self::Job => "job",
             Self::Other(title) => title,
         }
     }
@@ -147,6 +161,13 @@ impl Interval<'_> {
         let disks: &DiskRates = &self.rates.disks_total;
         let machine = METRICS.iter().map(move |of| (of.id, of.unit, (of.value)(self)));
         machine.chain(DISK.iter().map(move |of| (of.id, of.unit, (of.value)(disks))))
+    }
+
+    /// Rates of rings; `None` where they are not sampled.
+    pub fn rings(&self) -> Option<RingsRates> {
+        let none = RingsSample::default();
+        let before = self.before.rings.as_ref().unwrap_or(&none);
+        Some(ring_rates(before, self.now.rings.as_ref()?, self.rates.elapsed_ns))
     }
 
     /// Growth per second of a counter that is in both samples.

@@ -24,7 +24,7 @@ pub(crate) fn phrase<F>(metric: &MetricRow<F>, value: Quantity) -> Text {
         (FigureUnit::Rate, FigureGroup::Flush) => text!(value, "/s"),
         (FigureUnit::Rate, _)
         | (_, FigureGroup::Process)
-        | (FigureUnit::Count, FigureGroup::Ring) => of(value, metric.title),
+        | (FigureUnit::Count, FigureGroup::Ring | FigureGroup::Other(_)) => of(value, metric.title),
         (
             FigureUnit::BytesPerSecond,
             FigureGroup::Read | FigureGroup::Write | FigureGroup::Discard,

@@ -1,6 +1,8 @@
 //! Block devices' rates by the formulas of `iostat -x` (sysstat, rd_stats.c and iostat.c).
 
 use crate::derive::{DiskDelta, IoDelta, per_second};
+use fathom_model::Dir;
+use fathom_model::record::DiskRecord;
 use fathom_model::watch::{DiskCounters, DiskKind};
 use serde::Serialize;
 
@@ -86,6 +88,28 @@ fn disk_rates(growth: &DiskDelta, elapsed_ns: u64) -> DiskRates {
         // Busy time and elapsed time are not read at the same instant, so their ratio can exceed 100%.
         util: (per_second(growth.busy_ms, elapsed_ns) / 10.0).min(100.0),
         ..DiskRates::default()
+    }
+}
+
+impl From<&DiskRecord> for DiskRates {
+    /// The rates of a run.
+    fn from(record: &DiskRecord) -> Self {
+        let io = |dir| IoDelta {
+            ios: record.ios[dir],
+            merges: record.merges[dir],
+            sectors: record.sectors[dir],
+            ticks_ms: record.ticks_ms[dir],
+        };
+        let growth = DiskDelta {
+            read: io(Dir::Read),
+            write: io(Dir::Write),
+            discard: io(Dir::Trim),
+            flush: IoDelta::default(),
+            busy_ms: record.busy_ms,
+            weighted_ms: record.weighted_ms,
+        };
+        let rates = disk_rates(&growth, record.elapsed_ms.saturating_mul(1_000_000));
+        Self { name: record.name.clone(), ..rates }
     }
 }
 

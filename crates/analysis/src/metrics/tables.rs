@@ -2,12 +2,16 @@
 //! source.
 
 use super::{
-    DiskMetric, FigureGroup, FigureUnit, Interval, LayerMetric, MetricRow, ProcessMetric,
-    RingMetric, ThreadMetric,
+    DiskMetric, FigureGroup, FigureUnit, Interval, JobFigures, JobMetric, LayerMetric, MetricRow,
+    ProcessMetric, RingMetric, ThreadMetric,
 };
+use crate::derive::per_second;
 use crate::layers::LayerTimes;
 use crate::machine::{CgroupRates, CpuWork, PressureRates, RingRates, StallShares, SystemRates};
-use fathom_model::watch::{CgroupSample, RingQueues};
+use fathom_model::watch::{CgroupSample, RingEvents, RingQueues, RingsSample};
+
+/// The group of figures of all io_uring instances together.
+pub const ALL_RINGS: FigureGroup = FigureGroup::Other("all rings");
 
 macro_rules! metrics {
     ($(#[$doc:meta])* $name:ident: $of:ty;
@@ -119,6 +123,14 @@ metrics! {
         "cgroup_memory_hits_per_s" "limit hits/s" "max events/s" Rate, |i| hits(i, |c| c.memory_used.and(c.memory_limit).is_some(), |r| r.memory_hits),
             "Δ (`max` + `high` of `memory.events.local`) ÷ t; v1: `memory.failcnt`";
     }
+    ALL_RINGS => {
+        "ring_io_workers" "io-wq workers" "" Count, |i| rings(i).map(|all| all.workers.iter().map(|of| f64::from(of.threads)).sum()),
+            "io-wq worker threads of all processes that have rings";
+        "ring_punted_per_s" "punted to io-wq/s" "" Rate, |i| ring_events(i, |all| all.punted),
+            "`io_uring_queue_async_work`: requests handed to io-wq; an estimate above [10,000/s](watch.md#sampling-levels)";
+        "ring_overflows_per_s" "CQ overflows/s" "" Rate, |i| ring_events(i, |all| all.overflows),
+            "`io_uring_cqe_overflow`: completions that found the CQ full";
+    }
 }
 
 metrics! {
@@ -205,6 +217,24 @@ metrics! {
     }
 }
 
+metrics! {
+    /// Figures of a job, of a group of jobs, and of each direction of its I/O.
+    JOB: JobMetric;
+    FigureGroup::Job => {
+        "iops" "IOPS" "" Rate, |j| Some(per_second(j.ios, j.runtime_ns)), "I/Os completed ÷ runtime; `ops/s` for operations on names";
+        "bandwidth_bytes_per_s" "bandwidth" "" BytesPerSecond @1, |j| Some(per_second(j.bytes?, j.runtime_ns)),
+            "bytes transferred ÷ runtime, in the units of `kb_base` and `unit_base`";
+        "p50_ms" "p50" "" Milliseconds, |j| percentile(j, 50.0), "total latency from submission to completion, or completion latency where only that is measured; median";
+        "p99_ms" "p99" "" Milliseconds, |j| percentile(j, 99.0), "likewise: 99% of I/Os took at most this long";
+        "p999_ms" "p99.9" "" Milliseconds @2, |j| percentile(j, 99.9), "likewise";
+        "max_ms" "max" "" Milliseconds, |j| (!j.latency.is_empty()).then(|| j.latency.max_ns() as f64 / 1e6), "likewise: the longest";
+    }
+}
+
+fn percentile(job: &JobFigures<'_>, percent: f64) -> Option<f64> {
+    job.latency.percentile(percent).map(|ns| ns as f64 / 1e6)
+}
+
 fn system(interval: &Interval<'_>, of: fn(&SystemRates) -> f64) -> Option<f64> {
     interval.rates.system.as_ref().map(of)
 }
@@ -237,6 +267,17 @@ fn hits(
 ) -> Option<f64> {
     cgroup(interval).filter(|group| is_limited(group))?;
     of(interval.rates.system.as_ref()?.cgroup.as_ref()?)
+}
+
+/// io_uring, where there are rings.
+fn rings<'a>(interval: &Interval<'a>) -> Option<&'a RingsSample> {
+    interval.now.rings.as_ref().filter(|all| !all.rings.is_empty())
+}
+
+/// Events of all programs: without rings, only those that occurred.
+fn ring_events(interval: &Interval<'_>, of: fn(&RingEvents) -> Option<u64>) -> Option<f64> {
+    let rate = interval.per_second(|sample| of(sample.rings.as_ref()?.events.as_ref()?))?;
+    (rate > 0.0 || rings(interval).is_some()).then_some(rate)
 }
 
 fn queue(ring: &RingRates, of: fn(&RingQueues) -> u32) -> Option<f64> {

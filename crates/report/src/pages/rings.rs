@@ -1,7 +1,7 @@
 //! io_uring rings, and on which CPUs devices are served.
 
 use super::{parts, range};
-use crate::doc::{Document, Text, count, events, named, number, of, percent, plural, text, whole};
+use crate::doc::{Document, Text, count, events, named, number, of, percent, text, whole};
 use crate::figures::{phrase, quantity};
 use fathom_analysis::machine::{
     CpuCount, RingRates, RingsRates, SubmitPlacement, setup_flag_names,
@@ -14,27 +14,16 @@ const CPUS_MAX: usize = 4;
 /// Figures of a ring that other parts of its entry say.
 const ELSEWHERE: [&str; 3] = ["completed_per_s", "io_workers", "sqpoll_busy_pct"];
 
-/// An entry for each ring, then those for events and workers; empty where there are no rings.
-pub fn rings(rates: &RingsRates) -> Document {
-    let mut page = Document::default();
+/// An entry for each ring, and one for the sizes of task work runs.
+pub fn rings(page: &mut Document, rates: &RingsRates) {
     rates.rings.iter().for_each(|ring| page.entry("ring", line(ring)));
-    let rate = |value: Option<f64>, what: &str| Some(of(count(value?), what));
-    let events = rates.events.iter().flat_map(|events| {
-        [rate(events.punted, "punted to io-wq/s"), rate(events.overflows, "CQ overflows/s")]
-    });
-    if !rates.rings.is_empty() {
-        let workers = plural(rates.workers.into(), "io-wq worker");
-        let all = parts(std::iter::once(workers).chain(events.flatten()));
-        page.entry("all rings", all);
-    }
     let runs: &[_] = rates.events.as_ref().map_or(&[], |events| &events.task_work);
     let runs = parts(runs.iter().enumerate().map(|(index, (_, rate))| {
         named(&format!("{}:", range(runs, index)), text!(count(*rate), "/s"))
     }));
     if !runs.is_empty() {
-        page.entry("task work", text!("requests per run ", runs));
+        page.entry("task work", text!("completions per run ", runs));
     }
-    page
 }
 
 fn line(rates: &RingRates) -> Text {

@@ -4,7 +4,7 @@ use super::header::{Origin, device_list};
 use super::threads::{figure_cells, figure_columns, other_groups};
 use super::{
     IoCost, calls, counters, gaps, is_biased, layers, limited_by, not_measured, parts, percentile,
-    programs, range, sentence, thread_states,
+    programs, range, rings, sentence, thread_states,
 };
 use crate::doc::{
     DataColumn, Document, Heading, Text, events, named, number, of, percent, plural, share, text,
@@ -22,8 +22,7 @@ use fathom_model::RunRecord;
 use fathom_model::advice::intervals_merged;
 use fathom_model::shell;
 use fathom_model::watch::{
-    BlocksSample, DeviceBlocks, DiskKind, Level, RingSample, RingsSample, SamplerCost,
-    SamplingRecord, Unavailable,
+    BlocksSample, DeviceBlocks, DiskKind, Level, SamplerCost, SamplingRecord, Unavailable,
 };
 
 /// Maximum number of thread groups and of rings printed.
@@ -119,7 +118,10 @@ fn details(page: &mut Document, interval: &Interval<'_>, seen: &Observed) {
         page.entry(if place == 0 { "counters" } else { "" }, text);
     }
     seen.last().blocks.iter().for_each(|blocks| block_layer(page, blocks, rates));
-    seen.last().rings.iter().for_each(|sample| rings(page, sample));
+    if let Some(mut all) = interval.rings() {
+        all.rings.truncate(GROUPS_MAX);
+        rings(page, &all);
+    }
     let mut shown = SHOWN.to_vec();
     for group in METRICS.iter().map(|metric| metric.group) {
         if !shown.contains(&group) {
@@ -218,20 +220,24 @@ fn disks(page: &mut Document, rates: &MachineRates, seen: &Observed) {
         .collect();
     active.sort_by(|a, b| b.queue.total_cmp(&a.queue));
     for disk in active {
-        let directions =
-            [FigureGroup::Read, FigureGroup::Write, FigureGroup::Discard, FigureGroup::Flush];
-        let directions = directions.map(|group| direction(disk, group, seen.elapsed_ns));
-        let device = main_figures(disk, FigureGroup::Device).map(|(metric, value)| {
-            let mut text = figures::phrase(metric, figures::quantity(metric, value));
-            if metric.id == "queue" {
-                // Short last intervals have no peak, so that the mean of a short run may exceed the others'.
-                let max = number(peak(disk).max(value));
-                text = text!(text, " (", named("max", max), ")");
-            }
-            text
-        });
-        page.entry(&disk.name, parts(directions.into_iter().chain(device)));
+        page.entry(&disk.name, device_figures(disk, seen.elapsed_ns, Some(peak(disk))));
     }
+}
+
+/// The figures of a disk that pages show, with its highest mean queue if known.
+pub(super) fn device_figures(disk: &DiskRates, elapsed_ns: u64, peak: Option<f64>) -> Text {
+    let directions =
+        [FigureGroup::Read, FigureGroup::Write, FigureGroup::Discard, FigureGroup::Flush];
+    let directions = directions.map(|group| direction(disk, group, elapsed_ns));
+    let device = main_figures(disk, FigureGroup::Device).map(|(metric, value)| {
+        let text = figures::phrase(metric, figures::quantity(metric, value));
+        match peak.filter(|_| metric.id == "queue") {
+            // Short last intervals have no peak, so that the mean of a short run may exceed the others'.
+            Some(peak) => text!(text, " (", named("max", number(peak.max(value))), ")"),
+            None => text,
+        }
+    });
+    parts(directions.into_iter().chain(device))
 }
 
 fn main_figures(
@@ -352,35 +358,6 @@ fn latencies(device: &DeviceBlocks, gaps: &[AwaitGap]) -> Text {
         }
     }
     Text::join(all.into_iter().flatten(), " · ")
-}
-
-fn rings(page: &mut Document, rings: &RingsSample) {
-    let line = |ring: &RingSample| {
-        let queues = ring.queues.map(|queues| {
-            let (sq, cq) = (whole(queues.sq_entries), whole(queues.cq_entries));
-            text!(named("SQ size", sq), ", ", named("CQ size", cq))
-        });
-        let poll = ring.sq_poll.and_then(|poll| poll.work_us.zip(poll.total_us));
-        let poll = poll.filter(|(_, total)| *total > 0);
-        let poll = poll.map(|(work, total)| text!("SQPOLL busy ", share(work, total)));
-        let whose = format!("PID\u{a0}{} fd\u{a0}{}", ring.pid, ring.fd);
-        parts([whose.into(), queues.into(), poll.into()])
-    };
-    for ring in rings.rings.iter().take(GROUPS_MAX) {
-        page.entry("ring", line(ring));
-    }
-    let Some(all) = &rings.events else { return };
-    let punted =
-        if all.punted_estimated { "punted to io-wq (estimate)" } else { "punted to io-wq" };
-    let counts = [(punted, all.punted), ("CQ overflows", all.overflows)];
-    let counts =
-        counts.iter().filter_map(|(name, n)| Some(of(events((*n).filter(|n| *n > 0)?), name)));
-    let runs = all.task_work.iter().any(|(_, runs)| *runs > 0);
-    let runs = runs.then(|| text!("completions per task_work run: ", sizes(&all.task_work)));
-    let all = parts(counts.chain(runs));
-    if !all.is_empty() {
-        page.entry("io_uring", text!(all, " (all programs)"));
-    }
 }
 
 /// Shares by size, as `1 (40.0%), 3–4 (60.0%)`.

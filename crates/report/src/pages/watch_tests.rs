@@ -1,11 +1,12 @@
 use super::*;
 use crate::render::{self, Style, assert_fits};
+use fathom_analysis::machine::ring_rates;
 use fathom_model::progress::Sample;
 use fathom_model::record::Header;
 use fathom_model::watch::{
     CgroupSample, CommandRecord, CpuSample, DiskCounters, IoCounters, MachineSample, ProcessUse,
-    ProcessesSample, RingEvents, StackCount, StacksSample, SystemSample, ThreadCount,
-    ThreadsSample, Unavailable,
+    ProcessesSample, RingEvents, RingSample, RingsSample, StackCount, StacksSample, SystemSample,
+    ThreadCount, ThreadsSample, Unavailable,
 };
 
 fn rendered(seen: &Observed, record: &RunRecord) -> String {
@@ -42,8 +43,12 @@ fn sample(second: u64) -> Sample {
     };
     let place = StackCount { count: 50, period: 50, ..StackCount::default() };
     let task_work = vec![(1, 0), (2, 0)];
-    let events =
-        RingEvents { punted: Some(7), overflows: Some(0), task_work, ..RingEvents::default() };
+    let events = RingEvents {
+        punted: Some(7 * second),
+        overflows: Some(0),
+        task_work,
+        ..RingEvents::default()
+    };
     let machine = MachineSample {
         system: Some(SystemSample { cpus: vec![cpu], ..SystemSample::default() }),
         disks: vec![disk],
@@ -92,7 +97,7 @@ fn everything_observed_is_shown() {
         "  0.50  db-*  D      pread64",
         "CPU time by layer\n  100 samples (200 needed)",
         "plug flushes       4; requests per plug flush: 1–31 (25.0%), 32+ (75.0%)",
-        "io_uring           7 punted to io-wq (all programs)\n",
+        "all rings          7 punted to io-wq/s\n",
         "sampling overhead  1.00% of one CPU: threads 1.00%",
         "not measured       x: y",
     ];
@@ -130,15 +135,24 @@ fn a_ring_and_a_layer_keep_their_names_and_numbers_together() {
     let mut page = Document::default();
     let queues =
         fathom_model::watch::RingQueues { sq_entries: 1, cq_entries: 2, ..Default::default() };
-    let ring = RingSample { pid: 7, fd: 11, queues: Some(queues), ..RingSample::default() };
-    rings(&mut page, &RingsSample { rings: vec![ring], ..RingsSample::default() });
+    let ring = RingSample {
+        pid: 7,
+        comm: "db".into(),
+        fd: 11,
+        queues: Some(queues),
+        ..RingSample::default()
+    };
+    let rings = RingsSample { rings: vec![ring], ..RingsSample::default() };
+    super::rings(&mut page, &ring_rates(&RingsSample::default(), &rings, 1));
     let shares = [("system call entry", 2.66), ("faults, pinning", 2.18)];
     let shares = shares.map(|(name, share)| named(name, percent(share)));
     page.entry("CPU by layer", Text::join(shares, ", "));
     let text = render::text(&page, Style { color: false, width: 38 });
     let wanted = "\
-ring          PID 7 fd 11 · SQ size 1,
-              CQ size 2
+ring          db 7 fd 11 · SQ/CQ
+              1/2 entries ·
+              0 in the kernel ·
+              0 in SQ · 0 in CQ
 CPU by layer  system call entry 2.66%,
               faults, pinning 2.18%
 ";

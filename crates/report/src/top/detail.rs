@@ -5,11 +5,11 @@ use super::{TopView, disks, layers, rings, threads};
 use crate::doc::{
     Block, DataColumn, DataTable, Document, Text, events, named, number, of, plural, text,
 };
-use crate::figures::{cell, phrase, quantity, wait};
+use crate::figures::{self, cell, phrase, quantity, wait};
 use crate::pages;
 use fathom_analysis::blocks;
 use fathom_analysis::machine::{DiskRates, placement};
-use fathom_analysis::metrics::{DISK, FigureGroup, FigureUnit};
+use fathom_analysis::metrics::{ALL_RINGS, DISK, FigureGroup, FigureUnit};
 use fathom_model::watch::{BlocksSample, ThreadCount};
 use std::collections::BTreeSet;
 
@@ -148,8 +148,13 @@ fn layer(view: &TopView<'_>, name: &str) -> Option<Document> {
 }
 
 fn ring(view: &TopView<'_>, key: &str) -> Option<Document> {
-    let mut rates = rings::rates(view)?;
+    let interval = view.interval();
+    let mut rates = interval.rings()?;
     rates.rings.retain(|ring| rings::key(&ring.ring) == key);
     let name = rates.rings.first().map(|ring| format!("{} {key}", ring.ring.comm))?;
-    Some(section(&name, Text::default(), pages::rings(&rates)))
+    let mut page = Document::default();
+    pages::rings(&mut page, &rates);
+    let all = figures::group(&interval, ALL_RINGS, |_| true);
+    page.entry(ALL_RINGS.title(), Text::join(all, " · "));
+    Some(section(&name, Text::default(), page))
 }

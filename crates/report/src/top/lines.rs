@@ -183,7 +183,7 @@ pub fn ndjson(view: &TopView<'_>) -> serde_json::Result<String> {
         rates: view.rates,
         threads: GroupActivity::of(&groups),
         layers: view.now.stacks.as_ref().map(|_| super::layers::times(view, |_| true)),
-        rings: super::rings::rates(view),
+        rings: view.interval().rings(),
         cost: &view.now.cost,
     };
     serde_json::to_string(&whole).map(|text| text + "\n")

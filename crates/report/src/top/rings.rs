@@ -4,16 +4,16 @@ use super::TopView;
 use crate::doc::{DataColumn, Text};
 use crate::figures::{cell, column};
 use crate::render::screen::Listing;
-use fathom_analysis::machine::{RingRates, RingsRates, ring_rates, setup_flag_names};
+use fathom_analysis::machine::{RingRates, setup_flag_names};
 use fathom_analysis::metrics::RING;
-use fathom_model::watch::{RingSample, RingsSample};
+use fathom_model::watch::RingSample;
 
 pub fn table(view: &TopView<'_>) -> Listing {
     let mut columns = vec![DataColumn::text("RING pid/fd").wide(12, 16)];
     columns.push(DataColumn::text("comm").ranked(1).wide(12, 15));
     columns.extend(RING.iter().map(column));
     columns.push(DataColumn::text("setup").ranked(5).wide(14, 60));
-    let rates = rates(view);
+    let rates = view.interval().rings();
     let note = match &rates {
         Some(_) => "no accessible process has an io_uring open",
         None => "rings are not sampled",
@@ -21,13 +21,6 @@ pub fn table(view: &TopView<'_>) -> Listing {
     let rings = rates.map_or_else(Vec::new, |rates| rates.rings);
     let keys = rings.iter().map(|rates| key(&rates.ring)).collect();
     Listing::new(columns, rings.iter().map(row).collect(), keys, note.into())
-}
-
-/// Ring rates; `None` where rings are not sampled.
-pub fn rates(view: &TopView<'_>) -> Option<RingsRates> {
-    let none = RingsSample::default();
-    let before = view.before.rings.as_ref().unwrap_or(&none);
-    Some(ring_rates(before, view.now.rings.as_ref()?, view.elapsed_ns))
 }
 
 /// The key of a ring's row: `PID/FD`.

@@ -4,7 +4,7 @@
 
 use crate::support::same_as_file;
 use fathom_analysis::metrics::{
-    DISK, FigureGroup, LAYER, METRICS, MetricRow, PROCESS, RING, THREADS,
+    DISK, FigureGroup, JOB, LAYER, METRICS, MetricRow, PROCESS, RING, THREADS,
 };
 use std::path::PathBuf;
 
@@ -26,7 +26,8 @@ fn documented_figures_are_current() {
     let text = std::fs::read_to_string(&path).unwrap();
     let machine = METRICS.iter().map(row).chain(DISK.iter().map(row));
     let others = RING.iter().map(row).chain(LAYER.iter().map(row)).chain(THREADS.iter().map(row));
-    let all: Vec<_> = machine.chain(others).chain(PROCESS.iter().map(row)).collect();
+    let all: Vec<_> =
+        machine.chain(others).chain(PROCESS.iter().map(row)).chain(JOB.iter().map(row)).collect();
     let is_marked = |group: FigureGroup| text.contains(&format!("{MARK}{} -->", group.title()));
     let table = |name: &str| {
         let wanted = |group: FigureGroup| match name {

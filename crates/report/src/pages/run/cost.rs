@@ -1,11 +1,11 @@
 //! What an I/O cost, how deep the queues were, and which settings were in effect.
 
 use super::{listed, plans};
-use crate::doc::{
-    Document, Text, bytes, count, events, named, number, of, percent, plural, text, time, whole,
-};
+use crate::doc::{Document, Text, count, named, number, of, plural, text, time, whole};
+use crate::pages::watch::device_figures;
 use crate::pages::{counters, parts};
 use fathom_analysis::derive::{self, JobGroup};
+use fathom_analysis::machine::DiskRates;
 use fathom_analysis::rules;
 use fathom_model::facts::TargetFacts;
 use fathom_model::list;
@@ -142,15 +142,8 @@ pub(super) fn disks(body: &mut Document, record: &RunRecord) {
 }
 
 fn disk(disk: &DiskRecord) -> Text {
-    let ios: u64 = disk.ios.iter().map(|(_, n)| n).sum();
-    let sectors: u64 = disk.sectors.iter().map(|(_, n)| n).sum();
-    let all = [
-        of(events(ios), "I/Os"),
-        bytes(sectors.saturating_mul(512)).into(),
-        named("aqu-sz", number(disk.queue_mean())),
-        named("util", percent(disk.util())),
-    ];
-    text!(Text::join(all, ", "), " (all programs)")
+    let elapsed_ns = disk.elapsed_ms.saturating_mul(1_000_000);
+    text!(device_figures(&DiskRates::from(disk), elapsed_ns, None), " (all programs)")
 }
 
 #[cfg(test)]

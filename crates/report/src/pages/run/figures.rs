@@ -1,16 +1,17 @@
 //! Rates and latencies of a group and of its jobs.
 
-use crate::doc::{
-    DataColumn, Document, Quantity, QuantityUnit, Text, count, events, of, text, time,
-};
+use crate::doc::{DataColumn, Document, Quantity, QuantityUnit, Text, count, events, of, text};
+use crate::figures::cell;
 use crate::fio::priority_parts;
 use fathom_analysis::derive::{self, JobGroup};
+use fathom_analysis::metrics::{FigureUnit, JOB, JobFigures, JobMetric};
 use fathom_model::Dir;
 use fathom_model::histogram::Histogram;
 use fathom_model::plan::{Engine, JobPlan, Show, Unified};
 use fathom_model::record::{DirRecord, JobRecord, RunRecord};
 
-/// The column of the bandwidth.
+/// Columns of the table.
+const IOPS: usize = 1;
 const BANDWIDTH: usize = 2;
 /// Jobs whose IOPS are this far from their mean differ.
 const DIFFERENCE: f64 = 0.1;
@@ -25,23 +26,27 @@ pub(super) fn figures(body: &mut Document, group: &JobGroup) {
     counted.retain(|(_, of)| done.dirs.iter().any(|(_, dir)| of(dir) > 0));
     columns.extend(counted.iter().map(|(name, _)| DataColumn::number(name)));
     let mut rows = Vec::new();
+    let runtime_ns = done.runtime_ns;
     let mut direction = |name: &str, dir: &DirRecord| {
-        let service = if dir.lat.is_empty() { &dir.clat } else { &dir.lat };
-        let ios = derive::per_second(dir.counts.ios, done.runtime_ns);
-        let moved = derive::per_second(dir.counts.bytes, done.runtime_ns);
-        let mut row = row(name, count(ios), bandwidth(moved, show), service);
+        let latency = if dir.lat.is_empty() { &dir.clat } else { &dir.lat };
+        let (ios, bytes) = (dir.counts.ios, Some(dir.counts.bytes));
+        let mut row = row(name, show, &JobFigures { ios, bytes, runtime_ns, latency });
         row.extend(counted.iter().map(|(_, of)| Text::from(events(of(dir)))));
         rows.push(row);
         if !dir.response.is_empty() {
-            let none = Text::default();
-            rows.push(self::row(&format!("{name} response"), none.clone(), none, &dir.response));
+            let latency = &dir.response;
+            let figures = JobFigures { ios, bytes: None, runtime_ns, latency };
+            let mut row = self::row(&format!("{name} response"), show, &figures);
+            row[IOPS] = Text::default();
+            rows.push(row);
         }
         // As in fio, a single priority is not listed.
         for one in dir.priorities.iter().filter(|_| dir.priorities.len() > 1) {
             let [class, level, hint] = priority_parts(one.priority);
             let name = format!("{name} prio {class}/{level}/{hint}");
-            let ios = derive::per_second(one.lat.count(), done.runtime_ns);
-            rows.push(self::row(&name, count(ios), Text::default(), &one.lat));
+            let (ios, latency) = (one.lat.count(), &one.lat);
+            let figures = JobFigures { ios, bytes: None, runtime_ns, latency };
+            rows.push(self::row(&name, show, &figures));
         }
     };
     if show.unified != Unified::Mixed {
@@ -55,8 +60,8 @@ pub(super) fn figures(body: &mut Document, group: &JobGroup) {
         direction("mixed", &derive::merge_dirs(&parts));
     }
     if done.flushes.count > 0 {
-        let rate = derive::per_second(done.flushes.count, done.runtime_ns);
-        rows.push(row("flush", count(rate), Text::default(), &done.flushes.lat));
+        let (ios, latency) = (done.flushes.count, &done.flushes.lat);
+        rows.push(row("flush", show, &JobFigures { ios, bytes: None, runtime_ns, latency }));
     }
     table(body, group.plan, columns, rows);
     behind(body, group);
@@ -82,19 +87,20 @@ fn table(body: &mut Document, plan: &JobPlan, columns: Vec<DataColumn>, rows: Ve
 }
 
 fn columns(first: &str, plan: &JobPlan) -> Vec<DataColumn> {
-    let mut columns = vec![DataColumn::text(first)];
-    let ios = rate_unit(plan);
-    let numbers = [(ios, 0), ("bandwidth", 1), ("p50", 0), ("p99", 0), ("p99.9", 2), ("max", 0)];
-    columns.extend(numbers.map(|(name, rank)| DataColumn::number(name).ranked(rank)));
-    columns
+    let name = |metric: &JobMetric| match metric.unit {
+        FigureUnit::Rate => rate_unit(plan),
+        _ => metric.title,
+    };
+    let column = |metric| DataColumn::number(name(metric)).ranked(metric.rank);
+    std::iter::once(DataColumn::text(first)).chain(JOB.iter().map(column)).collect()
 }
 
-fn row(name: &str, ios: impl Into<Text>, moved: impl Into<Text>, latency: &Histogram) -> Vec<Text> {
-    let value = |ns: Option<u64>| ns.map_or("-".into(), |ns| Text::from(time(ns as f64)));
-    let mut row = vec![name.into(), ios.into(), moved.into()];
-    row.extend([50.0, 99.0, 99.9].map(|percent| value(latency.percentile(percent))));
-    row.push(value((!latency.is_empty()).then(|| latency.max_ns())));
-    row
+fn row(name: &str, show: &Show, figures: &JobFigures<'_>) -> Vec<Text> {
+    let cell = |metric: &JobMetric| match (metric.unit, (metric.value)(figures)) {
+        (FigureUnit::BytesPerSecond, bytes) => bytes.map(|bytes| bandwidth(bytes, show)).into(),
+        (_, value) => cell(metric, value),
+    };
+    std::iter::once(name.into()).chain(JOB.iter().map(cell)).collect()
 }
 
 /// Bytes per second in the unit that the job requests: `kb_base` and `unit_base`.
@@ -163,8 +169,9 @@ pub(super) fn each_job(body: &mut Document, record: &RunRecord, group: &JobGroup
         for dir in Dir::ALL {
             lat.merge(&done.dirs[dir].lat);
         }
-        let moved = derive::per_second(derive::bytes(done), done.runtime_ns);
-        let mut row = row(&name(plan), count(rate(done)), bandwidth(moved, &plan.show), &lat);
+        let (ios, bytes) = (derive::ios(done), Some(derive::bytes(done)));
+        let figures = JobFigures { ios, bytes, runtime_ns: done.runtime_ns, latency: &lat };
+        let mut row = row(&name(plan), &plan.show, &figures);
         row.push(done.error.as_ref().map(|error| error.message.as_str()).into());
         row
     };
