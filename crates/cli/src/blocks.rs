@@ -51,7 +51,7 @@ pub struct Args {
     /// Sample one event in N; 0: count only, no sampling
     ///
     /// Sizes, tasks, splits and latencies come from sampled events.
-    #[arg(long, value_name = "N", default_value_t = ONE_IN)]
+    #[arg(long = "sample-every", alias = "one-in", value_name = "N", default_value_t = ONE_IN)]
     one_in: u32,
     #[command(flatten)]
     page: PageArgs,

@@ -47,7 +47,7 @@ pub struct Args {
     /// Also find the highest load within a latency, such as 'p99<2ms'
     #[arg(long, value_name = "LATENCY", conflicts_with = "suite")]
     target: Option<LatencyTarget>,
-    /// Measure the rows of CrystalDiskMark's default profile instead
+    /// Run the tests of CrystalDiskMark's default profile instead
     #[arg(long, conflicts_with_all = ["rw", "bs"])]
     suite: bool,
     /// Permit writing to this existing file

@@ -40,7 +40,7 @@ pub struct Args {
           value_parser = quantity::whole(1..=20_000))]
     hz: u32,
     /// Sample on a timer even if the CPU can count cycles
-    #[arg(long)]
+    #[arg(long = "timer", alias = "by-clock")]
     by_clock: bool,
     /// Number of functions to list
     #[arg(short = 'n', long = "count", value_name = "N", default_value_t = 20)]

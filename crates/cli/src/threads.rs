@@ -27,8 +27,8 @@ pub struct Args {
           value_parser = column_list)]
     group_by: ColumnList,
     /// Columns to group by in addition to the default ones
-    #[arg(short = 'G', long, value_name = "COLUMNS", conflicts_with = "group_by",
-          value_parser = column_list)]
+    #[arg(short = 'G', long = "add-columns", alias = "append-group-by", value_name = "COLUMNS",
+          conflicts_with = "group_by", value_parser = column_list)]
     append_group_by: Option<ColumnList>,
     /// How long to sample, such as 5 (seconds) or 1m
     #[arg(short = 't', long = "duration", value_name = "TIME", value_parser = quantity::time, default_value = "5s")]

@@ -185,7 +185,7 @@ const OPTIONS: &[RunOption] = &[
     option(
         "format",
         Some("text|markdown|json|html"),
-        "Output format, as other commands spell it",
+        "Output format, spelled as in other commands",
         |o, _, v| formats(o, v),
     ),
     option("json", None, "Same as --format=json", |o, _, _| formats(o, "json")),

@@ -16,8 +16,8 @@ pub(super) static UPLINK: Rule = Rule {
     id: "oversubscribed-uplink",
     class: Class::Limiter,
     severity: Severity::Warning,
-    meaning: "The disks below a port or switch can deliver more than its link to the CPU carries, so they cannot all \
-              reach full speed at the same time.",
+    meaning: "The disks behind a port or switch can deliver more than its link to the CPU, so they cannot all reach full \
+              speed at the same time.",
     threshold: || {
         "The sum of the disks' links exceeds the uplink by more than 5%, both after encoding and packet overhead.".into()
     },
@@ -36,7 +36,7 @@ pub(super) static CROWDED_COMPLEX: Rule = Rule {
               does not report its capacity, which may be lower than the sum of its ports' links.",
     threshold: || {
         format!(
-            "The disks below a root complex can deliver more than one slot of {LANES_MAX} lanes carries, at least {CROWDED}× the \
+            "The disks on a root complex can deliver more than one slot of {LANES_MAX} lanes, at least {CROWDED}× the \
              mean of all root complexes, through more than one slot."
         )
     },
@@ -169,10 +169,10 @@ fn uplink(report: &TopologyReport) -> Option<Claim> {
     });
     let (hop, disks, ratio, carries, below) = *found.iter().max_by(|a, b| a.2.total_cmp(&b.2))?;
     let summary = format!(
-        "{disks} disks share one uplink, {}, which carries {} of the {} that they can deliver.",
-        hop.name,
+        "{disks} disks that can deliver {} share one uplink of {} ({}).",
+        gigabytes(below),
         gigabytes(carries),
-        gigabytes(below)
+        hop.name
     );
     let first = Evidence::number("oversubscribed", ratio, Unit::Ratio);
     let others =

@@ -110,7 +110,8 @@ pub fn blocks(
     let tasks = growth.tasks.iter().map(|task| (task.comm.clone().into(), task.queued));
     page.entry(&format!("I/Os by task (1 in {one_in})"), ranked(tasks.collect()));
     if growth.lost > 0 {
-        let lost = of(events(growth.lost), "sampled events, buffers were full; raise --one-in");
+        let lost =
+            of(events(growth.lost), "sampled events, buffers were full; raise --sample-every");
         page.entry("lost", lost);
     }
     not_measured(&mut page, missing, verbose);

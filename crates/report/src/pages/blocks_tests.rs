@@ -119,7 +119,10 @@ fn the_summary_names_limits_sizes_and_tasks() {
     assert_fits(&blocks(&growth(), &[], 2_000_000_000, &[], true));
     assert_fits(&block_rates(&growth(), 2_000_000_000, true));
     let lost = BlocksSample { lost: 3, ..growth() };
-    assert!(summary(&lost, 1, &[]).contains("3 sampled events, buffers were full; raise --one-in"));
+    assert!(
+        summary(&lost, 1, &[])
+            .contains("3 sampled events, buffers were full; raise --sample-every")
+    );
 }
 
 #[test]

@@ -27,10 +27,9 @@ pub struct IoCost {
 pub fn layers(times: &LayerTimes, per_io: Option<IoCost>) -> Document {
     let mut page = Document::default();
     if times.samples < SAMPLES_MIN {
-        let few = "too few for CPU time by layer; sample for longer";
         if times.samples > 0 {
-            let samples = plural(times.samples, "sample");
-            page.paragraph(text!(samples, " (", whole(SAMPLES_MIN), " needed): ", few));
+            let samples = text!("only ", plural(times.samples, "sample"), " (", whole(SAMPLES_MIN));
+            page.paragraph(text!(samples, " needed); sample for longer"));
         }
         return page;
     }

@@ -60,10 +60,7 @@ fn few_samples_make_no_table() {
     assert_eq!(rendered(&LayerTimes::default(), cost(None)), "");
     let few = LayerTimes { samples: 199, ..times("cpu-clock") };
     let text = rendered(&few, None);
-    assert_eq!(
-        text,
-        "199 samples (200 needed): too few for CPU time by layer; sample for longer\n"
-    );
+    assert_eq!(text, "only 199 samples (200 needed); sample for longer\n");
 }
 
 #[test]

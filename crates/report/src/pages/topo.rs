@@ -1,4 +1,4 @@
-//! `fathom topo`: where storage is attached, and what the links carry.
+//! `fathom topo`: where storage is attached, and the bandwidth of the links.
 
 mod hops;
 mod wiring;

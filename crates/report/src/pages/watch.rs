@@ -377,7 +377,9 @@ fn overhead(page: &mut Document, seen: &Observed, watch: &SamplingRecord) {
     let mut costs: Vec<&SamplerCost> = watch.cost.iter().collect();
     costs.sort_by_key(|cost| std::cmp::Reverse(cost.cpu_ns));
     if !costs.is_empty() {
-        let each = costs.iter().map(|cost| named(&cost.sampler, share(cost.cpu_ns)));
+        let is_shown = |cost: &&&SamplerCost| cost.cpu_ns * 20_000 > seen.elapsed_ns;
+        let each = costs.iter().filter(is_shown);
+        let each = each.map(|cost| named(&cost.sampler, share(cost.cpu_ns)));
         let each = text!(share(all), " of one CPU: ", Text::join(each, ", "));
         let late = (missed > 0).then(|| plural(missed, "late sample"));
         page.entry("sampling overhead", parts([each, late.into()]));

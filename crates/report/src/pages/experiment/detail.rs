@@ -1,7 +1,7 @@
 //! Where the CPU time of each condition goes, and how the block layer and io_uring process its I/Os.
 
 use super::all;
-use crate::doc::{DataColumn, Document, Text, count, number, percent, text, time, whole};
+use crate::doc::{DataColumn, Document, Text, count, number, of, percent, text, time, whole};
 use crate::pages::layers::SAMPLES_MIN;
 use fathom_model::experiment::{Condition, ExperimentRecord, MeasuredCondition};
 
@@ -85,6 +85,7 @@ fn layers(body: &mut Document, record: &ExperimentRecord, columns_max: usize) {
     rows.push(all);
     body.table(columns, rows);
     let samples = sampled.iter().map(|(_, _, detail)| detail.samples).min().unwrap_or(0);
-    let samples = text!(count(samples as f64), " CPU samples or more each, from separate windows");
+    let samples = of(count(samples as f64), "CPU samples per variant, from separate windows");
+    let samples = text!("at least ", samples);
     body.entry("layers", samples);
 }
