@@ -11,14 +11,14 @@ const MIRROR: &str = "http://deb.debian.org/debian";
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
 /// The guest's programs and the libraries that they link.
-const TOOLS: [&str; 52] = [
+const TOOLS: [&str; 50] = [
     "attr",
     "btrfs-progs",
     "busybox-static",
     "dmsetup",
     "e2fsprogs",
     "fdisk",
-    "jq",
+    "gojq",
     "libacl1",
     "libattr1",
     "libblkid1",
@@ -37,7 +37,6 @@ const TOOLS: [&str; 52] = [
     "libgcrypt20",
     "libgpg-error0",
     "libinih1",
-    "libjq1",
     "libjson-c5",
     "liblz4-1",
     "liblzma5",
@@ -45,7 +44,6 @@ const TOOLS: [&str; 52] = [
     "libmd0",
     "libmount1",
     "libnvme1",
-    "libonig5",
     "libpcre2-8-0",
     "libreadline8",
     "libselinux1",
