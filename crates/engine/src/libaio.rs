@@ -179,10 +179,6 @@ impl<const RW_FLAGS: bool> Queue for Libaio<RW_FLAGS> {
         self
     }
 
-    fn push_one(&mut self, token: Token, request: &Request) {
-        self.batch().push(token, request);
-    }
-
     fn submit_and_wait(&mut self, wait_for: u32, deadline_ns: Option<u64>) -> io::Result<()> {
         self.submit()?;
         if self.ready > self.reaped {
@@ -228,10 +224,6 @@ impl<const RW_FLAGS: bool> Queue for Libaio<RW_FLAGS> {
 
     fn priority(&self, slot: u32) -> u16 {
         self.requests[slot as usize].priority.cast_unsigned()
-    }
-
-    fn granted(&self) -> InEffect {
-        InEffect::default()
     }
 }
 
@@ -281,7 +273,7 @@ impl<Q: Push> Push for InlineTrims<Q> {
     }
 }
 
-impl<Q: Queue + Push> Queue for InlineTrims<Q> {
+impl<Q: Queue> Queue for InlineTrims<Q> {
     type Batch<'a>
         = &'a mut Self
     where
@@ -293,10 +285,6 @@ impl<Q: Queue + Push> Queue for InlineTrims<Q> {
 
     fn batch(&mut self) -> &mut Self {
         self
-    }
-
-    fn push_one(&mut self, token: Token, request: &Request) {
-        self.batch().push(token, request);
     }
 
     fn submit_and_wait(&mut self, wait_for: u32, deadline_ns: Option<u64>) -> io::Result<()> {

@@ -10,7 +10,6 @@ use crate::sync_queue::{last_error, outcome, without_data};
 use crate::token::Token;
 use fathom_model::Dir;
 use fathom_model::plan::{Engine, JobPlan};
-use fathom_model::record::InEffect;
 use std::io;
 
 /// Requests that one wait names, oldest first: the C library keeps an entry for each on the stack.
@@ -146,10 +145,6 @@ impl Queue for PosixAio {
         self
     }
 
-    fn push_one(&mut self, token: Token, request: &Request) {
-        self.batch().push(token, request);
-    }
-
     fn submit_and_wait(&mut self, wait_for: u32, deadline_ns: Option<u64>) -> io::Result<()> {
         for index in 0..self.pushed.len() {
             self.start(self.pushed[index]);
@@ -176,10 +171,6 @@ impl Queue for PosixAio {
 
     fn system_calls(&self) -> u64 {
         self.calls
-    }
-
-    fn granted(&self) -> InEffect {
-        InEffect::default()
     }
 }
 

@@ -39,7 +39,7 @@ impl<P: Push> Push for &mut P {
 }
 
 /// A queue of requests to the kernel. Every request has a slot, which is also its buffer.
-pub(crate) trait Queue {
+pub(crate) trait Queue: Push {
     /// Accepts several requests; keeps what they have in common in registers.
     type Batch<'a>: Push
     where
@@ -60,8 +60,6 @@ pub(crate) trait Queue {
     {
         self.batch()
     }
-
-    fn push_one(&mut self, token: Token, request: &Request);
 
     /// Submits everything pushed so far and waits for at least `wait_for` completions, or until
     /// `deadline_ns`, if given, on the engine's clock. May return early, for example after a signal or
@@ -84,7 +82,9 @@ pub(crate) trait Queue {
     }
 
     /// Settings in effect so far.
-    fn granted(&self) -> InEffect;
+    fn granted(&self) -> InEffect {
+        InEffect::default()
+    }
 
     /// Optimizations that it does without.
     fn fallbacks(&self) -> &[EngineError] {
@@ -144,10 +144,6 @@ impl Queue for Null {
         self
     }
 
-    fn push_one(&mut self, token: Token, request: &Request) {
-        self.batch().push(token, request);
-    }
-
     fn submit_and_wait(&mut self, _wait_for: u32, _deadline_ns: Option<u64>) -> io::Result<()> {
         Ok(())
     }
@@ -159,10 +155,6 @@ impl Queue for Null {
 
     fn system_calls(&self) -> u64 {
         0
-    }
-
-    fn granted(&self) -> InEffect {
-        InEffect::default()
     }
 }
 

@@ -11,7 +11,7 @@ use crate::worker::{AnyWorker, Core, SpanEnd, Worker};
 use fathom_model::plan::{
     Batch, BlockSizes, Distribution, Engine, JobPlan, Mix, Order, Region, Think,
 };
-use fathom_model::record::{DepthRecord, InEffect};
+use fathom_model::record::DepthRecord;
 use fathom_model::{Dir, PerDir};
 use proptest::prelude::*;
 use rand_core::Rng;
@@ -137,10 +137,6 @@ impl Queue for SimQueue {
         self
     }
 
-    fn push_one(&mut self, token: Token, request: &Request) {
-        self.batch().push(token, request);
-    }
-
     fn submit_and_wait(&mut self, wait_for: u32, _deadline_ns: Option<u64>) -> io::Result<()> {
         self.turns += 1;
         self.pushed = 0;
@@ -177,10 +173,6 @@ impl Queue for SimQueue {
 
     fn system_calls(&self) -> u64 {
         self.turns
-    }
-
-    fn granted(&self) -> InEffect {
-        InEffect::default()
     }
 }
 

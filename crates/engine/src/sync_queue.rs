@@ -82,10 +82,6 @@ impl<E: SyncEngine> Queue for SyncQueue<E> {
         self
     }
 
-    fn push_one(&mut self, token: Token, request: &Request) {
-        self.batch().push(token, request);
-    }
-
     fn submit_and_wait(&mut self, _wait_for: u32, _deadline_ns: Option<u64>) -> io::Result<()> {
         for index in 0..self.pushed.len() {
             let (token, request) = self.pushed[index];

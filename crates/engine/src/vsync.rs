@@ -6,7 +6,6 @@ use crate::queue::{Op, Push, Queue, Request};
 use crate::sync_queue::{last_error, outcome, without_data};
 use crate::token::Token;
 use fathom_model::Dir;
-use fathom_model::record::InEffect;
 use std::io;
 
 /// UIO_MAXIOV of linux/uio.h: the buffers of one call.
@@ -122,10 +121,6 @@ impl Queue for Vsync {
         self
     }
 
-    fn push_one(&mut self, token: Token, request: &Request) {
-        self.batch().push(token, request);
-    }
-
     fn submit_and_wait(&mut self, _wait_for: u32, _deadline_ns: Option<u64>) -> io::Result<()> {
         let mut next = 0;
         while next < self.pushed.len() {
@@ -142,10 +137,6 @@ impl Queue for Vsync {
 
     fn system_calls(&self) -> u64 {
         self.calls
-    }
-
-    fn granted(&self) -> InEffect {
-        InEffect::default()
     }
 }
 

@@ -185,6 +185,12 @@ impl<M: Mode> Push for SqeBatch<'_, M> {
     }
 }
 
+impl<M: Mode> Push for UringQueue<M> {
+    fn push(&mut self, token: Token, request: &Request) {
+        self.batch().push(token, request);
+    }
+}
+
 impl<M: Mode> Queue for UringQueue<M> {
     type Batch<'a>
         = SqeBatch<'a, M>
@@ -207,10 +213,6 @@ impl<M: Mode> Queue for UringQueue<M> {
         let repeats = M::REPEATS && self.mixed_entries == 0;
         self.mixed_entries = self.mixed_entries.saturating_sub(count);
         self.begin(repeats)
-    }
-
-    fn push_one(&mut self, token: Token, request: &Request) {
-        self.batch().push(token, request);
     }
 
     #[inline]

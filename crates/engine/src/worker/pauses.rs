@@ -44,7 +44,7 @@ impl Core<'_> {
     /// Pushes a slot's request outside any batch; its result is handled individually.
     fn push_slow(&mut self, slot: u32, queue: &mut dyn Queue) {
         let request = self.request(slot);
-        queue.push_one(slow(slot), &request);
+        queue.push(slow(slot), &request);
         self.in_flight += 1;
     }
 
