@@ -42,7 +42,7 @@ fn limited(home: &Path, threads: u32, args: &[&str]) -> Answer {
 fn no_command_panics() {
     let Some(_alone) = as_root("a limit of threads") else { return };
     let home = home();
-    let run = ["run", "--eta=never", "--rw=randread", "--time_based", "--runtime=1", "data"];
+    let run = ["run", "--eta=never", "--rw=randread", "--time_based", "--runtime=200ms", "data"];
     let commands: [&[&str]; 7] = [
         &[&run[..], &["--sampling=full", "--numjobs=2"]].concat(),
         &[&run[..], &["--sampling=default", "--ioengine=psync"]].concat(),
