@@ -23,7 +23,6 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// Memory in bytes that fathom needs besides what it uses before a run: rings, threads, samples.
 const HEADROOM_BYTES: u64 = 16 << 20;
 
-/// A file of a group and its value.
 type LimitFile = (&'static str, String);
 
 /// Creates the group, sets its limits and moves this process into it.
@@ -35,27 +34,34 @@ pub(super) fn enter(
     let name = format!("fathom-{}", std::process::id());
     let all = cgroup::own(&effects.roots)?;
     enough_memory(&effects.roots, limits)?;
-    let fail = |file: &Path, hint: &str, source: io::Error| SettingsError::Refused {
-        change: change(),
-        file: file.display().to_string(),
-        hint: hint.to_string(),
-        source,
-    };
+    let groups = groups(&all, limits)?;
+    held.journal.group = Some(RunCgroup {
+        dirs: groups.iter().map(|(hierarchy, _)| hierarchy.top.join(&name)).collect(),
+        back: groups.iter().map(|(hierarchy, _)| hierarchy.own.clone()).collect(),
+    });
+    effects.save(&held.slot, SlotKind::Transient, &held.journal)?;
+    groups
+        .iter()
+        .try_for_each(|(hierarchy, files)| create(effects, &hierarchy.top.join(&name), files))
+}
+
+/// The hierarchies that have the controllers of these limits, each with the files to write.
+fn groups(
+    all: &[Hierarchy],
+    limits: CgroupLimits,
+) -> Result<Vec<(&Hierarchy, Vec<LimitFile>)>, SettingsError> {
+    let no_target = |reason| SettingsError::NoSuchTarget { change: change(), reason };
     let mut groups: Vec<(&Hierarchy, Vec<LimitFile>)> = Vec::new();
     for (controller, v2, v1) in wanted(limits) {
-        let found = all.iter().find(|hierarchy| hierarchy.has(controller));
-        let Some(hierarchy) = found else {
-            return Err(SettingsError::NoSuchTarget {
-                change: change(),
-                reason: match controller {
-                    "" => "no cgroup hierarchy is mounted".to_string(),
-                    _ => format!(
-                        "no mounted cgroup hierarchy has the {controller} controller enabled; with cgroup v2: \
-                         echo +{controller} >/sys/fs/cgroup/cgroup.subtree_control"
-                    ),
-                },
-            });
-        };
+        let hierarchy = all.iter().find(|hierarchy| hierarchy.has(controller)).ok_or_else(|| {
+            no_target(match controller {
+                "" => "no cgroup hierarchy is mounted".to_string(),
+                _ => format!(
+                    "no mounted cgroup hierarchy has the {controller} controller enabled; with cgroup v2: \
+                     echo +{controller} >/sys/fs/cgroup/cgroup.subtree_control"
+                ),
+            })
+        })?;
         let files = if hierarchy.is_v2 { v2 } else { v1 };
         match groups.iter_mut().find(|(known, _)| known.top == hierarchy.top) {
             Some((_, known)) => known.extend(files),
@@ -63,33 +69,32 @@ pub(super) fn enter(
         }
     }
     let mut own = groups.iter().filter_map(|(hierarchy, _)| hierarchy.own.file_name()?.to_str());
-    if let Some(own) = own.find(|name| is_fathoms(name)) {
-        let reason = format!("this process is already in the cgroup {own} of another fathom");
-        return Err(SettingsError::NoSuchTarget { change: change(), reason });
-    }
-    let mut group = RunCgroup::default();
-    for (hierarchy, _) in &groups {
-        group.dirs.push(hierarchy.top.join(&name));
-        group.back.push(hierarchy.own.clone());
-    }
-    held.journal.group = Some(group);
-    effects.save(&held.slot, SlotKind::Transient, &held.journal)?;
-    for (hierarchy, files) in &groups {
-        let dir = hierarchy.top.join(&name);
-        effects.step();
-        match std::fs::create_dir(&dir) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                return Err(fail(&dir, "; creating cgroups needs root", error));
-            }
-            _ => effects.step(),
+    match own.find(|name| is_fathoms(name)) {
+        Some(own) => {
+            Err(no_target(format!("this process is already in the cgroup {own} of another fathom")))
         }
-        for (file, value) in files {
-            let path = dir.join(file);
-            effects.write_path(&path, value).map_err(|error| fail(&path, "", error))?;
+        None => Ok(groups),
+    }
+}
+
+fn create(effects: &Effects, dir: &Path, files: &[LimitFile]) -> Result<(), SettingsError> {
+    let refused = |file: &Path, hint: &str, source: io::Error| SettingsError::Refused {
+        change: change(),
+        file: file.display().to_string(),
+        hint: hint.to_string(),
+        source,
+    };
+    effects.step();
+    match std::fs::create_dir(dir) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            return Err(refused(dir, "; creating cgroups needs root", error));
         }
-        let procs = dir.join("cgroup.procs");
-        let pid = std::process::id().to_string();
-        effects.write_path(&procs, &pid).map_err(|error| fail(&procs, "", error))?;
+        _ => effects.step(),
+    }
+    let own = ("cgroup.procs", std::process::id().to_string());
+    for (file, value) in files.iter().chain([&own]) {
+        let path = dir.join(file);
+        effects.write_path(&path, value).map_err(|error| refused(&path, "", error))?;
     }
     Ok(())
 }

@@ -12,7 +12,6 @@ use fathom_model::units::bytes as show;
 pub(super) struct Part {
     pub start: u64,
     pub len: u64,
-    /// Size to create the file with, or extend it to, in bytes.
     pub create_size: Option<u64>,
 }
 
@@ -34,7 +33,7 @@ pub(super) fn regions(job: &JobSpec, clone: u32, files: &[File<'_>]) -> Result<V
     };
     let mut parts = Vec::new();
     for (index, file) in files.iter().enumerate() {
-        let share = each + if longer > 0 { block } else { 0 };
+        let share = Some(each + if longer > 0 { block } else { 0 }).filter(|share| *share > 0);
         longer = longer.saturating_sub(1);
         parts.push(part(job, clone, index as u64, file, share)?);
     }
@@ -80,42 +79,34 @@ pub(super) fn skipping_pass(job: &JobSpec, files: &[File<'_>], parts: &[Part]) -
     files.iter().zip(parts).map(pass).sum()
 }
 
-/// `share` is the file's share of `size`, or 0 if that is not given in bytes.
+/// `share` is the file's share of `size`, if that is given in bytes.
 fn part(
     job: &JobSpec,
     clone: u32,
     index: u64,
     file: &File<'_>,
-    share: u64,
+    share: Option<u64>,
 ) -> Result<Part, String> {
     let path = &file.path;
     let is_file = matches!(file.facts.kind, TargetKind::File | TargetKind::Missing);
     let append = job.files.append && is_file;
     let real = if append { file.end } else { file.facts.size_bytes };
-    let wanted = match job.files.file_size {
-        Some((low, high)) if is_file && !(low..=high).contains(&real) => {
-            let seed = jobs::mixed(jobs::base_seed(job, 0), u64::from(clone) << 32 | index);
-            Some(low + seed % (high - low + 1))
-        }
-        _ => None,
-    };
+    let drawn = drawn_size(job, clone, index, real).filter(|_| is_file);
     // The base of percentages.
-    let whole = wanted.unwrap_or(if real > 0 { real } else { share });
+    let whole = drawn.unwrap_or(if real > 0 { real } else { share.unwrap_or(0) });
     let start = if append { real } else { start(job, clone, whole)? };
-    let len = match wanted {
-        Some(length) => length.checked_sub(start).filter(|len| *len > 0).ok_or_else(|| {
-            format!(
-                "offset {start} is beyond the {} that filesize gives {path}; lower offset",
-                show(length)
-            )
+    let len = match (drawn, share) {
+        (Some(size), _) => size.checked_sub(start).filter(|len| *len > 0).ok_or_else(|| {
+            let size = show(size);
+            format!("offset {start} is beyond the {size} that filesize gives {path}; lower offset")
         })?,
-        None if share > 0 => share,
-        None if append && real > 0 => {
+        (None, Some(share)) => share,
+        (None, None) if append && real > 0 => {
             return Err(format!(
                 "file_append has nothing to add to {path}; set size, for example size=1g"
             ));
         }
-        None => rest_of(path, start, real, file.facts.kind)
+        (None, None) => rest_of(path, start, real, file.facts.kind)
             .map_err(|why| checks::with_colon_hint(job, file, why))?,
     };
     let len = match job.files.size {
@@ -140,6 +131,13 @@ fn part(
     }
     let create_size = (is_file && end > real).then_some(end);
     Ok(Part { start, len, create_size })
+}
+
+/// The size that `filesize` gives a file of `real` bytes, if that is another.
+fn drawn_size(job: &JobSpec, clone: u32, index: u64, real: u64) -> Option<u64> {
+    let (low, high) = job.files.file_size.filter(|(low, high)| !(*low..=*high).contains(&real))?;
+    let seed = jobs::mixed(jobs::base_seed(job, 0), u64::from(clone) << 32 | index);
+    Some(low + seed % (high - low + 1))
 }
 
 /// Above 100%, fio reads a size of nearly 2^64 bytes: the end of a device ends a pass, but not where blocks are drawn
