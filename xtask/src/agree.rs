@@ -246,7 +246,6 @@ fn rows(peer: &Peer, child: Child, ours: &SamplerFigures) -> Result<Vec<Row>> {
     (peer.rows)(&String::from_utf8_lossy(&output.stdout), ours)
 }
 
-/// Three to four digits.
 fn short(value: f64) -> String {
     let digits = if value.abs() < 10.0 { 2 } else { usize::from(value.abs() < 1000.0) };
     format!("{value:.digits$}")

@@ -30,7 +30,6 @@ pub struct Options {
     only: Option<String>,
 }
 
-/// Exit status and work of a tool.
 type Outcome = (Option<i32>, Done);
 
 pub fn run(options: &Options) -> Result<()> {
@@ -85,7 +84,6 @@ fn is_same(what: &str, (fio_exit, fio): &Outcome, (exit, fathom): &Outcome) -> R
     Ok(work && fio_exit == exit)
 }
 
-/// Runs one job in a directory of its own.
 fn perform(program: &Path, own: &[&str], keys: &str, directory: &Path) -> Result<Outcome> {
     let place = tempfile::tempdir_in(directory)?;
     std::fs::write(place.path().join("data"), vec![0x5a; DATA_BYTES])?;

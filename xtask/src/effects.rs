@@ -35,7 +35,6 @@ pub struct Options {
     directory: PathBuf,
 }
 
-/// How a claim relates to the delay.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Judged {
     /// A change in the right direction, or none where there is none.

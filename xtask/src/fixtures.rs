@@ -25,7 +25,6 @@ impl Fixture {
         }
     }
 
-    /// fathom's option that permits writing to it.
     pub fn permission(&self) -> Option<String> {
         let path = self.path().display();
         if matches!(self, Self::File(_)) {

@@ -126,7 +126,6 @@ fn children_cpu() -> Result<Duration> {
     Ok(Duration::from_micros(us as u64))
 }
 
-/// VmHWM of a process, in bytes.
 fn peak_memory(pid: u32) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;

@@ -68,7 +68,6 @@ fn stay_on_one_cpu() -> nix::Result<()> {
     sched_setaffinity(this, &one)
 }
 
-/// Instructions of a thread since its first call.
 #[derive(Default)]
 struct Steps {
     count: u64,

@@ -17,7 +17,6 @@ pub fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
     lines.join("\n")
 }
 
-/// A median with minimum and maximum.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Spread {
     pub median: f64,

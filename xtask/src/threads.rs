@@ -35,7 +35,6 @@ pub struct Options {
     fathom: Option<PathBuf>,
 }
 
-/// A tool with its arguments.
 struct Variant {
     tool: &'static str,
     what: &'static str,
@@ -45,7 +44,6 @@ struct Variant {
     read: fn(&str, cpu_us: f64) -> Option<Overhead>,
 }
 
-/// Result of one run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Overhead {
     /// CPU time per thread sample, in µs: sampling only.

@@ -206,7 +206,6 @@ pub(crate) struct Duplicates {
     plan: Dedupe,
     random: Xoshiro256PlusPlus,
     set_seed: u64,
-    /// Seed of the last unique buffer.
     previous: u64,
 }
 

@@ -18,7 +18,6 @@ pub struct EntrySender {
     current: Vec<IoEntry>,
     chunks: usize,
     handed_over_ns: u64,
-    /// Time that the worker spent waiting for the writer.
     waited_ns: u64,
 }
 
@@ -108,7 +107,6 @@ impl EntryReceiver {
         }
     }
 
-    /// Gives back entries that were written.
     pub fn give_back(&self, mut entries: Vec<IoEntry>) {
         entries.clear();
         // A worker that has ended needs none.

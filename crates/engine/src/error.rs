@@ -28,10 +28,8 @@ pub struct EngineError {
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Operation {
-    /// Creating the descriptors and signal handlers of a run.
     Start,
     SpawnWorker,
-    /// The thread that supervises the workers.
     Supervise,
     /// The worker: it panicked.
     Work,
@@ -55,9 +53,7 @@ pub enum Operation {
         max: u32,
     },
     PreRead(u64),
-    /// Between passes.
     FreeBlocks,
-    /// Advice on the page cache.
     Advise,
     HintWriteLife,
     HandleBusErrors,
@@ -65,7 +61,6 @@ pub enum Operation {
     Map(usize),
     CreatePipe,
     SetUpRing(u32),
-    /// Registering the descriptor that ends waits.
     PollWake,
     /// Reads and writes of unregistered buffers on a ring before Linux 5.6.
     UseUnregistered,
@@ -75,7 +70,6 @@ pub enum Operation {
     IssueTrims,
     /// For this many I/Os.
     SetUpAio(u32),
-    /// Having one open file per region.
     MatchFiles {
         regions: usize,
         files: usize,
@@ -93,7 +87,6 @@ pub enum Operation {
     RemoveNames {
         more: usize,
     },
-    /// Submitting, or waiting for completions.
     UseQueue {
         engine: &'static str,
         in_flight: u32,
@@ -103,7 +96,6 @@ pub enum Operation {
         lost: u32,
         paths: Vec<String>,
     },
-    /// An I/O within the latency that the job allows.
     MeetLatency {
         dir: Dir,
         max_ns: u64,
@@ -118,11 +110,9 @@ pub enum Operation {
     },
 }
 
-/// What is known of the cause, beyond the errno.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Hint {
     None,
-    /// The target is shorter than at the start of the run.
     Shrunk,
     /// The kernel reports more bytes than were requested.
     Overrun(i32),
@@ -132,7 +122,6 @@ pub enum Hint {
     Retried,
     NoPolledQueues,
     Unsupported,
-    /// Direct I/O that may not be aligned.
     Misaligned,
     NoSplice,
     /// The name was replaced since it was laid out.
@@ -140,7 +129,6 @@ pub enum Hint {
     /// The mapped target was truncated.
     Truncated,
     DeviceError,
-    /// No space is left, or no device.
     Full,
     MediumError,
     Rejected,
@@ -170,17 +158,18 @@ pub enum Hint {
     Explained(String),
 }
 
-/// Why a SCSI command failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScsiError {
-    /// No command expresses the request.
     NoCommand,
     /// The kernel did not send the command, with this errno.
     NotSent(i32),
     /// Sense key, additional sense code and qualifier.
     Sense(u8, u8, u8),
     /// Without sense data.
-    Status { device: u8, host: u16 },
+    Status {
+        device: u8,
+        host: u16,
+    },
 }
 
 impl EngineError {

@@ -9,7 +9,6 @@ use std::os::unix::fs::FileExt;
 
 #[derive(Debug)]
 pub struct OpenFile {
-    /// Descriptor used only by this worker.
     pub fd: OwnedFd,
     pub kind: FileKind,
     pub path: String,
@@ -27,7 +26,6 @@ pub enum FileKind {
         trims: Option<RawFd>,
     },
     NvmeGeneric {
-        /// Namespace identifier.
         nsid: u32,
         lba_bytes: u32,
     },

@@ -148,7 +148,6 @@ mod tests {
 
     const PAGE: usize = 4096;
 
-    /// Which pages of a file are in the page cache.
     fn cached_pages(fd: i32, pages: usize) -> Vec<bool> {
         let mut flags = vec![0_u8; pages];
         let (none, len) = (std::ptr::null_mut(), pages * PAGE);

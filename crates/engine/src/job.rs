@@ -26,7 +26,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Workers whose I/Os did not return before the end; listed so that leak checkers do not report them.
 static ABANDONED: Mutex<Vec<usize>> = Mutex::new(Vec::new());
 
-/// Input of a job's thread.
 pub(crate) struct Task<'a> {
     pub job: &'a JobPlan,
     pub files: &'a [OpenFile],
@@ -101,7 +100,6 @@ fn slab(task: &Task<'_>) -> Result<Slab, EngineError> {
     })
 }
 
-/// From the first I/O to the record.
 fn measured<'a>(
     task: &Task<'a>,
     worker: &mut (dyn AnyWorker<'a> + 'a),

@@ -11,7 +11,6 @@ use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicUsize, compiler_fence};
 
-/// Copies to and from mappings.
 pub(crate) struct Mmap {
     files: Vec<Mapped>,
     /// Write back each write, as O_SYNC and O_DSYNC do (`sync`), or each block (`direct`).

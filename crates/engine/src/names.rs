@@ -13,10 +13,8 @@ use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-/// Device and inode of a file or directory.
 pub type Identity = (u64, u64);
 
-/// The names that a worker operates on, which were checked.
 pub struct WorkerNames {
     pub dirs: Vec<OwnedFd>,
     pub names: Vec<Name>,
@@ -28,7 +26,6 @@ pub struct WorkerNames {
 pub struct Name {
     pub dir: usize,
     pub path: CString,
-    /// Where the name begins in the path.
     pub name_at: usize,
     /// What was created for the job under this name, which is all that may be removed.
     pub made: Option<Identity>,
@@ -42,7 +39,6 @@ impl Name {
     }
 }
 
-/// Performs the operations of one job.
 pub(crate) struct NameOps<'a> {
     plan: &'a Names,
     table: &'a WorkerNames,

@@ -24,12 +24,10 @@ pub(crate) trait Observe {
     /// `io` was reaped at `now_ns`, with its completion and total latency.
     fn completed(&mut self, _now_ns: u64, _io: ObservedIo, _clat_ns: u64, _lat_ns: u64) {}
     fn turned(&mut self, _now_ns: u64) {}
-    /// The worker is about to sleep, or has ended.
     fn pauses(&mut self) {}
     fn priorities(&mut self) -> PerDir<Vec<PriorityRecord>> {
         PerDir::default()
     }
-    /// Time that the worker spent waiting for the writer of its logs.
     fn log_wait_ns(&self) -> u64 {
         0
     }
@@ -43,7 +41,6 @@ pub(crate) struct IoObserver {
     /// Time 0 of the log, once measuring has begun.
     epoch_ns: Option<u64>,
     has_priorities: bool,
-    /// The priority of the thread.
     own: u16,
     priorities: PerDir<Vec<PriorityRecord>>,
 }

@@ -13,10 +13,8 @@ use std::sync::atomic::Ordering::Relaxed;
 /// An I/O that starts more than this after its scheduled time is late.
 pub(crate) const LATE_NS: u64 = 1_000_000;
 
-/// The I/O that may start now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Due {
-    /// An I/O in this direction, scheduled at this time in nanoseconds.
     At(Dir, u64),
     /// An I/O in a direction without a limit.
     Free,
@@ -130,7 +128,6 @@ const WAIT_NS: u64 = 5_000;
 /// The jobs with one `flow_id`, which share I/Os: as in fio, a job that is ahead of its share waits.
 #[derive(Debug, Default)]
 pub(crate) struct FlowGroup {
-    /// I/Os issued by the jobs that run.
     issued: AtomicU64,
     weight: AtomicU64,
 }

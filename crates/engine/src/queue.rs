@@ -45,7 +45,6 @@ pub(crate) trait Queue: Push {
     where
         Self: Sized + 'a;
 
-    /// Number of requests that can be pushed now.
     fn sq_space_left(&self) -> u32;
 
     fn batch(&mut self) -> Self::Batch<'_>
@@ -81,7 +80,6 @@ pub(crate) trait Queue: Push {
         0
     }
 
-    /// Settings in effect so far.
     fn granted(&self) -> InEffect {
         InEffect::default()
     }
@@ -107,7 +105,6 @@ pub(crate) trait Queue: Push {
     }
 }
 
-/// Where a part of a target is mapped into memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct MappedRange {
     pub address: usize,

@@ -25,7 +25,6 @@ pub(crate) fn latency_error(floor: &RateFloor, done: &JobRecord) -> Option<Engin
     })
 }
 
-/// The progress of one job at the end of the last cycle.
 #[derive(Debug, Default)]
 pub(crate) struct FloorCheck {
     /// Measured time in nanoseconds, and I/Os and bytes at that time.

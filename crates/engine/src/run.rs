@@ -30,7 +30,6 @@ use std::time::Duration;
 /// Interval of bandwidth statistics, as fio's `bwavgtime`.
 const INTERVAL: Duration = Duration::from_millis(500);
 
-/// One worker as the run sees it.
 struct Member {
     shared: Shared,
     wake: Wake,
@@ -39,7 +38,6 @@ struct Member {
 #[derive(Default)]
 pub struct JobInput {
     pub files: Vec<OpenFile>,
-    /// What an engine that operates on names uses.
     pub names: Option<WorkerNames>,
     pub log: Mutex<Option<EntrySender>>,
     /// Called by the worker with true before its first I/O, and with false after its last.
@@ -148,7 +146,6 @@ impl Running {
         self.wait(Duration::ZERO)
     }
 
-    /// Thread IDs of the running workers, by job index.
     pub fn thread_ids(&self) -> Vec<Option<i32>> {
         let live = |m: &Member| matches!(m.shared.phase(), Phase::Ramp | Phase::Running);
         self.state.members.iter().map(|m| live(m).then(|| m.shared.tid.load(Relaxed))).collect()
@@ -179,7 +176,6 @@ fn progress(job: &JobPlan, shared: &Shared) -> JobProgress {
     progress
 }
 
-/// Messages from a worker to the supervisor.
 enum WorkerEvent {
     Ready(usize, Result<(), EngineError>),
     Ended(usize, Box<JobResult>),
@@ -313,7 +309,6 @@ fn all_ready(inbox: &Receiver<WorkerEvent>, mut pending: usize, results: &mut [J
     all
 }
 
-/// A job of a wave, as the supervisor follows it.
 #[derive(Default)]
 struct Supervised {
     has_ended: bool,
@@ -322,7 +317,6 @@ struct Supervised {
     overdue: Overdue,
     stall: StallDetector,
     floor: FloorCheck,
-    /// The error of a job that fell below the rate that it needs.
     too_slow: Option<EngineError>,
 }
 
@@ -339,7 +333,6 @@ impl Supervised {
         must_stop
     }
 
-    /// Appends a worker's current totals to its intervals.
     fn sample(&mut self, shared: &Shared) {
         if shared.phase() != Phase::Running {
             return;

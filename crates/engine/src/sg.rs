@@ -73,7 +73,6 @@ pub(crate) enum Data {
     Ranges([u8; UNMAP_BYTES]),
 }
 
-/// A command descriptor block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CommandBlock {
     pub block: [u8; 16],

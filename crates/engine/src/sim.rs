@@ -52,7 +52,6 @@ struct SimQueue {
     /// Requests in flight, by slot, with the turn in which they complete.
     flying: HashMap<u32, (Token, Request, u64)>,
     ready: Vec<(Token, i32)>,
-    /// Bytes moved, as a device would count them.
     moved: u64,
     writes_in_flight: u32,
     flushes: u32,
@@ -184,7 +183,6 @@ struct SimResult {
     failure: Option<EngineError>,
     in_flight: u32,
     in_flight_max: u32,
-    /// Batches by their number of I/Os.
     submitted: Vec<(u32, u64)>,
     errnos: PerDir<Vec<(i32, u64)>>,
     seen: Seen,

@@ -22,7 +22,6 @@ const WAIT_LIMIT_NS: u64 = 1_000_000_000;
 /// Interrupts the wait. Ignored by default, passed on by debuggers, used by no C library.
 const SIGNAL: i32 = libc::SIGURG;
 
-/// Follows one worker's current wait for completions.
 #[derive(Default)]
 pub(crate) struct StallDetector {
     /// The turn that the worker is in, and when it was first observed there.
@@ -53,7 +52,6 @@ impl StallDetector {
         interrupt
     }
 
-    /// Lost wake-ups so far.
     pub fn lost(&self) -> LostWakeups {
         self.lost
     }
@@ -90,7 +88,6 @@ const GRACE_NS: u64 = 500_000_000;
 /// flight.
 const STUCK_NS: u64 = 9_000_000_000;
 
-/// Deadline state of one worker.
 #[derive(Default)]
 pub(crate) struct Overdue {
     /// While it is overdue: its amount of work, and the time since which that has not grown.
@@ -140,7 +137,6 @@ impl WaitCheck {
         self.0.store(Self::REQUESTED, Relaxed);
     }
 
-    /// Whether the worker has yet to answer.
     #[inline]
     pub fn is_requested(&self) -> bool {
         self.0.load(Relaxed) == Self::REQUESTED

@@ -117,15 +117,10 @@ pub(crate) struct Stats {
 /// State shared by a worker and its observers. Aligned so that no two workers share a cache line.
 #[repr(align(128))]
 pub(crate) struct Shared {
-    /// Counters of the measured time.
     pub stats: Stats,
-    /// I/Os in flight.
     pub in_flight: AtomicU32,
-    /// Turns of the queue begun so far.
     pub turns: OwnedCounter,
-    /// Whether an interrupted wait had found its completions.
     pub wait_check: WaitCheck,
-    /// Request to end early.
     stop: AtomicBool,
     phase: AtomicU8,
     /// The worker's thread id; 0 before it runs.

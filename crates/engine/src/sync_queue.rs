@@ -34,7 +34,6 @@ pub(crate) trait SyncEngine {
         None
     }
 
-    /// The targets' memory mappings, by file.
     fn mappings(&self) -> Vec<MappedRange> {
         Vec::new()
     }
@@ -121,7 +120,6 @@ impl<E: SyncEngine> Queue for SyncQueue<E> {
     }
 }
 
-/// A trim or a flush, as a system call returns it.
 pub(crate) fn without_data(fd: i32, kind: FileKind, request: &Request) -> isize {
     match request.op {
         // SAFETY: takes no pointers.

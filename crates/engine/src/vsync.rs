@@ -17,7 +17,6 @@ pub(crate) struct Vsync {
     slot_bytes: u64,
     pushed: Vec<(Token, Request)>,
     done: Vec<(Token, i32)>,
-    /// The buffers of the current call.
     buffers: Vec<libc::iovec>,
     calls: u64,
 }

@@ -96,7 +96,6 @@ impl Holders<'_> {
         Some(Backing::By(numbers))
     }
 
-    /// All devices of the btrfs that one is part of.
     fn all_of_btrfs(&self, one: Backing) -> Backing {
         let Backing::By(numbers) = one else { return one };
         let dir = self.roots.sys.join("fs/btrfs");

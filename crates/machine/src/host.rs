@@ -13,7 +13,6 @@ const UNLIMITED_FROM: u64 = 1 << 62;
 /// Bit of CAP_SYS_ADMIN in a capability set (capabilities(7)).
 const CAP_SYS_ADMIN: u32 = 21;
 
-/// Identifies the current boot.
 pub fn boot_id(roots: &Roots) -> Result<String, Unread> {
     let file = roots.proc.join("sys/kernel/random/boot_id");
     roots::value(&file)?.ok_or_else(|| Unread::missing(&file))

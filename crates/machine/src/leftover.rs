@@ -25,7 +25,6 @@ pub struct Leftover {
 pub enum LeftoverKind {
     /// A scratch file with fathom's mark, or a directory with the name of one.
     Scratch,
-    /// A directory that the run created for its files.
     Directory,
     /// A file with the name of a scratch file, but without fathom's mark.
     Unmarked,

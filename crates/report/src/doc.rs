@@ -20,7 +20,6 @@ const NOUN_WHOLE: usize = 20;
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Document {
     pub heading: Option<Heading>,
-    /// In the order in which they are read.
     pub blocks: Vec<Block>,
 }
 
@@ -68,7 +67,6 @@ pub struct TreeNode {
     pub children: Vec<TreeNode>,
 }
 
-/// How much of a table is in one document.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum TableExtent {
     #[default]
@@ -82,7 +80,6 @@ pub enum TableExtent {
 #[derive(Debug, Clone, PartialEq)]
 pub struct DataColumn {
     pub name: String,
-    /// Text rather than numbers.
     pub is_text: bool,
     /// Where space is short, columns with the highest rank are left out first; those of rank 0 never.
     pub rank: u8,
@@ -136,16 +133,13 @@ pub const CONFIDENCE: u8 = 95;
 pub enum QuantityUnit {
     /// Things or events, or events per second; large ones have a decimal suffix.
     Count,
-    /// An exact integer, with all digits.
     Whole,
     /// A mean or quotient without a unit.
     Number,
     /// A ratio.
     Ratio,
     Percent,
-    /// A change in hundredths, with its sign.
     Change,
-    /// The same, drawn as a bar.
     PercentBar,
     Nanoseconds,
     Bytes,
@@ -179,7 +173,6 @@ pub fn events(value: u64) -> Quantity {
     count(value as f64)
 }
 
-/// An exact integer, with all digits.
 pub fn whole(value: impl Into<u64>) -> Quantity {
     Quantity::new(value.into() as f64, QuantityUnit::Whole)
 }
@@ -206,7 +199,6 @@ pub fn bytes(value: u64) -> Quantity {
     Quantity::new(value as f64, QuantityUnit::Bytes)
 }
 
-/// Bytes per second.
 pub fn bandwidth(value: f64) -> Quantity {
     Quantity::new(value, QuantityUnit::BytesPerSecond)
 }

@@ -21,7 +21,6 @@ pub(crate) fn version(record: &RunRecord) -> String {
 
 pub(crate) struct Entry<'a> {
     pub group: JobGroup<'a>,
-    /// Index of its first job.
     pub first: usize,
     /// The directions, in fio's order and by fio's names.
     pub dirs: Vec<(&'static str, DirFigures<'a>)>,

@@ -24,7 +24,6 @@ pub struct JobLog {
 /// The bandwidth of all jobs together (`--bandwidth-log`), every half second.
 #[derive(Default)]
 pub struct TotalLog {
-    /// Time and bytes at the end of the last interval.
     before: (u64, PerDir<u64>),
 }
 
@@ -54,7 +53,6 @@ impl TotalLog {
 #[derive(Default)]
 struct LogInterval {
     before: JobTotals,
-    /// End of the current interval, in nanoseconds of measured time.
     next_ns: u64,
 }
 

@@ -76,7 +76,6 @@ fn percentile(times: &Histogram, percent: f64) -> Option<f64> {
     times.percentile(percent).filter(|_| above >= 0.999).map(|ns| ns as f64)
 }
 
-/// Parts of an entry, between which lines are broken.
 fn parts(parts: impl IntoIterator<Item = Text>) -> Text {
     // A line ends with the separator.
     Text::join(parts, "\u{a0}· ")

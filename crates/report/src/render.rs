@@ -18,7 +18,6 @@ use crate::doc::Text;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Style {
-    /// Use ANSI colors.
     pub color: bool,
     pub width: usize,
 }
@@ -36,7 +35,6 @@ pub fn line(text: &Text) -> String {
 #[cfg(test)]
 use crate::doc::Document;
 
-/// The document as text whose lines are not wrapped.
 #[cfg(test)]
 pub(crate) fn unwrapped(document: &Document) -> String {
     text(document, Style { color: false, width: 4000 })

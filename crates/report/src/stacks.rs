@@ -40,7 +40,6 @@ impl Sampled {
         self.intervals.iter().flat_map(|(_, sample)| &sample.counts)
     }
 
-    /// The functions of a stack, outermost first.
     pub(crate) fn frames(&self, stack: u32) -> impl Iterator<Item = Frame<'_>> {
         let stack = self.stacks.get(stack as usize);
         let (kernel, user) = stack.map_or((&[][..], &[][..]), |s| (&s.kernel[..], &s.user[..]));

@@ -21,7 +21,6 @@ pub enum TerseVersion {
     #[default]
     V3,
     V4,
-    /// With statistics of IOPS and numbers of samples.
     V5,
 }
 
@@ -106,7 +105,6 @@ fn direction(columns: &mut Vec<String>, dir: &DirFigures, plan: &JobPlan, versio
     }
 }
 
-/// Minimum, maximum, mean and deviation in microseconds.
 fn latency(columns: &mut Vec<String>, histogram: &Histogram) {
     columns.extend([
         (histogram.min_ns() / 1000).to_string(),

@@ -89,7 +89,6 @@ impl Shape {
         self.lines.len() as f64 * LINE + 2.0 * PADDING.1
     }
 
-    /// Widens the columns to what the boxes need.
     fn measure(&self, widths: &mut Vec<f64>) {
         let longest = self.lines.iter().map(|line| line.chars().count()).max().unwrap_or(0);
         let width = longest.min(LETTERS_MAX) as f64 * LETTER + 2.0 * PADDING.0;

@@ -17,7 +17,6 @@ pub(crate) struct Args {
     pub positional: Vec<String>,
 }
 
-/// What a dashed name refers to.
 enum Meaning {
     Run(&'static RunOption),
     Key(&'static Key, &'static str),

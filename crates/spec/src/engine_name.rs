@@ -19,7 +19,6 @@ pub enum EngineName {
     Pvsync2,
     /// readv, writev, for adjacent I/Os.
     Vsync,
-    /// Memory mappings.
     Mmap,
     Splice,
     /// aio_read, aio_write.

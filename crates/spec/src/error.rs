@@ -91,7 +91,6 @@ impl Problems {
         }
     }
 
-    /// Whether it is not worth looking for more.
     pub(crate) fn is_full(&self) -> bool {
         self.errors.len() >= PROBLEMS_MAX
     }

@@ -10,7 +10,6 @@ const LINE_BYTES_MAX: usize = 64 << 10;
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Expanded {
     pub text: String,
-    /// Variables that are not set, and expanded to nothing.
     pub unset: Vec<String>,
 }
 

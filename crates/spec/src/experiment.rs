@@ -21,7 +21,6 @@ use fathom_model::watch::Level;
 /// Name of the repetition of a baseline.
 const AGAIN: &str = "again (A/A)";
 
-/// A key of a job with its value.
 type Pair = (String, String);
 
 /// The keys of a job that is given as words, such as `--rw=randread bs=4k`, of which one at least is known; `None` where
@@ -225,7 +224,6 @@ fn cells_of(grid: &[(String, Vec<String>)]) -> Vec<Vec<String>> {
     cells
 }
 
-/// The variants in one cell, compared with the first.
 fn in_cell(draft: &ExperimentDraft, cell: &[String], conditions: &mut Vec<Condition>) {
     let baseline = conditions.len();
     let compared = draft.variants.len() > 1;

@@ -99,7 +99,6 @@ struct IniReader<'a> {
 }
 
 impl IniReader<'_> {
-    /// Whether to read no further.
     fn is_over(&self) -> bool {
         self.lines_left == 0 || self.problems.is_full()
     }

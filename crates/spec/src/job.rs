@@ -48,7 +48,6 @@ pub struct JobSpec {
     pub engine: EngineSpec,
     pub schedule: ScheduleKeys,
     pub rate: RateSpec,
-    /// Flushes.
     pub sync: FlushPlan,
     pub sync_io: SyncIo,
     pub buffers: Buffers,
@@ -205,7 +204,6 @@ pub struct ScheduleKeys {
 }
 
 impl JobSpec {
-    /// A job with all keys at their defaults.
     pub fn new() -> Self {
         Self {
             name: String::new(),
@@ -281,7 +279,6 @@ impl JobSpec {
         if fresh { self.schedule.loops } else { 1 }
     }
 
-    /// Whether the job writes or trims.
     pub fn modifies(&self) -> bool {
         self.work.rw.kind != RwKind::Read
     }

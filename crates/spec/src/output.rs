@@ -52,11 +52,8 @@ pub struct Output {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
-    /// Human-readable text.
     Normal,
-    /// The same for documents and issue trackers.
     Markdown,
-    /// The same as a self-contained page.
     Html,
     /// fio's JSON.
     Json,
@@ -78,7 +75,6 @@ pub enum Eta {
 pub enum Help {
     /// The options, with examples: what `-h` prints.
     Short,
-    /// All options and keys.
     All,
     Key(String),
     /// All I/O engines, or the keys of one.

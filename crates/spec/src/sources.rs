@@ -8,7 +8,6 @@ pub const JOB_FILE_BYTES_MAX: usize = 16 << 20;
 /// Maximum nesting depth of `include`.
 pub const INCLUDE_DEPTH_MAX: usize = 16;
 
-/// Access to files, environment, and machine properties.
 pub trait Sources {
     /// The contents of a job file; `-` is standard input. Reads at most `limit_bytes` + 1 bytes,
     /// since the path may name an endless device.
@@ -83,7 +82,6 @@ pub(crate) mod tests {
     use super::*;
     use std::collections::HashMap;
 
-    /// Files and environment in memory.
     #[derive(Default)]
     pub(crate) struct MemorySources {
         files: HashMap<String, Vec<u8>>,

@@ -4,14 +4,12 @@ use crate::mounts::{self, Mount};
 use crate::roots::{self, Roots, Unread, text};
 use std::path::{Component, Path, PathBuf};
 
-/// A mounted cgroup hierarchy and the group of a process in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hierarchy {
     /// Whether it is the one of version 2.
     pub is_v2: bool,
     /// Its controllers; of version 2, those enabled for groups below the top.
     pub controllers: Vec<String>,
-    /// The process's group, as the kernel reports it.
     pub path: String,
     /// The group at the mount point: a container often mounts only its own subtree.
     pub root: String,
@@ -35,7 +33,6 @@ impl Hierarchy {
         })
     }
 
-    /// The kernel's name of the group in a directory.
     pub fn name(&self, dir: &Path) -> String {
         let below = dir.strip_prefix(&self.top).unwrap_or(Path::new(""));
         let name: PathBuf = Path::new(&self.root).components().chain(below.components()).collect();

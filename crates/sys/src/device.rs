@@ -50,7 +50,6 @@ pub fn member_names(dir: &Path) -> Vec<String> {
     entries(dir.join("slaves")).iter().map(|name| name.replace('!', "/")).collect()
 }
 
-/// How a generic character device takes commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Generic {
     /// NVMe commands, for a namespace; `None` if unknown.
@@ -137,7 +136,6 @@ impl Node {
         Self::by_dir(&disks.join(name)).filter(Self::is_scsi_disk)
     }
 
-    /// Whether SCSI commands address its blocks.
     fn is_scsi_disk(&self) -> bool {
         let bus = self.dir.join("device/subsystem").canonicalize();
         self.name().starts_with("sd")
@@ -156,13 +154,11 @@ impl Node {
         Some((node, nsid))
     }
 
-    /// Kernel name, as in /proc/diskstats.
     pub fn name(&self) -> String {
         let name = self.dir.file_name().unwrap_or_default().to_string_lossy();
         name.replace('!', "/")
     }
 
-    /// The device node created by the kernel.
     pub fn path(&self) -> String {
         format!("/dev/{}", self.name())
     }

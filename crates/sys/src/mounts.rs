@@ -13,12 +13,10 @@ pub struct Mount {
     pub id: u64,
     /// st_dev of the files on it; major 0 for a file system without a block device of its own.
     pub device: Number,
-    /// The directory of the file system that is the root of the mount.
     pub root: String,
     pub point: String,
     pub options: String,
     pub file_system: String,
-    /// Mount source, often a device path.
     pub source: String,
     pub super_options: String,
 }

@@ -13,7 +13,6 @@ const PROC: i64 = 0x9fa0;
 const SYSFS: i64 = 0x6265_6572;
 const CGROUP: [i64; 2] = [0x0027_e0eb, 0x6367_7270];
 
-/// Mount points of the kernel's pseudo file systems.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Roots {
     pub proc: PathBuf,
@@ -45,11 +44,7 @@ pub enum Unread {
     Failed { path: String, source: io::Error },
     /// What is at its place is not the kernel's.
     #[error("{path} is not {kind}; {}", remedy(path))]
-    Foreign {
-        path: String,
-        /// The file system that should be there.
-        kind: &'static str,
-    },
+    Foreign { path: String, kind: &'static str },
     /// It is listed, or part of every kernel, and does not exist.
     #[error("{path} is missing")]
     Missing { path: String },
@@ -187,7 +182,6 @@ pub fn text(path: impl AsRef<Path>) -> Option<String> {
     (!text.is_empty()).then(|| text.to_string())
 }
 
-/// The number in a small file.
 pub fn number<T: FromStr>(path: impl AsRef<Path>) -> Option<T> {
     text(path)?.parse().ok()
 }

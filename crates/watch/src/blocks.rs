@@ -51,7 +51,6 @@ pub struct BlocksOptions {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Devices {
-    /// Devices and partitions, by name or path.
     Named(Vec<String>),
     /// The devices with the most I/Os, up to [`DEVICES_MAX`].
     Busiest {
@@ -76,7 +75,6 @@ struct DeviceCounters {
     counts: Vec<(EventCounter, PerCpuEvents)>,
 }
 
-/// What an event counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum EventCounter {
     Queued,
@@ -89,7 +87,6 @@ enum EventCounter {
 }
 
 impl EventCounter {
-    /// The field that holds its value.
     fn of(self, device: &mut DeviceBlocks) -> &mut u64 {
         match self {
             Self::Queued => &mut device.queued,

@@ -260,7 +260,6 @@ impl CallTrace {
     }
 }
 
-/// The calls by number, and those of each ring as a filter.
 fn wanted() -> Result<(CallNames, [String; 2]), Unavailable> {
     let syscalls = Syscalls::new();
     let transfers = TRANSFERS.map(|name| (name, true));
@@ -355,7 +354,6 @@ fn decode(
     Some(CallEvent { time_ns: record.u64_at(16)?, pid, tid, number, what })
 }
 
-/// What changes the processes of a scope.
 enum TaskEvent {
     Forked { pid: i32, parent: i32 },
     Named { pid: i32, comm: String },

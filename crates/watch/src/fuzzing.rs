@@ -33,7 +33,6 @@ pub fn btf(bytes: &[u8]) {
     }
 }
 
-/// A ring's fdinfo.
 pub fn ring(bytes: &[u8]) {
     let _ = crate::rings::fdinfo::parse(bytes);
 }

@@ -78,7 +78,6 @@ impl Sampler for PlacementSampler {
     }
 }
 
-/// The tracepoint filter that matches this device.
 fn filter(sys_root: &Path, name: &str) -> Result<String, Unavailable> {
     // sysfs has `cciss!c0d0` for `cciss/c0d0`.
     let path = sys_root.join("block").join(name.replace('/', "!")).join("dev");

@@ -60,7 +60,6 @@ impl ProcessSampler {
         Ok(sampler)
     }
 
-    /// All processes but kernel threads.
     fn read(&mut self) -> io::Result<HashMap<i32, KnownProcess>> {
         let began = Instant::now();
         let mut found = HashMap::new();

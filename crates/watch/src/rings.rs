@@ -49,7 +49,6 @@ pub struct RingSampler {
     setup_flags: HashMap<(i32, i32), u32>,
     /// CPU time of the last search of all processes, and when it took place.
     search: Option<(Duration, Instant)>,
-    /// The same for the processes most likely to have rings.
     near_search: Option<(Duration, Instant)>,
     last_take: Option<Instant>,
     text: Vec<u8>,
@@ -232,7 +231,6 @@ impl MonitoredRing {
         now.queues.is_some() || now.inode.is_some() && now.inode == self.at.inode
     }
 
-    /// Whether a retry could add nothing.
     fn is_complete(&self) -> bool {
         self.last.queues.is_some() && (!self.is_timed || self.has_times())
     }

@@ -15,10 +15,8 @@ pub(crate) fn own_pid() -> i32 {
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Scope {
-    /// All processes visible to this one.
     #[default]
     Machine,
-    /// These processes and their descendants.
     Trees(Vec<i32>),
     Only(Vec<i32>),
     /// Processes other than this one whose name or arguments match.

@@ -43,7 +43,6 @@ struct PressureFiles {
     irq: Option<PinnedProcFile>,
 }
 
-/// The limits of this process's cgroups, at any time.
 #[derive(Debug)]
 pub struct CgroupSampler {
     cgroups: Cgroups,

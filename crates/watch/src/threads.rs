@@ -103,7 +103,6 @@ pub struct ThreadSampler {
     found: Vec<i32>,
 }
 
-/// Availability of the BPF iterator.
 #[derive(Debug)]
 enum All {
     Untried,

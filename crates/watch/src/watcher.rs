@@ -25,7 +25,6 @@ pub struct Watcher {
     thread: JoinHandle<()>,
 }
 
-/// The machine at the end of an interval.
 #[derive(Debug)]
 pub struct TimedSample {
     pub at: Instant,
@@ -33,7 +32,6 @@ pub struct TimedSample {
     _queued: QueuedBytes,
 }
 
-/// A sample's share of the queue's memory.
 #[derive(Debug)]
 struct QueuedBytes {
     all: Arc<AtomicUsize>,
@@ -93,7 +91,6 @@ struct SampleLoop {
     next_take: Instant,
     /// Intervals without a sample of their own.
     joined: u64,
-    /// Memory of the samples not consumed yet, in bytes.
     queued: Arc<AtomicUsize>,
 }
 

@@ -23,7 +23,6 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// Tolerance of sampled times and CPU time: a tenth.
 const TENTH: f64 = 0.1;
 
-/// Prints the table.
 pub fn run(seconds: u32, dir: &Path, given: Option<&Path>) -> Result<()> {
     let dir = tempfile::tempdir_in(dir)?;
     let data = dir.path().join("filled");

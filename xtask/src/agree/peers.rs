@@ -5,14 +5,12 @@ use crate::Result;
 use fathom_analysis::machine::{CpuPercent, DiskRates, InterruptRates, IoRates, MachineRates};
 use serde_json::Value;
 
-/// A tool that reports figures over a number of seconds.
 pub struct Peer {
     pub program: &'static str,
     /// Its arguments, with SECONDS for the duration and DATA for its data file.
     pub arguments: &'static str,
     /// What to do if it is missing.
     pub install: &'static str,
-    /// Compares its output with fathom's figures.
     pub rows: fn(&str, &SamplerFigures) -> Result<Vec<Row>>,
 }
 

@@ -22,7 +22,6 @@ pub struct Program {
     pub args: Vec<String>,
 }
 
-/// Result of a program that shared a CPU with another.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Against {
     /// I/Os per CPU time, relative to the other program. Only the CPU time of threads that do I/O counts.
@@ -69,7 +68,6 @@ struct Running {
     ring: Option<PathBuf>,
 }
 
-/// Work done up to a point in time.
 #[derive(Debug, Clone, Copy)]
 struct Reading {
     /// Completions, modulo 2³².
@@ -122,7 +120,6 @@ impl Drop for Running {
     }
 }
 
-/// The fdinfo of a process's only ring.
 fn ring_of(root: &Path) -> Option<PathBuf> {
     let is_ring = |link: &PathBuf| link.to_string_lossy().contains("[io_uring]");
     fs::read_dir(root.join("fd")).ok()?.flatten().find_map(|entry| {

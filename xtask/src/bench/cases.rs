@@ -5,7 +5,6 @@ use super::tools::{TOOLS, Tool};
 use crate::Result;
 use std::collections::BTreeMap;
 
-/// A workload on which the tools are compared.
 #[derive(Debug)]
 pub struct Case {
     pub name: String,
@@ -21,7 +20,6 @@ pub struct Case {
     keys: Vec<(Tool, Vec<String>)>,
 }
 
-/// The target, with a size in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target {
     Sparse(u64),
@@ -48,7 +46,6 @@ impl Case {
     }
 }
 
-/// All cases, those of fathom's defaults first.
 pub fn all() -> Result<Vec<Case>> {
     let mut cases = parse(&defaults())?;
     for case in &mut cases {

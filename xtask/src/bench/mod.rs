@@ -49,12 +49,9 @@ pub struct Options {
     list: bool,
 }
 
-/// Environment of all cases.
 struct Env {
-    /// The tools available, in the order in which they run.
     paths: Vec<(Tool, PathBuf)>,
     scratch: TempDir,
-    /// Target of the concurrent program.
     reference: PathBuf,
     quick: bool,
     /// Length of each run, if set.

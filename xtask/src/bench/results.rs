@@ -72,7 +72,6 @@ impl Figure {
     }
 }
 
-/// The figures of one run.
 pub type Measured = Vec<(Figure, f64)>;
 
 /// A goal for fathom: `limit` times a peer's figure, or `limit` itself.
@@ -83,13 +82,11 @@ pub struct Goal {
     pub limit: f64,
 }
 
-/// The reference of a goal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Peer {
     /// None: an absolute goal.
     None,
     Tool(Tool),
-    /// The peer with the highest IOPS.
     Fastest,
 }
 
@@ -109,7 +106,6 @@ pub struct Rounds<'a> {
     pub case: &'a Case,
     /// Each round: the tools' figures.
     rounds: Vec<Vec<(Tool, Measured)>>,
-    /// Command lines, one for each tool.
     pub commands: Vec<String>,
     pub notes: Vec<String>,
     pub failed: bool,
@@ -142,7 +138,6 @@ impl<'a> Rounds<'a> {
         self.notes.push(note);
     }
 
-    /// The measured figures, in order.
     fn figures(&self) -> Vec<Figure> {
         let mut figures = Vec::new();
         for (figure, _) in self.rounds.iter().flatten().flat_map(|(_, measured)| measured) {
@@ -153,12 +148,10 @@ impl<'a> Rounds<'a> {
         figures
     }
 
-    /// A tool's figure over all rounds.
     fn values(&self, tool: Tool, figure: Figure) -> Option<Spread> {
         Spread::of(self.rounds.iter().filter_map(|round| value(round, tool, figure)))
     }
 
-    /// The peer with the highest median IOPS.
     fn fastest_peer(&self) -> Option<Tool> {
         let iops = |tool: &Tool| self.values(*tool, Figure::Iops).map_or(0.0, |iops| iops.median);
         let peers = TOOLS.iter().map(|spec| spec.tool).filter(|tool| !tool.is_fathom());
@@ -190,7 +183,6 @@ fn value(round: &[(Tool, Measured)], tool: Tool, figure: Figure) -> Option<f64> 
     measured.iter().find(|(have, _)| *have == figure).map(|(_, value)| *value)
 }
 
-/// Programs and machine.
 pub fn heading(env: &Env, rounds: u32) -> String {
     let read = |path| std::fs::read_to_string(path).unwrap_or_default();
     let cpus = read("/proc/cpuinfo");
@@ -214,7 +206,6 @@ pub fn heading(env: &Env, rounds: u32) -> String {
     text
 }
 
-/// One row for each figure of each tool.
 pub fn results(cases: &[&Rounds]) -> String {
     let header =
         ["work", "figure", "tool", "median (min–max)", "fathom ÷ it (min–max)", "must be", "is"];
@@ -311,7 +302,6 @@ fn ratio_text(ratio: f64) -> String {
     if ratio < 0.1 { digits::<3>(ratio) } else { digits::<2>(ratio) }
 }
 
-/// The commands, so that readers can repeat them.
 pub fn commands(cases: &[Rounds], env: &Env) -> String {
     let mut text = "Commands, run alternately with the others of their case:\n\n```".to_string();
     for case in cases.iter().filter(|case| !case.commands.is_empty()) {

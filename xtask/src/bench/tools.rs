@@ -3,15 +3,12 @@
 use crate::{Result, fio};
 use std::path::Path;
 
-/// A tool under comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tool {
     Fathom,
     /// fathom again, as a control (A/A).
     Again,
-    /// fathom with default sampling.
     WatchDefault,
-    /// fathom with full sampling.
     WatchFull,
     Fio,
     /// fio with all keys that reduce its cost.

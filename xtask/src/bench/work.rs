@@ -19,7 +19,6 @@ pub struct Work<'a> {
     path: &'a Path,
     keys: &'a [String],
     target: &'a Path,
-    /// fathom's permission to write.
     permission: Option<String>,
     dir: &'a Path,
     job_file: PathBuf,
@@ -32,7 +31,6 @@ pub struct Work<'a> {
 const REFERENCE: &str = "iodepth=128 iodepth_batch_submit=32 iodepth_batch_complete_min=32 direct=1 norandommap=1 \
     ioengine=io_uring fixedbufs=1 registerfiles=1";
 
-/// Whether the figure to measure is available here.
 pub fn permitted(case: &Case, env: &Env) -> Result<()> {
     match case.measure {
         Measure::Instructions => {

@@ -33,7 +33,6 @@ impl Kernel {
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Machine {
-    /// Bytes of a logical block of each NVMe disk.
     pub lba_bytes: Vec<u32>,
     /// Additional PCIe root complexes; disks are assigned to them round-robin.
     pub roots: usize,

@@ -14,7 +14,6 @@ const FLUSH: u64 = 1;
 const FUA: u64 = 2;
 const DISCARD: u64 = 4;
 
-/// The log of writes to a disk since the guest booted.
 pub fn log_path(dir: &Path, index: usize) -> PathBuf {
     dir.join(format!("nvme{index}.log"))
 }

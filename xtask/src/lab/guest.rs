@@ -125,7 +125,6 @@ impl Guest {
         self.qmp.execute("device_del", &json!({ "id": format!("nvme{index}") })).map(drop)
     }
 
-    /// Plugs a removed disk back into its slot.
     pub fn add_disk(&mut self, index: usize, machine: &Machine) -> Result<()> {
         let device = nvme(index, machine.lba_bytes[index]);
         // QEMU releases a disk some time after the guest does, and accepts no other until then.

@@ -6,7 +6,6 @@ use std::process::{Command, Stdio};
 
 pub const QEMU: &str = "qemu-system-x86_64";
 
-/// Whether a program is found by its name.
 pub fn has(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|dir| dir.join(program).is_file())

@@ -81,7 +81,6 @@ fn kept(path: &Path, source: &Path, make: impl FnOnce() -> Result<Vec<u8>>) -> R
     Ok(bytes)
 }
 
-/// Whether the guest needs a file of Debian's packages.
 fn in_guest(name: &str) -> bool {
     let idle = [
         "usr/share",

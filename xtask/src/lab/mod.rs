@@ -148,7 +148,6 @@ struct Counts {
     repeated: Vec<String>,
 }
 
-/// Runs all boots, some of them concurrently.
 fn run_all(
     boots: Vec<Boot>,
     images: &BTreeMap<Kernel, Image>,

@@ -135,7 +135,6 @@ fn notes(module: &[u8], key: &str) -> Vec<String> {
     strings.map(|bytes| String::from_utf8_lossy(bytes).into_owned()).collect()
 }
 
-/// All dependencies of a module, in modprobe's order.
 fn closure(name: &str, have: &BTreeMap<String, Module>) -> Vec<String> {
     let mut needed: Vec<String> = Vec::new();
     let mut next = vec![name.to_string()];

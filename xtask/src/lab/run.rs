@@ -102,7 +102,6 @@ impl Guests<'_> {
         self.logs.join(format!("{name}.{kind}"))
     }
 
-    /// Removes files of an earlier lab.
     fn forget(&self, name: &str) {
         ["log", "console"].iter().for_each(|kind| drop(fs::remove_file(self.file(name, kind))));
     }
@@ -289,7 +288,6 @@ fn fault(status: &str, limit: Duration) -> Option<String> {
     }
 }
 
-/// Files that a case saves, in transfer to the host.
 struct SavedFiles {
     dir: PathBuf,
     text: String,

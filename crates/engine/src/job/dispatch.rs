@@ -30,7 +30,6 @@ use std::sync::PoisonError;
 
 type Built<'a> = Result<Box<dyn AnyWorker<'a> + 'a>, EngineError>;
 
-/// The worker of a job, which is ready to start.
 pub(super) fn worker<'a>(task: &Task<'a>, slab: Slab) -> Built<'a> {
     each_region_has_a_file(task)?;
     let (job, files) = (task.job, task.files);
@@ -99,7 +98,6 @@ fn each_region_has_a_file(task: &Task<'_>) -> Result<(), EngineError> {
     Err(EngineError::new(Operation::MatchFiles { regions, files }))
 }
 
-/// What a ring is made of.
 fn parts<'a>(task: &Task<'a>, plan: &'a plan::Uring, slab: &'a Slab) -> uring::RingInputs<'a> {
     uring::RingInputs {
         plan,
@@ -170,7 +168,6 @@ fn dispatch_uring<'a>(task: &Task<'a>, plan: &plan::Uring, slab: Slab) -> Built<
     with_fixed(task, queue, slab)
 }
 
-/// Picks the cheapest source.
 fn with_fixed<'a, Q: Queue + 'a>(task: &Task<'a>, queue: Q, slab: Slab) -> Built<'a> {
     let job = task.job;
     if needs_full(task) {
@@ -191,7 +188,6 @@ fn with_fixed<'a, Q: Queue + 'a>(task: &Task<'a>, queue: Q, slab: Slab) -> Built
     with_any(task, queue, slab)
 }
 
-/// Works with a source for any job that is only counted.
 fn with_any<'a, Q: Queue + 'a>(task: &Task<'a>, queue: Q, slab: Slab) -> Built<'a> {
     match needs_full(task) {
         true => with_full(task, queue, slab),

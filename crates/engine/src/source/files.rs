@@ -4,7 +4,6 @@ use super::distribution::below;
 use fathom_model::plan::{FileService, JobPlan};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// How to choose the next region.
 pub(super) enum Service {
     RoundRobin,
     Random,
@@ -40,7 +39,6 @@ pub(super) struct OpenRegions {
     open: Vec<usize>,
     /// Index of the current region in `open`.
     at: usize,
-    /// The next region to use.
     closed: usize,
     random: bool,
     /// I/Os to a region before the next is chosen (`file_service_type=random:N`).
@@ -63,7 +61,6 @@ impl OpenRegions {
             .unwrap_or(self.closed);
     }
 
-    /// The region of the next I/O.
     pub fn next(&mut self, random: &mut Xoshiro256PlusPlus) -> usize {
         self.left -= 1;
         if self.left > 0 {

@@ -22,7 +22,6 @@ pub(crate) trait OffsetSequence: Clone {
     }
     /// The next number, after [`OffsetSequence::ready`].
     fn draw(&mut self) -> u64;
-    /// Records that this many were drawn.
     #[inline]
     fn made(&mut self, _count: usize) {}
 }
@@ -112,7 +111,6 @@ impl<P: OffsetSequence, const WRITES: bool> IoGenerator for FixedBatch<'_, P, WR
     }
 }
 
-/// The generator for region seeds of the general source.
 fn region_seed(job: &JobPlan) -> u64 {
     Xoshiro256PlusPlus::seed_from_u64(job.access.seed).next_u64()
 }

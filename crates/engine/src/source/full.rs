@@ -14,7 +14,6 @@ pub(crate) struct FullSource {
     /// Whether I/Os wait for those in flight that overlap them. The worker does the waiting.
     serializes: bool,
     files: Vec<Pass>,
-    /// Whether each direction makes passes of its own.
     apart: bool,
 }
 

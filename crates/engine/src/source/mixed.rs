@@ -7,16 +7,13 @@ use fathom_model::{Dir, PerDir};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
-/// The state of one region.
 pub(super) struct Mixed {
     start: u64,
     draw: OffsetDraw,
     random: Xoshiro256PlusPlus,
-    /// Draws are in units of this.
     step: u64,
     align: PerDir<u64>,
     percent: PerDir<u32>,
-    /// Consecutive I/Os per decision.
     run: u32,
     left: u32,
     /// Whether the I/Os of a run have the same offset.

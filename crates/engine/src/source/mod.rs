@@ -35,7 +35,6 @@ pub(crate) trait Source {
     /// Whether it is for jobs whose I/Os may be scheduled, observed one by one, or wait for those in flight that overlap
     /// them. Such jobs have a loop of their own, so that others have no branches for these.
     const FULL: bool;
-    /// Generator of a batch, which keeps invariants in registers.
     type Batch<'a>: IoGenerator
     where
         Self: 'a;
@@ -53,13 +52,10 @@ pub(crate) trait Source {
     fn batch(&mut self) -> Self::Batch<'_>;
 }
 
-/// Generates the I/Os of one batch.
 pub(crate) trait IoGenerator {
-    /// The direction of the next I/O, by the plan's mix.
     fn next_direction(&mut self) -> Dir;
     /// The next I/O in direction `dir`. At most `max` bytes long, if its direction has several block sizes.
     fn next_io(&mut self, dir: Dir, max: u64) -> Request;
-    /// Ends a batch of this many I/Os.
     #[inline]
     fn end(self, _count: usize)
     where
@@ -88,7 +84,6 @@ pub(crate) struct AnySource {
     current: usize,
     random: Xoshiro256PlusPlus,
     len_max: u32,
-    /// Lengths are multiples of this.
     unit: u64,
 }
 

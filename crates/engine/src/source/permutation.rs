@@ -41,7 +41,6 @@ impl Permutation {
         this
     }
 
-    /// Begins a pass with another permutation.
     #[cold]
     fn restart(&mut self) {
         self.multiplier = self.random.next_u64() & !7 | 5;
@@ -79,7 +78,6 @@ impl Permutation {
         }
     }
 
-    /// Records that this many numbers were drawn.
     #[inline]
     pub fn made(&mut self, count: usize) {
         self.left -= count as u64;

@@ -32,7 +32,6 @@ impl RangeTable {
         at as u32 + 1
     }
 
-    /// The offsets and lengths at a number.
     pub fn of(&self, number: u32) -> impl Iterator<Item = (u64, u32)> + '_ {
         let at = (number as usize).saturating_sub(1);
         let range = move |index| self.0.borrow().ranges.get(at)?.get(index).copied();

@@ -8,7 +8,6 @@ use fathom_model::{Dir, PerDir};
 use rand_core::Rng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// A region and the position of the job in it.
 pub(super) struct SourceRegion {
     pub file: u32,
     start: u64,
@@ -26,15 +25,12 @@ enum RegionOrder {
         next: PerDir<u64>,
         skip: i64,
     },
-    /// Random in one of the rarer ways.
     Mixed(Box<Mixed>),
     Random {
         draw: Box<OffsetDraw>,
         /// Draws are in units of this: the minimum of `align`.
         step: u64,
-        /// Offsets from the region's start are multiples of this.
         align: PerDir<u64>,
-        /// Consecutive I/Os per draw.
         run: u32,
         left: u32,
         /// Next offset of a run, per direction, as in fio.
@@ -121,7 +117,6 @@ fn backwards_start(start: u64, end: u64, size: u32) -> u64 {
     end.saturating_sub(u64::from(size)).max(start)
 }
 
-/// Block sizes of one direction.
 pub(super) enum Sizes {
     Fixed(u32),
     Range { min: u64, steps: u64 },

@@ -55,7 +55,6 @@ pub(crate) struct RingInputs<'a> {
     pub files: &'a [OpenFile],
     pub slab: &'a Slab,
     pub wake: &'a Wake,
-    /// Maximum number of completions that a turn waits for.
     pub wait_max: u32,
     /// The device whose trims need io-wq, if any.
     pub async_trims: Option<&'a OpenFile>,
@@ -163,12 +162,10 @@ impl<M> Drop for UringQueue<M> {
     }
 }
 
-/// A batch of requests for a ring.
 pub(crate) struct SqeBatch<'a, M> {
     entries: Entries<'a>,
     target: TargetView<'a>,
     mode: &'a mut M,
-    /// The entries hold requests like these.
     repeats: bool,
 }
 

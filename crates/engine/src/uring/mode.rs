@@ -41,7 +41,6 @@ pub(crate) struct BufferRegistration {
     pub registration_shift: u32,
 }
 
-/// A file as entries name it.
 #[derive(Clone, Copy)]
 pub(crate) struct Handle {
     pub number: i32,
@@ -190,7 +189,6 @@ impl<const MULTI_REG: bool> Mode for ReadWrite<MULTI_REG> {
     }
 }
 
-/// Flushes and discards.
 #[cold]
 fn encode_rare(entry: &mut [u64; 8], target: &TargetView<'_>, op: Op, request: &Request) {
     let punch = (libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE) as u64;
@@ -292,7 +290,6 @@ impl Passthrough {
     pub const INVALID: [[u64; 8]; 2] =
         [[Opcode::IORING_OP_LAST as u64, 0, 0, 0, 0, 0, 0, 0], [0; 8]];
 
-    /// What a successful completion of the slot transfers, in bytes.
     pub fn expect(&mut self, slot: u32, bytes: i32) {
         self.lengths[slot as usize] = bytes;
     }

@@ -77,7 +77,6 @@ impl Second<'_> {
 /// Binary logarithm of an entry's 64 bytes.
 const SHIFT: u32 = 6;
 
-/// A shared mapping of the ring's memory.
 struct RingMemory {
     address: *mut u8,
     length: usize,
@@ -215,14 +214,12 @@ impl Ring {
         self.enter_flags |= sys::IORING_ENTER_REGISTERED_RING;
     }
 
-    /// Requests that the kernel has not taken yet.
     #[inline]
     pub fn pending(&self) -> u32 {
         // SAFETY: points into the mapped ring, which lives as long as `self`.
         self.tail().wrapping_sub(unsafe { &*self.sq_head }.load(Acquire))
     }
 
-    /// Requests that can be pushed now.
     #[inline]
     pub fn sq_space_left(&self) -> u32 {
         self.sq_entries - self.pending()
@@ -260,7 +257,6 @@ impl Ring {
         unsafe { &*self.sq_tail }.store(self.tail(), Release);
     }
 
-    /// Completions ready to be reaped.
     #[inline]
     pub fn ready(&self) -> u32 {
         // SAFETY: both point into the mapped ring; the head is ours alone.

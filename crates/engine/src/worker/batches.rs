@@ -1,6 +1,5 @@
 //! Submission times, kept per batch instead of per I/O.
 
-/// A batch with I/Os in flight.
 #[derive(Clone, Copy, Default)]
 pub(super) struct BatchTimes {
     pub prepared_ns: u64,
@@ -27,7 +26,6 @@ impl Batches {
         }
     }
 
-    /// Index of the batch being filled.
     #[inline]
     pub fn next(&self) -> u32 {
         self.free[self.free_len - 1]

@@ -18,7 +18,6 @@ use fathom_model::plan::JobPlan;
 use fathom_model::{Dir, PerDir};
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
-/// The last I/Os of a job, which are waited for.
 pub(super) struct Drain {
     /// I/Os in flight before the last turn.
     pub before: u32,
@@ -31,7 +30,6 @@ pub(crate) struct Core<'a> {
     pub job: &'a JobPlan,
     pub paths: Vec<String>,
     pub shared: &'a Shared,
-    /// Counters of the current span.
     pub stats: &'a Stats,
     pub observer: Option<Box<dyn Observe + 'a>>,
     pub(super) writes: Writes,
@@ -39,11 +37,8 @@ pub(crate) struct Core<'a> {
     /// Length of all I/Os, or of the longest.
     pub(super) len: u32,
     pub(super) slots: Box<[Slot]>,
-    /// Offset of each slot's request on its target.
     pub(super) offsets: Box<[u64]>,
-    /// Retries of each slot's request.
     pub(super) retries: Box<[u32]>,
-    /// Bytes of each slot's request already transferred.
     pub(super) moved: Box<[u32]>,
     pub(super) batches: Batches,
     /// Free slots: the first `idle_len` of these.
@@ -192,7 +187,6 @@ impl<'a> Core<'a> {
             || self.job.batch.low.is_some()
     }
 
-    /// Number of completions that the next turn waits for.
     #[inline]
     pub(super) fn wait_for(&self, waits_for_schedule: bool) -> u32 {
         let may_issue = self.issue_state == IssueState::Issuing
@@ -275,7 +269,6 @@ impl<'a> Core<'a> {
         self.observer.iter_mut().for_each(|o| o.completed(now_ns, io, clat_ns, lat_ns));
     }
 
-    /// The I/O of a slot, all of it.
     pub(super) fn observed(&self, slot: u32, queue: &dyn Queue) -> ObservedIo {
         let (index, moved) = (slot as usize, self.moved[slot as usize]);
         ObservedIo {

@@ -155,7 +155,6 @@ fn expected(dir: Dir, len: u32) -> u32 {
     if dir == Dir::Trim { 0 } else { len }
 }
 
-/// Buffers, their contents and the flushes of a job.
 pub(super) struct Writes {
     pub slab: Slab,
     filler: Option<Filler>,

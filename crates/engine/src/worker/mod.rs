@@ -77,7 +77,6 @@ pub(crate) struct Worker<'a, Q, S> {
     pub source: S,
 }
 
-/// A worker of any kind, as its control plane sees it.
 pub(crate) trait AnyWorker<'a> {
     fn core(&mut self) -> &mut Core<'a> {
         self.parts().0
@@ -107,7 +106,6 @@ impl<'a> dyn AnyWorker<'a> + '_ {
         self.core().end_drain();
     }
 
-    /// Flushes every file, as at the end of a job.
     pub fn flush_all(&mut self) {
         for file in 0..self.core().paths.len() as u32 {
             if self.core().fatal {
@@ -120,7 +118,6 @@ impl<'a> dyn AnyWorker<'a> + '_ {
     }
 }
 
-/// The token of a request whose result is handled individually.
 fn slow(slot: u32) -> Token {
     Token::new(slot, Tag::SLOW_PATH)
 }

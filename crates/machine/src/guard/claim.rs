@@ -28,7 +28,6 @@ pub(crate) struct TargetLocks {
 pub(crate) struct TargetLock {
     /// Open with O_EXCL.
     pub device: Arc<OwnedFd>,
-    /// Whether it is open for writing, too.
     pub for_trims: bool,
     /// The whole disk, locked with flock.
     pub disk: Arc<OwnedFd>,

@@ -35,12 +35,7 @@ pub enum GuardError {
         "{path} is a block device, and writing destroys its contents; if that is intended, add \
          {flag}{}", given.as_deref().map(|g| format!(" ({g} does not name it)")).unwrap_or_default()
     )]
-    NeedsErase {
-        path: String,
-        flag: String,
-        /// A similar flag that was given.
-        given: Option<String>,
-    },
+    NeedsErase { path: String, flag: String, given: Option<String> },
     #[error("{path} holds {}; if all of it may be destroyed, add {flag}", found.join(", "))]
     NeedsConfirmation { path: String, found: Vec<String>, flag: String },
     #[error(
@@ -60,9 +55,7 @@ pub enum GuardError {
     )]
     NoSpace {
         path: String,
-        /// Bytes that all targets there need.
         need: u64,
-        /// Bytes free for unprivileged users.
         free: u64,
         /// Bytes that fathom leaves free.
         reserve: u64,
@@ -129,12 +122,7 @@ pub enum GuardError {
     )]
     Unfinished { path: String },
     #[error("cannot {doing} {path}: {source}")]
-    Io {
-        path: String,
-        /// The attempted operation.
-        doing: &'static str,
-        source: io::Error,
-    },
+    Io { path: String, doing: &'static str, source: io::Error },
 }
 
 impl GuardError {
@@ -143,7 +131,6 @@ impl GuardError {
         verify_descriptors().map_err(|source| Self::NeedsProc { source })
     }
 
-    /// The error for a failed system call.
     pub(crate) fn io(path: &str, doing: &'static str, source: impl Into<io::Error>) -> Self {
         let (path, source) = (path.to_string(), source.into());
         match source.kind() {

@@ -22,17 +22,14 @@ impl OpenDescriptor {
     }
 }
 
-/// Follows a file from one of this run's writers to the next.
 #[derive(Default)]
 pub(crate) struct History(Mutex<WriterState>);
 
 #[derive(Default)]
 struct WriterState {
-    /// Workers that may be writing.
     writers: u32,
     /// What fathom left when none was.
     left: Option<FileVersion>,
-    /// Whether another program has changed it.
     is_foreign: bool,
 }
 
@@ -47,7 +44,6 @@ impl History {
         self.update(|state| state.left = FileVersion::of(fd).ok());
     }
 
-    /// A worker is about to write.
     pub fn begin(&self, fd: impl AsFd) {
         self.update(|state| {
             let changed = || FileVersion::of(fd).ok() != state.left;
@@ -56,7 +52,6 @@ impl History {
         });
     }
 
-    /// A worker has written for the last time.
     pub fn end(&self, fd: impl AsFd) {
         self.update(|state| {
             state.writers = state.writers.saturating_sub(1);
@@ -66,7 +61,6 @@ impl History {
         });
     }
 
-    /// Another program has changed the file.
     pub fn disown(&self) {
         self.update(|state| state.is_foreign = true);
     }

@@ -37,7 +37,6 @@ impl Made {
         })
     }
 
-    /// Keeps the file on drop.
     pub fn keep(&self) {
         self.keep.store(true, Ordering::Relaxed);
     }
@@ -310,7 +309,6 @@ fn reservation(path: &str, error: Errno, stop: &dyn Fn() -> bool) -> GuardError 
     }
 }
 
-/// Writes zeroes to a newly added part.
 fn zero(fd: &OwnedFd, (from, to): (u64, u64), stop: &dyn Fn() -> bool) -> Result<(), Errno> {
     let zeroes = vec![0_u8; 1 << 20];
     let mut at = from;

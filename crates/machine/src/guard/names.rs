@@ -44,7 +44,6 @@ pub struct NamedTarget {
 }
 
 impl NamedTarget {
-    /// Where the name begins in the path.
     pub fn name_at(&self) -> usize {
         self.path.rfind('/').map_or(0, |slash| slash + 1)
     }

@@ -39,11 +39,9 @@ pub struct OpenTarget {
     /// Facts, after creating or extending it.
     pub facts: TargetFacts,
     pub(crate) entry: Arc<TargetEntry>,
-    /// Space that the run is going to use.
     pub(crate) promises: Promises,
 }
 
-/// An open file or device, independent of its paths.
 pub(crate) struct TargetEntry {
     path: String,
     kind: TargetKind,
@@ -60,7 +58,6 @@ pub(crate) struct TargetEntry {
     size_bytes: u64,
     /// Whether to keep created files unless the plan removes them.
     kept: AtomicBool,
-    /// Which version of it fathom left.
     history: History,
     /// What trims of a block device go through: only the descriptor that holds it may drop its dirty pages.
     trims: Option<Arc<OwnedFd>>,
@@ -70,7 +67,6 @@ pub(crate) struct TargetEntry {
     dirs: Arc<NewDirs>,
 }
 
-/// A part of a file to be filled.
 struct FillPart {
     from: u64,
     len: u64,
@@ -252,7 +248,6 @@ impl Drop for TargetEntry {
     }
 }
 
-/// A worker's writes to a file, for the file's mark.
 #[derive(Clone)]
 pub struct Writing(Weak<TargetEntry>);
 

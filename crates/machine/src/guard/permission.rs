@@ -46,7 +46,6 @@ pub(crate) fn erase(
     Err(GuardError::NeedsErase { path, flag: quoted("--erase", shown(&names)), given })
 }
 
-/// The flag that permits erasing a device regardless of its contents.
 pub(crate) fn full_flag(subject: &GuardSubject, node: &Node) -> String {
     let names = names(subject, node);
     quoted("--erase", &format!("{}@{}", shown(&names), token(subject)))

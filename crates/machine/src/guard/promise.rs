@@ -11,7 +11,6 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What one run promises, by file system.
 #[derive(Clone, Default)]
 pub(crate) struct Promises(Arc<Mutex<Vec<Promise>>>);
 

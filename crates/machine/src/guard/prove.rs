@@ -44,14 +44,12 @@ impl Prover<'_> {
 
 #[derive(Default)]
 pub(crate) struct Proof {
-    /// Descriptors that hold the target while open.
     pub claims: Vec<Arc<OwnedFd>>,
     /// Whether it is a file to be written or extended, to be opened by [`open_for_writing`].
     pub opens_for_writing: bool,
     /// What trims of a block device go through.
     pub trims: Option<Arc<OwnedFd>>,
     pub may_write: bool,
-    /// The new size of an existing file that will be extended.
     pub grow_to: Option<u64>,
     /// Whether fathom created the file, and no one else has changed it since.
     pub own: bool,

@@ -9,7 +9,6 @@ use rustix::io::Errno;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// Device and inode.
 pub type Identity = (u64, u64);
 
 type At<'a> = (BorrowedFd<'a>, &'a [u8]);

@@ -45,9 +45,7 @@ pub(crate) struct Spot {
 pub(crate) struct Want {
     pub written: bool,
     pub trimmed: bool,
-    /// The largest size required, in bytes.
     pub create_size: Option<u64>,
-    /// How space is preallocated.
     pub fallocate: Fallocate,
     pub fill: bool,
     pub late: bool,
@@ -65,7 +63,6 @@ pub(crate) struct GuardSubject {
 }
 
 impl GuardSubject {
-    /// Its first path in the plan.
     pub fn path(&self) -> &str {
         &self.facts.path
     }
@@ -221,7 +218,6 @@ fn no_directory(path: &str, error: io::Error) -> GuardError {
     }
 }
 
-/// Verifies that something may be created in an open directory.
 fn may_create(lookup: &Lookup, path: &str, spot: &Spot) -> Result<(), GuardError> {
     let Spot { dir, missing, name } = spot;
     let stat =

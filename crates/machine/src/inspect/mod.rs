@@ -187,7 +187,6 @@ fn disk(roots: &Roots, mounts: &[Mount], device: &DeviceFacts, node: &Node) -> D
     }
 }
 
-/// The directory of the PCI device that a disk is attached to.
 fn pci_above(disk: &Path) -> Option<PathBuf> {
     let is_pci = |dir: &&Path| dir.join("vendor").exists() && dir.join("class").exists();
     disk.ancestors().skip(1).take(PARENTS_MAX).find(is_pci).map(Path::to_path_buf)

@@ -116,7 +116,6 @@ fn firmware_slots(log: &[u8; 512]) -> FirmwareSlots {
     FirmwareSlots { active, next: (next != 0 && next != active).then_some(next), revisions }
 }
 
-/// The Identify Namespace data.
 fn namespace(page: &[u8; 4096]) -> NvmeNamespace {
     let formats = usize::from(page[25]) + 1;
     let format = |index: usize| {

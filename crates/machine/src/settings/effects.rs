@@ -22,7 +22,6 @@ pub(super) struct Effects {
 }
 
 impl Effects {
-    /// Between two changes.
     pub fn step(&self) {
         if let Some(hook) = &self.on_step {
             hook();

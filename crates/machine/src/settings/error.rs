@@ -4,7 +4,6 @@ use fathom_model::setting::SettingChange;
 use fathom_sys::roots::Unread;
 use std::io;
 
-/// Why a setting was not changed.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
     #[error("{change}: {reason}")]

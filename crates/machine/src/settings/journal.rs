@@ -79,7 +79,6 @@ impl Drop for JournalSlot {
     }
 }
 
-/// Changes under one key, in order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Journal {
     /// The boot in which it was changed: a reboot restores everything.
@@ -91,12 +90,10 @@ pub(super) struct Journal {
     pub group: Option<RunCgroup>,
 }
 
-/// One file to restore.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct JournalEntry {
     /// The setting; `None` for others that a change of the scheduler resets.
     pub setting: Option<Setting>,
-    /// The kernel's name of what it belongs to.
     pub target: String,
     /// The file, such as `sys/block/sda/queue/scheduler`.
     pub file: String,
@@ -123,7 +120,6 @@ impl JournalEntry {
         self.is_consequence && self.setting != Some(Setting::ReadAheadKb)
     }
 
-    /// The entry for a change that is about to be made.
     pub fn of(place: &SettingFile, old: &str) -> Self {
         Self {
             setting: Some(place.setting),
@@ -145,7 +141,6 @@ impl JournalEntry {
         }
     }
 
-    /// The same with the last value it was given.
     pub fn changed(&self) -> String {
         match self.ours.last() {
             Some(value) => format!("{}={value}", self.what()),
@@ -206,7 +201,6 @@ impl Journal {
         is_new
     }
 
-    /// The entries that were requested.
     pub fn settings(&self) -> impl Iterator<Item = &JournalEntry> {
         self.entries.iter().filter(|entry| entry.is_requested)
     }

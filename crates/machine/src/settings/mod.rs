@@ -31,7 +31,6 @@ pub struct Settings {
     effects: Effects,
 }
 
-/// A setting that is in effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Applied {
     /// The change, with the kernel's name of the target, and the value read back.
@@ -224,7 +223,6 @@ impl Guard {
         &self.applied
     }
 
-    /// Restores everything, last change first.
     pub fn restore(mut self) -> Vec<Restored> {
         self.undo()
     }
@@ -286,7 +284,6 @@ impl Guard {
         Ok(())
     }
 
-    /// Verifies that no change undid another.
     fn verify(&self, wanted: &[SettingFile]) -> Result<(), SettingsError> {
         for (index, place) in wanted.iter().enumerate().filter(|(_, place)| place.is_readable()) {
             if wanted[index + 1..].iter().any(|later| later.file == place.file) {

@@ -83,7 +83,6 @@ pub(super) fn value(setting: Option<Setting>, text: &str) -> String {
     }
 }
 
-/// Whether two values are the same setting.
 pub(super) fn same(setting: Option<Setting>, one: &str, other: &str) -> bool {
     match setting {
         Some(Setting::IrqAffinity) => cpu_list(one) == cpu_list(other),
@@ -144,7 +143,6 @@ fn in_sysfs(name: &str) -> String {
     name.replace('/', "!")
 }
 
-/// The kernel's name of the disk of a path or name.
 fn disk(roots: &Roots, target: &str) -> Result<String, String> {
     let name = target.strip_prefix("/dev/").unwrap_or(target);
     let is_name = !name.is_empty() && !name.starts_with('.');
@@ -180,7 +178,6 @@ fn governors(roots: &Roots, target: &str) -> Result<Vec<(String, String)>, Strin
     }
 }
 
-/// The interrupt with this number, or those of a disk.
 fn interrupts(roots: &Roots, target: &str) -> Result<Vec<String>, String> {
     if target.parse::<u32>().is_ok() {
         return match roots.proc.join("irq").join(target).is_dir() {
@@ -197,7 +194,6 @@ fn interrupts(roots: &Roots, target: &str) -> Result<Vec<String>, String> {
     }
 }
 
-/// Other settings that a change resets, with their files.
 pub(super) fn consequences(
     roots: &Roots,
     place: &SettingFile,

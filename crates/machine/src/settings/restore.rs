@@ -18,7 +18,6 @@ pub enum RestoredHow {
         from: String,
         to: String,
     },
-    /// It already had its old value.
     Unchanged,
     /// Another program changed it meanwhile, so it was left unchanged.
     ChangedByOthers {

@@ -11,13 +11,11 @@ use rustix::io::Errno;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
-/// A device with a backing store.
 pub(super) struct BackedDevice {
     pub device: Node,
     /// Its backing store. If only a path is known, everything that the path may refer to; empty if it
     /// refers to nothing.
     pub objects: Vec<Object>,
-    /// The path reported by the kernel.
     pub path: PathBuf,
     /// If only a path is known: possible sizes of the backing file in bytes, since the path may now
     /// refer to another file.

@@ -28,13 +28,11 @@ const PAUSE: Duration = Duration::from_millis(5);
 pub(crate) struct FileIdentity {
     pub device: Number,
     pub inode: u64,
-    /// Possible sizes in bytes.
     pub sizes: RangeInclusive<u64>,
     /// Whether it is or may be seen through an overlay, which assigns its own numbers.
     pub overlaid: bool,
 }
 
-/// Result of comparing two identities.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Likeness {
     Different,

@@ -61,7 +61,6 @@ pub(super) fn objects(roots: &Roots, namespaces: &[Namespace], path: &Path) -> V
     found
 }
 
-/// The device with this kernel path below /dev.
 fn device_named(roots: &Roots, path: &Path) -> Option<Number> {
     let name = path.strip_prefix("/dev").ok()?.to_str()?.replace('/', "!");
     Node::by_dir(&roots.sys.join("class/block").join(name)).map(|node| node.number)
@@ -84,7 +83,6 @@ pub(super) fn everywhere<'a>(
     })
 }
 
-/// Whether a file system is an overlay.
 pub(super) fn is_overlay(fs: &StatFs) -> bool {
     fs.f_type == OVERLAY
 }

@@ -14,7 +14,6 @@ use std::path::{Path, PathBuf};
 /// How a device was reached while walking down the stack.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
-    /// The device itself.
     Target,
     /// As the disk of a partition; other partitions share nothing unless they overlap.
     Partition,
@@ -27,7 +26,6 @@ enum Way {
 /// A device below, the device from which it was reached, and how.
 type Step = (Node, Option<Node>, Way);
 
-/// Users of the bytes of a device.
 #[derive(Default)]
 pub(crate) struct Sharing {
     /// Descriptions of the users; must be empty to write.

@@ -33,7 +33,6 @@ impl MountSources {
         Self(all)
     }
 
-    /// The objects that a mount's source may refer to.
     pub fn of(&self, mount: &Mount) -> &[Object] {
         let own = (mount.device.0 == 0).then(|| self.0.get(&mount.source)).flatten();
         own.map_or(&[], Vec::as_slice)

@@ -63,7 +63,6 @@ pub(super) fn multipath(disk: &Path) -> Option<Vec<PathBuf>> {
     Some(controllers.filter_map(|name| subsystem.join(name).canonicalize().ok()).collect())
 }
 
-/// The interrupts of the disks that a device is built on.
 fn irqs_below(roots: &Roots, device: &str) -> Vec<u32> {
     let disks = device::disks_of(roots, [device]).into_iter();
     let disks = disks.filter(|disk| device::member_names(disk.dir()).is_empty());

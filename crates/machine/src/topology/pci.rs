@@ -69,7 +69,6 @@ pub(super) fn function(dir: &Path, parent: HopKind, names: &PciNames<'_>) -> Hop
     }
 }
 
-/// The bus behind a bridge.
 pub(super) fn secondary_bus(dir: &Path) -> Option<u8> {
     number(dir.join("secondary_bus_number"))
 }
@@ -102,7 +101,6 @@ fn speed(text: &str) -> Option<u32> {
     (0.1..1000.0).contains(&gigatransfers).then_some((gigatransfers * 1000.0).round() as u32)
 }
 
-/// The fields used of the PCI Express capability.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Express {
     port: HopKind,

@@ -34,7 +34,6 @@ struct SlotNames {
     functions: PathBuf,
     /// Address without the function, and name.
     hot_plug: Vec<(String, String)>,
-    /// Address of a function, and name.
     board: Vec<(String, String)>,
 }
 

@@ -146,7 +146,6 @@ fn bus_node(dir: &Path) -> Option<u32> {
     nodes.filter_map(|node| u32::try_from(node).ok()).next()
 }
 
-/// An NVMe controller's model or the address of its fabric.
 fn label(dir: &Path, name: &str) -> String {
     if name == "nvme-fabrics" {
         return "NVMe over Fabrics".into();

@@ -83,7 +83,6 @@ fn size_bytes(dir: &Path) -> u64 {
 struct Uses<'a> {
     roots: &'a Roots,
     mounts: Vec<Mount>,
-    /// Paths of swap devices.
     swaps: Vec<String>,
     /// The block devices of each mounted btrfs, of which mountinfo names only one.
     members: Vec<Vec<String>>,

@@ -35,7 +35,6 @@ pub struct Axis {
 pub struct ChartSeries {
     /// Its name in the legend; may be empty where it is the only one.
     pub name: String,
-    /// In the order in which they are joined.
     pub points: Vec<ChartPoint>,
 }
 
@@ -55,7 +54,6 @@ impl Axis {
         Self { name: name.to_string(), unit, log: false }
     }
 
-    /// A logarithmic axis.
     pub fn log(name: &str, unit: QuantityUnit) -> Self {
         Self { log: true, ..Self::linear(name, unit) }
     }

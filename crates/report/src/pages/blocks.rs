@@ -160,7 +160,6 @@ fn of_device(device: &DeviceBlocks, growth: &BlocksSample, gaps: &[AwaitGap]) ->
     body
 }
 
-/// Latencies of sampled requests that represent all of them.
 fn times(body: &mut Document, device: &DeviceBlocks, gaps: &[AwaitGap]) {
     let row = |name: &str, histogram: &Histogram| -> Vec<Text> {
         let percentiles = [50.0, 90.0, 99.0, 99.9].map(|percent| percentile(histogram, percent));
@@ -198,7 +197,6 @@ fn times(body: &mut Document, device: &DeviceBlocks, gaps: &[AwaitGap]) {
     }
 }
 
-/// Operations whose sampled median is far from await.
 pub(super) fn gaps(device: &DeviceBlocks, disks: &[DiskRates], elapsed_ns: u64) -> Vec<AwaitGap> {
     let disk = disks.iter().find(|disk| disk.name == device.name);
     // Without the completions, latencies are not printed.
@@ -211,7 +209,6 @@ pub(super) fn is_biased(gaps: &[AwaitGap], op: BlockOp) -> bool {
     gaps.iter().any(|gap| gap.op == op && gap.reason == GapReason::Samples)
 }
 
-/// Why a sampled median is far from await.
 pub(super) fn sentence(gap: &AwaitGap) -> Text {
     let op = gap.op.name();
     let both = || {

@@ -51,7 +51,6 @@ fn cache(work: &CpuWork) -> Option<Text> {
     Some(parts([per_second(event.name(), Some(references)), text!(misses, each)]))
 }
 
-/// What an I/O cost the workers that did it.
 pub(super) fn per_io_of_worker(cost: &Cost) -> Text {
     let all = [
         text!(both(cost.user_instructions, cost.kernel_instructions), " instructions per I/O"),

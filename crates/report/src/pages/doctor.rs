@@ -36,7 +36,6 @@ pub fn doctor(diagnosis: &Diagnosis, verbose: bool) -> Document {
     page
 }
 
-/// Findings that differ only in the disk, together.
 fn alike<'a>(findings: impl Iterator<Item = &'a Diagnosed>) -> Vec<Vec<&'a Diagnosed>> {
     let mut groups: Vec<Vec<&Diagnosed>> = Vec::new();
     let key = |one: &Diagnosed| (one.finding.rule.clone(), one.found.clone(), one.wanted.clone());
@@ -132,7 +131,6 @@ mod tests {
     use fathom_model::facts::{DeviceFacts, Host};
     use fathom_model::inspection::{DiskInspection, Inspection};
 
-    /// Disks with a scheduler, on a busy machine.
     fn facts(disks: &[&str]) -> Facts {
         let disk = |name: &&str| {
             let (name, hardware_queues) = ((*name).into(), Some(1));

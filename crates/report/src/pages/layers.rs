@@ -12,7 +12,6 @@ const NAMED_OTHER: usize = 8;
 /// With fewer samples, a share of 10% is only known to within 5 points.
 pub(in crate::pages) const SAMPLES_MIN: u64 = 200;
 
-/// What an I/O of a run cost.
 #[derive(Debug, Clone, Copy)]
 pub struct IoCost {
     /// CPU time of the workers and the kernel's helpers per I/O, in nanoseconds.

@@ -60,7 +60,6 @@ fn line(rates: &RingRates) -> Text {
     parts(all)
 }
 
-/// An entry for each device.
 pub fn placement(all: &[SubmitPlacement]) -> Document {
     let mut page = Document::default();
     let is_shared = all.iter().any(|at| at.device.is_empty());

@@ -45,7 +45,6 @@ pub fn run(record: &RunRecord, observed: Option<&Observed>, verbose: bool) -> Do
     page
 }
 
-/// Figures not available for the run and the machine.
 fn missing(record: &RunRecord) -> Vec<Unavailable> {
     let mut all: Vec<Unavailable> = Vec::new();
     for job in &record.jobs {

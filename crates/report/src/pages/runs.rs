@@ -84,7 +84,6 @@ pub fn runs(rows: &[RunRow], zone: &TimeZone) -> Document {
     page
 }
 
-/// A record in a line.
 pub fn run_summary(record: &Record) -> RunSummary {
     let header = record.header();
     let found: Vec<&Finding> = header.findings.iter().filter(|f| f.is_verdict()).collect();

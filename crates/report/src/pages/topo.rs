@@ -36,7 +36,6 @@ pub fn topo(report: &TopologyReport, verbose: bool) -> Document {
     page
 }
 
-/// The rows of the tree, for a picture.
 pub(crate) fn topo_tree(report: &TopologyReport) -> Vec<TreeNode> {
     roots(report, false)
 }

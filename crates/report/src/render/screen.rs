@@ -26,13 +26,10 @@ pub(crate) enum Tone {
     Plain,
     /// The name of a figure, or a row without any activity.
     Faint,
-    /// A table's header.
     Title,
-    /// The header of the focused table.
     FocusedTitle,
     Selected,
     Warning,
-    /// A key, a label or a heading.
     Key,
     Low,
     Middle,
@@ -183,9 +180,7 @@ pub struct Listing {
     pub keys: Vec<String>,
     /// Shown instead of rows where there are none.
     pub note: String,
-    /// Index of the column by which it is sorted.
     pub sorted: usize,
-    /// Ascending order for numbers, descending for text.
     pub reversed: bool,
 }
 

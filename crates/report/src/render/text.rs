@@ -42,7 +42,6 @@ struct TextPage {
     out: String,
     style: Style,
     width: usize,
-    /// Without empty lines.
     dense: bool,
 }
 
@@ -259,7 +258,6 @@ fn glued(text: &Text, place: NumberContext) -> String {
     without_ticks(&super::figure::glued(text, place))
 }
 
-/// The color of labels, as the parameter of an escape sequence.
 fn color(severity: Severity) -> &'static str {
     match severity {
         Severity::Error => "1;31",

@@ -96,7 +96,6 @@ fn block_layer(view: &TopView<'_>, name: &str) -> Option<Block> {
     section("block layer", device.removed.then_some("device removed"), body).blocks.pop()
 }
 
-/// The threads of a group, each with its activity.
 fn group(view: &TopView<'_>, grouping: Grouping, key: &str) -> Option<Document> {
     let sample = view.now.threads.as_ref()?;
     let columns = threads::grouped_by(grouping);

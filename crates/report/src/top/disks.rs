@@ -12,7 +12,6 @@ use fathom_model::watch::DiskKind;
 /// The figure by which they are sorted by default.
 const SORT: &str = "util_pct";
 
-/// The figures with a column, in its order.
 fn figures() -> impl Iterator<Item = &'static DiskMetric> {
     DISK.iter().filter(|metric| !metric.label.is_empty())
 }

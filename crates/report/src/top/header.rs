@@ -38,7 +38,6 @@ pub fn draw(view: &TopView<'_>, paint: Paint, area: Rect, buf: &mut Buffer) {
     }
 }
 
-/// The interval or the replay position, by importance.
 fn state(view: &TopView<'_>) -> Vec<String> {
     let seconds = |ns: u64| units::time(ns as f64);
     let mut parts = match view.source {
@@ -77,7 +76,6 @@ fn overhead(view: &TopView<'_>) -> String {
     }
 }
 
-/// Draws one line that names the unavailable sources.
 pub fn missing_line(view: &TopView<'_>, paint: Paint, area: Rect, buf: &mut Buffer) {
     let names: Vec<&str> = view.missing.iter().map(|missing| missing.source.as_str()).collect();
     let all = format!("unavailable (! for details): {}", names.join(", "));

@@ -10,7 +10,6 @@ const PAGE: usize = 10;
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Go {
-    /// So many intervals on, or back.
     By(i64),
     First,
     Last,
@@ -27,12 +26,10 @@ pub enum ScreenAction {
     Quit,
     /// Stop this process until the shell wakes it.
     Suspend,
-    /// Draw all of the screen anew.
     Redraw,
     Go(Go),
 }
 
-/// Changes what the user sees by a key.
 pub fn press(ui: &mut Ui, key: KeyEvent, view: Option<&TopView<'_>>) -> ScreenAction {
     ui.message = None;
     if key.modifiers.contains(KeyModifiers::CONTROL) {
@@ -64,7 +61,6 @@ fn type_on(ui: &mut Ui, mut typed: String, code: KeyCode) -> ScreenAction {
     ScreenAction::None
 }
 
-/// Keys that go to another time, on every page.
 fn time(ui: &mut Ui, code: KeyCode) -> Option<ScreenAction> {
     let on_page = ui.page != Page::Tables;
     Some(ScreenAction::Go(match code {

@@ -8,7 +8,6 @@ use fathom_analysis::layers::{LayerTime, LayerTimes};
 use fathom_analysis::metrics::LAYER;
 use fathom_model::watch::StackCount;
 
-/// Width of the table beside another.
 pub fn width(screen: u16) -> u16 {
     (screen / 3).clamp(10, 56)
 }

@@ -173,7 +173,6 @@ struct IntervalLine<'a> {
     cost: &'a [SamplerCost],
 }
 
-/// One interval as an object on one line.
 pub fn ndjson(view: &TopView<'_>) -> serde_json::Result<String> {
     let groups = super::threads::groups(view, super::Grouping::Activity).unwrap_or_default();
     let whole = IntervalLine {

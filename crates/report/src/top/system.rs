@@ -40,7 +40,6 @@ pub fn draw(view: &TopView<'_>, room: Rect, paint: Paint, area: Rect, buf: &mut 
     }
 }
 
-/// The lines with their labels, that of the CPUs first.
 fn lines(view: &TopView<'_>, area: Rect) -> Vec<(&'static str, Text)> {
     let interval = view.interval();
     let mut lines: Vec<(&str, Text)> = Vec::new();
@@ -65,7 +64,6 @@ fn lines(view: &TopView<'_>, area: Rect) -> Vec<(&'static str, Text)> {
     lines
 }
 
-/// Whether a figure that is rarely of interest says nothing.
 fn is_silent(metric: &MetricRow, value: f64) -> bool {
     let is_usual = value == 0.0 || (metric.unit == FigureUnit::Percent && value >= 99.95);
     metric.rank > 1 && is_usual

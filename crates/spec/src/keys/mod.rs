@@ -28,10 +28,8 @@ pub(crate) type Setter = fn(&mut JobSpec, KeyValue<'_>) -> Result<(), String>;
 pub struct Key {
     pub name: &'static str,
     pub aliases: &'static [&'static str],
-    /// The section of the documentation that lists it.
     pub group: KeyGroup,
     pub takes: Takes,
-    /// One-line description.
     pub doc: &'static str,
     /// How it differs from fio; empty if it does not.
     pub differs: &'static str,
@@ -45,7 +43,6 @@ pub struct Key {
 #[derive(Debug, Clone, Copy)]
 pub enum Action {
     Set(SetFn),
-    /// Refused, for this reason.
     Refuse(&'static str),
 }
 
@@ -58,7 +55,6 @@ pub enum Takes {
     /// 0 or 1; without a value, 1.
     Flag,
     Value(&'static str),
-    /// A value of this form, or none.
     Optional(&'static str),
 }
 
@@ -80,7 +76,6 @@ pub enum KeyGroup {
     Rate,
     Data,
     Report,
-    /// Unsupported.
     Refused,
 }
 
@@ -191,7 +186,6 @@ pub(crate) fn is_set_by_any(key: &Key) -> bool {
     SET_BY_ANY.contains(&key.name)
 }
 
-/// The error for an unknown key, with the nearest known one.
 pub(crate) fn unknown(name: &str) -> String {
     let shown: String = name.chars().take(64).collect();
     let supported = keys().filter(|key| matches!(key.action, Action::Set(_)));

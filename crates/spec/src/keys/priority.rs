@@ -71,7 +71,6 @@ impl Default for PrioritySpec {
 }
 
 impl JobSpec {
-    /// The priorities of single I/Os, by direction.
     pub(crate) fn command_priorities(&self) -> PerDir<Vec<CommandPriority>> {
         let spec = &self.priorities;
         PerDir::from_fn(|dir| {

@@ -3,7 +3,6 @@
 use super::off::{needs, off};
 use super::{Action, Key, KeyGroup, Takes};
 
-/// Keys that are refused for one reason.
 struct Refused {
     what: &'static str,
     why: &'static str,

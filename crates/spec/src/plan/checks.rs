@@ -207,7 +207,6 @@ fn cpus(job: &JobSpec, facts: &Facts) -> Option<KeyProblem> {
     Some((key, format!("CPU {cpu} is not among the CPUs that this process may use: {allowed}")))
 }
 
-/// Checks for requests that the kernel rejects on a polled ring.
 fn polling(job: &JobSpec) -> Option<KeyProblem> {
     let ring = &job.engine.uring;
     if ring.hybrid_iopoll && !ring.iopoll && job.engine.name.is_ring() {

@@ -11,7 +11,6 @@ use fathom_model::plan::{
 /// First kernel with io_uring discards of block devices (BLOCK_URING_CMD_DISCARD).
 const RING_DISCARDS: (u32, u32) = (6, 12);
 
-/// How the I/Os of a job reach the kernel.
 pub(super) struct Choice {
     pub engine: Engine,
     pub depth: u32,

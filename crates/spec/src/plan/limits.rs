@@ -43,7 +43,6 @@ pub(super) fn memory(plan: &Plan, facts: &Facts) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks the number of descriptors against RLIMIT_NOFILE.
 pub(super) fn open_files(plan: &Plan, facts: &Facts) -> Result<(), String> {
     // One per ring, and some for standard streams, samplers and the record.
     let needed = plan.jobs.iter().map(|job| job.regions.len() as u64 + 1).sum::<u64>() + 32;

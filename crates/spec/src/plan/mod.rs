@@ -98,7 +98,6 @@ struct Planner<'a> {
     host: &'a Host,
     by_path: HashMap<&'a str, &'a TargetFacts>,
     plan: Plan,
-    /// Index of each path among the plan's targets.
     index: HashMap<String, usize>,
 }
 

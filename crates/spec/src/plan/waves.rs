@@ -17,7 +17,6 @@ pub(super) struct Waves {
     begun: bool,
     /// The wave of the last job of each name.
     of_name: HashMap<String, u32>,
-    /// Names in the current wave.
     names: Vec<String>,
     /// The current wave exists because of `wait_for`, so jobs that wait for nothing belong to the
     /// wave before.

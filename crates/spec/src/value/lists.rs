@@ -35,7 +35,6 @@ pub(crate) fn triple<T: Clone>(
     Ok(())
 }
 
-/// The non-empty entries of a list, trimmed.
 fn entries(text: &str, separator: char) -> impl Iterator<Item = &str> {
     text.split(separator).map(str::trim).filter(|entry| !entry.is_empty())
 }

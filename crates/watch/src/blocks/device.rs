@@ -22,11 +22,9 @@ pub enum BlocksError {
     Unavailable(Unavailable),
 }
 
-/// A whole device or a partition.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct BlockDevice {
     pub name: String,
-    /// Its sysfs directory, which disappears with the device.
     pub path: PathBuf,
     /// `dev_t` of the whole device, as tracepoints report it.
     pub disk: u32,

@@ -30,7 +30,6 @@ struct DeviceTimes {
     ops: BTreeMap<BlockOp, Histogram>,
 }
 
-/// The requests in flight at one sector.
 #[derive(Debug, Clone, Copy, Default)]
 struct InFlight {
     entered_ns: Option<u64>,

@@ -24,7 +24,6 @@ const FIRST_BIT: u32 = 3;
 pub(super) struct EventTrace {
     one_in: u32,
     rings: Vec<PerfRing>,
-    /// Kind and layout of a record, by event ID.
     sources: HashMap<u64, (EventKind, usize)>,
     layouts: Vec<EventLayout>,
     /// Read, but earlier events may still follow from another CPU.

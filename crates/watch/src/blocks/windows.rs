@@ -15,7 +15,6 @@ pub(super) struct SamplingWindows {
     begins: GroupLeaders,
     ends: GroupLeaders,
     schedule: WindowSchedule,
-    /// Periods since the last window.
     waited: u32,
 }
 

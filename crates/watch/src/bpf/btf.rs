@@ -14,7 +14,6 @@ pub(crate) struct Btf {
     bytes: Vec<u8>,
     /// Offset of each type, by ID; ID 0 is `void` and has none.
     types: Vec<u32>,
-    /// Offset of the string section.
     names: usize,
 }
 
@@ -24,7 +23,6 @@ pub(crate) struct BtfField {
     pub size: u32,
 }
 
-/// The kinds of types used here.
 mod kind {
     pub const INT: u32 = 1;
     pub const PTR: u32 = 2;
@@ -60,7 +58,6 @@ impl Type {
         (self.info & 0xffff) as usize
     }
 
-    /// Length of the variable part, in bytes.
     fn rest_len(self) -> usize {
         match self.kind() {
             kind::INT | kind::VAR | kind::DECL_TAG => 4,

@@ -74,7 +74,6 @@ struct IterCreate {
 }
 
 impl Array {
-    /// An array whose value has this many bytes.
     pub fn new(value_size: u32) -> Result<Self, Errno> {
         let attr = MapCreate { map_type: MAP_TYPE_ARRAY, key_size: 4, value_size, max_entries: 1 };
         bpf(MAP_CREATE, &attr).map(Self)

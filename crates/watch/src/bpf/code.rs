@@ -15,7 +15,6 @@ pub(crate) enum Reg {
     R8,
 }
 
-/// An instruction in the kernel's encoding.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Instruction {
@@ -30,7 +29,6 @@ pub(crate) struct Instruction {
 #[derive(Debug)]
 pub(crate) struct Jump(usize);
 
-/// A program under construction.
 #[derive(Debug, Default)]
 pub(crate) struct Code(Vec<Instruction>);
 

@@ -16,15 +16,12 @@ pub(super) struct Recorded {
     pub returns: bool,
 }
 
-/// Keeps the cost of recording within bounds.
 #[derive(Debug)]
 pub(super) struct CallBudget {
     cpus: u64,
     schedule: WindowSchedule,
     is_continuous: bool,
-    /// Entries were recorded in the last period.
     recorded: bool,
-    /// Periods since the last window.
     waited: u32,
 }
 

@@ -5,13 +5,11 @@ use fathom_model::watch::{CacheCounts, CacheEvent, Counted, Executed, Unavailabl
 use rustix::io::Errno;
 use std::io;
 
-/// Type and config of an event.
 pub(super) type EventCode = (u32, u64);
 
 /// Events to open. Tests substitute software events for missing ones.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct EventPairs {
-    /// Instructions and cycles.
     pub executed: [EventCode; 2],
     /// Cache references and misses; the first supported pair is used.
     pub caches: [(CacheEvent, [EventCode; 2]); 2],

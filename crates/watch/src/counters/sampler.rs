@@ -103,7 +103,6 @@ impl CounterSampler {
         Ok(this)
     }
 
-    /// Opens the events, with hardware events disabled.
     fn of(
         proc_root: &Path,
         sys_root: &Path,

@@ -16,7 +16,6 @@ pub(crate) enum EventTarget {
     /// A thread, 0 for the calling one, on any CPU.
     Thread(i32),
     Cpu(u32),
-    /// A thread while it runs on this CPU.
     ThreadOn(i32, u32),
 }
 

@@ -16,7 +16,6 @@ pub enum TraceCoverage {
     /// In windows of 50 ms, one every 800 ms on average: suffices for shares, latencies and rates.
     #[default]
     DutyCycle,
-    /// Always, so that counts are exact.
     Full,
 }
 

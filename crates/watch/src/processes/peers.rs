@@ -89,7 +89,6 @@ fn other_ends(proc_root: &Path, pids: &[i32]) -> BTreeSet<ChannelEnd> {
     own.iter().filter_map(other).collect()
 }
 
-/// The pipes and sockets that a process has open.
 fn ends(proc_root: &Path, pid: i32) -> Vec<ChannelEnd> {
     let links = std::fs::read_dir(proc_root.join(pid.to_string()).join("fd"));
     let links = links.into_iter().flatten().flatten().take(DESCRIPTORS_MAX);
@@ -191,7 +190,6 @@ mod tests {
     use std::os::unix::net::UnixStream;
     use std::process::{Child, Command, Stdio};
 
-    /// A process that waits for the end of its standard input.
     fn reader(input: impl Into<Stdio>) -> Child {
         Command::new("cat").stdin(input).stdout(Stdio::null()).spawn().unwrap()
     }

@@ -123,7 +123,6 @@ struct RingTracepoints {
 }
 
 impl RingTracepoints {
-    /// Counts all events of a kind from now on.
     fn count(&self, name: &str) -> Result<PerCpuEvents, Unavailable> {
         let point = self.tracefs.tracepoint("io_uring", name)?;
         let counters = point.count(&self.cpus, None);

@@ -16,7 +16,6 @@ pub(super) struct RingLocation {
     pub pid: i32,
     pub fd: i32,
     pub inode: Option<u64>,
-    /// Whether the inode identifies the ring.
     pub unique: bool,
     pub processes: u32,
 }
@@ -26,13 +25,11 @@ impl RingLocation {
         self.inode.filter(|_| self.unique)
     }
 
-    /// Whether it is the same ring, at the same descriptor.
     pub fn is_same(&self, other: &Self) -> bool {
         (self.pid, self.fd, self.inode) == (other.pid, other.fd, other.inode)
     }
 }
 
-/// The rings of a set of processes, by process and descriptor.
 #[derive(Debug, Default)]
 pub(super) struct FoundRings {
     pub rings: Vec<RingLocation>,
@@ -107,7 +104,6 @@ fn missing(denied: &[i32]) -> Option<Unavailable> {
     })
 }
 
-/// Counts io-wq workers.
 #[derive(Debug, Default)]
 pub(super) struct WorkerCounter {
     known: HashMap<i32, KnownThread>,

@@ -23,7 +23,6 @@ struct PuntedEstimate {
     count: u64,
     at: Instant,
     rate: f64,
-    /// Whether part of the time was extrapolated.
     is_estimate: bool,
 }
 

@@ -6,7 +6,6 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-/// A file's functions, sorted by address.
 #[derive(Debug, Default)]
 pub(super) struct ElfSymbols {
     functions: Vec<ElfSymbol>,

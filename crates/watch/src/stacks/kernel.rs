@@ -25,7 +25,6 @@ pub(super) struct KernelNames {
     reader_tid: Option<i32>,
     reader_ns: u64,
     known: HashMap<u64, u32>,
-    /// Names that occur only in interrupt context.
     interrupts: HashSet<u32>,
     entries: HashSet<u32>,
     ids: Vec<u32>,
@@ -34,7 +33,6 @@ pub(super) struct KernelNames {
 #[derive(Debug)]
 pub(super) struct Chain<'a> {
     pub ids: &'a [u32],
-    /// Whether the chain includes an interrupt.
     pub interrupted: bool,
 }
 

@@ -155,7 +155,6 @@ impl UserNames {
         process.maps.iter().find(holds).cloned()
     }
 
-    /// The maps of a process not sampled before.
     fn maps(&self, pid: i32) -> Vec<Mapping> {
         let parent = self.parents.get(&pid);
         if let Some(process) = parent.and_then(|parent| self.processes.get(parent)) {

@@ -22,7 +22,6 @@ pub(super) struct Cgroups {
     roots: Roots,
     membership: PinnedProcFile,
     groups: String,
-    /// Path of the cgroup that limits CPU time.
     path: String,
     /// The cgroups and their ancestors, innermost first within a hierarchy.
     levels: Vec<CgroupDir>,

@@ -10,7 +10,6 @@ pub(super) struct Frequencies {
     dir: PathBuf,
     /// The files of the CPUs last online; `None` for a CPU without cpufreq.
     files: Vec<(u32, Option<PinnedProcFile>)>,
-    /// The CPU at which the next sample continues.
     next: usize,
 }
 

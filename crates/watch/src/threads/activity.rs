@@ -50,7 +50,6 @@ impl TextTable {
         fathom_model::escape::bytes(self.bytes(name))
     }
 
-    /// Whether the table should be cleared to bound its memory.
     pub fn is_full(&self) -> bool {
         self.texts.len() > NAMES_MAX
     }
@@ -67,7 +66,6 @@ pub(super) struct SleepPlace {
     pub wchan: TextId,
     pub kstack: TextId,
     pub filename: TextId,
-    /// It ran in between.
     pub torn: bool,
     /// State, system call and wait channel, though read one after the other, all are of waits for a disk.
     pub all_of_disk: bool,

@@ -22,11 +22,9 @@ pub(super) enum TaskFile {
     Denied,
 }
 
-/// Why a file could not be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ReadError {
     Gone,
-    /// Permission denied, or not supported by the kernel.
     Denied,
 }
 

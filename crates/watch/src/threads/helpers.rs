@@ -12,7 +12,6 @@ use std::path::Path;
 /// CPU time of io_uring's kernel threads since their creation, in nanoseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct HelperTime {
-    /// Of those that work for the given thread.
     pub owned_ns: u64,
     /// Of those whose owner is not a thread of this process: it has exited, or this process is in a
     /// PID namespace, whereas the names contain IDs of the initial one. Their ring is unknown.
@@ -99,7 +98,6 @@ pub(super) fn owner(tid: i32, works_for: impl Fn(i32) -> Option<Option<i32>>) ->
     works_for(other)?.is_none().then_some(other)
 }
 
-/// The task that an io_uring thread with this name works for.
 pub(super) fn owner_in_name(name: &[u8]) -> Option<i32> {
     number(name.strip_prefix(b"iou-sqp-").or_else(|| name.strip_prefix(b"iou-wrk-"))?)
 }

@@ -134,7 +134,6 @@ impl ProcessSet {
         self.others.sort_unstable_by_key(|other| other.pid);
     }
 
-    /// Moves skipped processes that match to the sampled ones.
     fn choose(&mut self, proc: &mut Proc, buffer: &mut [u8]) {
         let again = matches!(self.scope, Scope::Matching { .. });
         // Process IDs wrap, so a child may precede its parent.
@@ -212,7 +211,6 @@ impl SampledProcess {
         self.tasks.sort_unstable_by_key(|task| task.tid);
     }
 
-    /// Removes exited threads.
     pub fn drop_ended(&mut self, proc: &mut Proc) {
         self.tasks.retain_mut(|task| {
             if task.ended {

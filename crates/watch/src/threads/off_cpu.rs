@@ -16,7 +16,6 @@ pub(super) struct OffCpu {
     pending_ns: u64,
 }
 
-/// A sleep in which the thread was sampled.
 #[derive(Debug, Clone, Copy)]
 struct Found {
     cause: ThreadState,
@@ -41,7 +40,6 @@ impl OffCpu {
         Some((found.cause, std::mem::take(&mut self.pending_ns)))
     }
 
-    /// Takes the time whose cause is unknown, in nanoseconds.
     pub fn take_pending(&mut self) -> u64 {
         std::mem::take(&mut self.pending_ns)
     }

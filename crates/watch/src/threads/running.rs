@@ -11,7 +11,6 @@ pub(super) const ON_CPU: u8 = b'R';
 /// State letter of threads that wait for a CPU, which /proc reports as `R`, too.
 pub(super) const RUNNABLE: u8 = b'Q';
 
-/// A thread's statistics at the previous sample.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct SchedBaseline {
     /// Scheduler statistics; `None` if not available.
@@ -24,7 +23,6 @@ pub(super) struct SchedBaseline {
     pub ahead_ns: u64,
 }
 
-/// Time between two samples, in nanoseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct StateTimes {
     pub run_ns: u64,

@@ -33,7 +33,6 @@ pub(super) struct SampledThread {
     pub ended: bool,
     files: TaskFiles,
     before: SchedBaseline,
-    /// What it sleeps or last slept in.
     sleep: SleepPlace,
     /// Whether `sleep` is valid until its next timeslice.
     sleeps_on: bool,
@@ -59,9 +58,7 @@ struct TaskFiles {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ThreadReading {
     pub state: u8,
-    /// How it spent the time since the previous sample.
     pub spent: StateTimes,
-    /// It ran while it was being sampled.
     pub torn: bool,
     pub cause: Option<ThreadState>,
     pub cpu: Option<u32>,
@@ -348,7 +345,6 @@ impl SampledThread {
         Ok(text.and_then(Call::parse))
     }
 
-    /// Reads where in the kernel it sleeps.
     fn read_place(
         &mut self,
         pid: i32,

@@ -18,7 +18,6 @@ const SPLIT_MIN_NS: u64 = 1_000_000_000;
 /// Up to this many disks have a line each.
 const DISKS_SHOWN: usize = 8;
 
-/// The entries below a group's table.
 pub(super) fn cost(body: &mut Document, record: &RunRecord, group: &JobGroup) {
     let done = &group.record;
     body.entry("queue depth", depth(record, group));

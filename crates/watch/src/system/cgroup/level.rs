@@ -23,7 +23,6 @@ struct LevelLimits {
     memory_limit: Option<u64>,
     memory_used: Option<u64>,
     memory_hits: Option<u64>,
-    /// Device and limits.
     io: Vec<(String, String)>,
     io_v1: bool,
     io_done: Vec<CgroupIo>,

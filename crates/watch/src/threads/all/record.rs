@@ -86,7 +86,6 @@ impl<'a> TaskRecord<'a> {
             || self.word(at::TIMESLICES) != self.word(at::TIMESLICES_AFTER)
     }
 
-    /// The system call of a sleeping thread.
     pub fn call(self) -> Call {
         match self.word(at::CALL) as i32 {
             ..0 => Call::None,
