@@ -1,6 +1,6 @@
 //! CPU time by kernel layer.
 
-use crate::doc::{DataColumn, Document, Text, events, of, percent, plural, text, time, whole};
+use crate::doc::{DataColumn, Document, Text, events, of, percent, text, time, whole};
 use crate::figures::quantity;
 use fathom_analysis::layers::{Layer, LayerTime, LayerTimes};
 use fathom_analysis::metrics::LAYER;
@@ -27,8 +27,9 @@ pub fn layers(times: &LayerTimes, per_io: Option<IoCost>) -> Document {
     let mut page = Document::default();
     if times.samples < SAMPLES_MIN {
         if times.samples > 0 {
-            let samples = text!("only ", plural(times.samples, "sample"), " (", whole(SAMPLES_MIN));
-            page.paragraph(text!(samples, " needed); sample for longer"));
+            let needed = text!("CPU time by layer needs ", of(whole(SAMPLES_MIN), "samples"));
+            let taken = text!(" (only ", whole(times.samples), " taken); sample for longer");
+            page.paragraph(text!(needed, taken));
         }
         return page;
     }

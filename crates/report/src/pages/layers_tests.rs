@@ -60,7 +60,7 @@ fn few_samples_make_no_table() {
     assert_eq!(rendered(&LayerTimes::default(), cost(None)), "");
     let few = LayerTimes { samples: 199, ..times("cpu-clock") };
     let text = rendered(&few, None);
-    assert_eq!(text, "only 199 samples (200 needed); sample for longer\n");
+    assert_eq!(text, "CPU time by layer needs 200 samples (only 199 taken); sample for longer\n");
 }
 
 #[test]

@@ -95,7 +95,7 @@ fn everything_observed_is_shown() {
         "sda      read 100 IOPS, 400 KiB/s, await 1 ms · aqu-sz 0.10 (max 0.10) · util 10.0%",
         "threads  mean active threads 0.50",
         "  0.50  db-*  D      pread64",
-        "CPU time by layer\n  only 100 samples (200 needed)",
+        "CPU time by layer\n  CPU time by layer needs 200 samples (only 100 taken)",
         "plug flushes       4; requests per plug flush: 1–31 (25.0%), 32+ (75.0%)",
         "all rings          7 punted to io-wq/s\n",
         "sampling overhead  1.00% of one CPU: threads 1.00%",

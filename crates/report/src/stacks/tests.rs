@@ -68,7 +68,7 @@ a;b<c>    20  10.0%  10.0%      0%
 
 ";
     assert!(text.starts_with(expected), "{text}");
-    assert!(text.contains("only 100 samples (200 needed)"), "{text}");
+    assert!(text.contains("needs 200 samples (only 100 taken)"), "{text}");
     assert_fits(&pages::stacks(&sampled, 20));
     // Only a thread with another name ran.
     sampled.intervals[1]
