@@ -1,13 +1,13 @@
 //! `fathom try` and `fathom sweep` as a user sees them. None of these asserts a speed.
 
 use crate::common::{
-    FATHOM, Loop, MIB, Place, Running, as_root, assert_one_error, checksum, says, tool, until,
+    FATHOM, Loop, MIB, Mounted, Place, Running, as_root, assert_one_error, checksum, says, tool,
+    until,
 };
 use fathom_model::experiment::{Claim, ExperimentRecord, TrialWindow};
 use fathom_model::window::CpuTime;
 use rustix::process::Signal;
 use std::fs;
-use std::process::Command;
 
 const SHORT: [&str; 3] = ["--duration=2", "--window=50ms", "--sampling=off"];
 const ONE: &str = "rw=randread bs=4k iodepth=1 direct=1";
@@ -207,12 +207,12 @@ fn commands_start_with_the_limits_of_fathom() {
 }
 
 /// A file system on a loop device.
-struct Mounted {
-    at: String,
+struct Disk {
+    _mounted: Mounted,
     _device: Loop,
 }
 
-impl Mounted {
+impl Disk {
     fn new(place: &Place, kind: &str) -> Self {
         let image = place.path(&format!("{kind}.image"));
         // XFS needs 300 MiB; the file is sparse.
@@ -220,15 +220,9 @@ impl Mounted {
         let device = Loop::on(&image);
         tool(&format!("mkfs.{kind}"), &["-q", &device.0]);
         fs::create_dir(place.path(kind)).unwrap();
-        let at = place.path(kind).to_str().unwrap().to_string();
-        tool("mount", &["-t", kind, &device.0, &at]);
-        Self { at, _device: device }
-    }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(&self.at).output();
+        let at = place.path(kind);
+        tool("mount", &["-t", kind, &device.0, at.to_str().unwrap()]);
+        Self { _mounted: Mounted(at), _device: device }
     }
 }
 
@@ -274,7 +268,7 @@ fn experiments_on_devices_run_or_say_what_the_device_lacks() {
 fn file_systems_are_measured_alone_and_together() {
     let Some(_guard) = as_root("file systems on loop devices") else { return };
     let place = Place::new();
-    let _mounted = ["ext4", "xfs"].map(|kind| Mounted::new(&place, kind));
+    let _mounted = ["ext4", "xfs"].map(|kind| Disk::new(&place, kind));
     place.data("ext4/file", 8 * MIB);
     place.data("xfs/file", 8 * MIB);
     let targets = ["ext4/file", "xfs/file"];

@@ -1,14 +1,11 @@
 //! Files on file systems without a block device of their own: the disk is found, or it is said that it is not.
 
-use super::common::{Loop, Place, Running, as_root, says, tool};
+use super::common::{Loop, Mounted, Place, Running, as_root, says, tool};
 use rustix::mount::{MountFlags, mount};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-
-/// A mount, lazily unmounted at the end.
-struct Mounted(PathBuf);
 
 impl Mounted {
     fn new(at: PathBuf, args: &[&str]) -> Self {
@@ -27,19 +24,15 @@ impl Mounted {
     }
 }
 
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(&self.0).output();
-    }
-}
-
 /// A disk of this test's own, with ext4: no other program does I/O there.
-fn disk(place: &Place, name: &str) -> (Mounted, Loop) {
+fn disk(place: &Place, name: &str) -> (Loop, Mounted) {
     let image = place.path(&format!("{name}.img"));
     fs::File::create(&image).unwrap().set_len(256 << 20).unwrap();
     let device = Loop::on(&image);
     tool("mkfs.ext4", &["-q", &device.0]);
-    (Mounted::new(place.path(name), &[&device.0]), device)
+    let mounted = Mounted::new(place.path(name), &[&device.0]);
+    // Where both are bound by a pattern, the last is dropped first.
+    (device, mounted)
 }
 
 fn name(device: &Loop) -> &str {
@@ -83,7 +76,7 @@ fn of_memory(place: &Place, dir: &str) -> Vec<(Vec<String>, Vec<String>)> {
 fn on_an_overlay_warnings_are_those_of_the_file_below() {
     let Some(_root) = as_root("on_an_overlay_warnings_are_those_of_the_file_below") else { return };
     let place = Place::new();
-    let (_mount, device) = disk(&place, "disk");
+    let (device, _mount) = disk(&place, "disk");
     let (lower, upper) = (place.path("disk/lower"), place.path("disk/upper"));
     let overlay = Mounted::overlay(place.path("overlay"), &lower, &upper);
     let stacked = Mounted::overlay(place.path("stacked"), &overlay.0, &place.path("disk/top"));
@@ -124,7 +117,7 @@ fn layers_that_are_not_visible_are_bounded_by_all_disks() {
         return;
     };
     let place = Place::new();
-    let (mount, device) = disk(&place, "disk");
+    let (device, mount) = disk(&place, "disk");
     let (lower, upper) = (place.path("disk/lower"), place.path("disk/upper"));
     let _overlay = Mounted::overlay(place.path("overlay"), &lower, &upper);
     // As in a container, where the paths of the layers are those of the host.
@@ -173,7 +166,7 @@ fn a_file_system_in_a_file_is_on_the_disk_of_that_file() {
         return;
     };
     let place = Place::new();
-    let (_mount, device) = disk(&place, "disk");
+    let (device, _mount) = disk(&place, "disk");
     fs::create_dir(place.path("tree")).unwrap();
     place.data("tree/f", 1 << 20);
     let (image, tree, at) = (place.path("disk/image"), place.path("tree"), place.path("m"));

@@ -2,11 +2,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use crate::common::{
-    Answer, FATHOM, Loop, MIB, Place, Running, as_root, checksum, says, tool, until,
+    Answer, FATHOM, Loop, MIB, Mounted, Place, Running, as_root, checksum, says, tool, until,
 };
 use rustix::process::Signal;
 use std::fs;
-use std::process::Command;
 
 const NO_SYS: &str = "umount -l /sys";
 const NO_PROC: &str = "mount -t tmpfs none /proc";
@@ -29,14 +28,6 @@ fn start(place: &Place, script: &str, args: &[&str]) -> Running {
 
 fn ask(place: &Place, script: &str, args: &[&str]) -> Answer {
     start(place, script, args).wait()
-}
-
-struct Mounted(std::path::PathBuf);
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(&self.0).output();
-    }
 }
 
 #[test]

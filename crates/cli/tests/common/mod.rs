@@ -9,7 +9,7 @@ use std::hash::{DefaultHasher, Hasher};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -229,7 +229,7 @@ pub fn checksum(path: impl AsRef<Path>) -> u64 {
 }
 
 #[track_caller]
-pub fn until(what: &str, done: impl Fn() -> bool) {
+pub fn until(what: &str, mut done: impl FnMut() -> bool) {
     let end = Instant::now() + PATIENCE;
     while !done() {
         assert!(Instant::now() < end, "waited in vain for {what}");
@@ -237,14 +237,40 @@ pub fn until(what: &str, done: impl Fn() -> bool) {
     }
 }
 
-/// Tests that make devices or mounts run one at a time, and only as root.
-pub fn as_root(test: &str) -> Option<MutexGuard<'static, ()>> {
+/// Tests that make devices or mounts run one at a time on the machine, and only as root.
+pub fn as_root(test: &str) -> Option<impl Sized + use<>> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     if !rustix::process::geteuid().is_root() {
         println!("skipped: {test} needs root");
         return None;
     }
-    Some(ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner))
+    let here = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let anywhere = File::open("/dev/loop-control").ok();
+    anywhere.iter().for_each(|file| file.lock().unwrap());
+    Some((here, anywhere))
+}
+
+/// Releases what a test made, and waits until it is gone: what it is on would stay in use.
+fn release(command: &[&str], is_gone: impl Fn() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    let mut released = false;
+    while !is_gone() {
+        let mut command_line = Command::new(command[0]);
+        released = released || command_line.args(&command[1..]).output().unwrap().status.success();
+        assert!(Instant::now() < end || thread::panicking(), "{command:?} does not release it");
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// A mounted directory, unmounted when dropped.
+pub struct Mounted(pub PathBuf);
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let at = self.0.to_str().unwrap();
+        let mounts = || fs::read_to_string("/proc/self/mountinfo").unwrap();
+        release(&["umount", at], || !mounts().contains(&format!(" {at} ")));
+    }
 }
 
 /// Runs a tool of the system and returns what it prints.
@@ -256,7 +282,7 @@ pub fn tool(program: &str, args: &[&str]) -> String {
 }
 
 /// A small file system in memory, mounted on a directory of the place.
-pub struct Tmpfs(PathBuf);
+pub struct Tmpfs(Mounted);
 
 impl Tmpfs {
     pub fn new(place: &Place, name: &str, mib: usize) -> Self {
@@ -264,13 +290,7 @@ impl Tmpfs {
         fs::create_dir(&at).unwrap();
         let options = format!("size={mib}m");
         tool("mount", &["-t", "tmpfs", "-o", &options, "tmpfs", at.to_str().unwrap()]);
-        Self(at)
-    }
-}
-
-impl Drop for Tmpfs {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(&self.0).output();
+        Self(Mounted(at))
     }
 }
 
@@ -340,7 +360,8 @@ impl Loop {
 impl Drop for Loop {
     fn drop(&mut self) {
         self.1.iter().for_each(|(path, value)| drop(fs::write(path, value)));
-        let _ = Command::new("losetup").args(["-d", &self.0]).output();
+        let backing = self.queue().with_file_name("loop/backing_file");
+        release(&["losetup", "-d", &self.0], || !backing.exists());
     }
 }
 

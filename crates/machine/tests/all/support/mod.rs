@@ -18,14 +18,18 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 pub const MIB: u64 = 1 << 20;
 
-/// Tests that make devices run one at a time, and only as root.
-pub fn devices(test: &str) -> Option<MutexGuard<'static, ()>> {
+/// Longer than anything takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Tests that make devices run one at a time, and only as root: to the guard of another test, here or in another process
+/// of the machine, their files may be in use.
+pub fn devices(test: &str) -> Option<impl Sized + use<>> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     if !is_root() {
         // Not eprintln, which the test harness hides where a test passes.
@@ -33,7 +37,10 @@ pub fn devices(test: &str) -> Option<MutexGuard<'static, ()>> {
         std::io::stderr().write_all(word.as_bytes()).expect("standard error");
         return None;
     }
-    Some(ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner))
+    let here = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let anywhere = File::open("/dev/loop-control").ok();
+    anywhere.iter().for_each(|file| file.lock().expect("lock"));
+    Some((here, anywhere))
 }
 
 fn is_root() -> bool {
@@ -137,14 +144,47 @@ impl Drop for Loop {
         for number in 1..=self.partitions {
             let _ = Command::new("delpart").args([&self.path, &number.to_string()]).output();
         }
-        let _ = Command::new("losetup").args(["-d", &self.path]).output();
         // Detaching is lazy: it is done when the last one closes the device.
         let backing = format!("/sys/block/{}/loop/backing_file", self.name());
-        let until = Instant::now() + Duration::from_secs(5);
-        while Path::new(&backing).exists() && Instant::now() < until {
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        release(&self.path, &["losetup", "-d", &self.path], || !Path::new(&backing).exists());
     }
+}
+
+/// Releases what a test made, and waits until it is gone: another test could take it for someone's.
+fn release(what: &str, command: &[&str], is_gone: impl Fn() -> bool) {
+    let until = Instant::now() + PATIENCE;
+    let (mut released, mut said) = (false, String::new());
+    while !is_gone() {
+        if !released {
+            let output = Command::new(command[0]).args(&command[1..]).output().expect(command[0]);
+            released = output.status.success();
+            said = String::from_utf8_lossy(&output.stderr).into_owned();
+        }
+        if Instant::now() > until && !std::thread::panicking() {
+            panic!("{what} is not released by {command:?}: {said}{:#?}", holders(what));
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Which processes have a device or directory open or mounted.
+fn holders(what: &str) -> Vec<String> {
+    let device = rustix::fs::stat(what).map_or(0, |stat| stat.st_rdev);
+    let number = format!(" {}:{} ", rustix::fs::major(device), rustix::fs::minor(device));
+    let processes = std::fs::read_dir("/proc").expect("/proc").flatten().map(|entry| entry.path());
+    let mut all = Vec::new();
+    for process in processes.filter(|path| path.join("comm").exists()) {
+        let read = |name: &str| std::fs::read_to_string(process.join(name)).unwrap_or_default();
+        let who = format!("{} {}", process.display(), read("comm").trim());
+        let mounts = read("mountinfo");
+        let is_it = |line: &&str| line.contains(what) || line.contains(&number);
+        all.extend(mounts.lines().filter(is_it).map(|line| format!("{who} mounts {line}")));
+        let files = std::fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
+        let files = files.filter_map(|file| std::fs::read_link(file.path()).ok());
+        let open = files.filter(|file| file.starts_with(what));
+        all.extend(open.map(|file| format!("{who} has {} open", file.display())));
+    }
+    all
 }
 
 /// A directory below `top` whose path is longer than a page, so that the kernel cannot show it.
@@ -182,11 +222,10 @@ impl Zram {
 impl Drop for Zram {
     fn drop(&mut self) {
         let reset = format!("/sys/block/zram{}/reset", self.number);
-        let until = Instant::now() + Duration::from_secs(5);
-        while std::fs::write(&reset, "1").is_err() && Instant::now() < until {
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        let _ = std::fs::write("/sys/class/zram-control/hot_remove", &self.number);
+        let remove =
+            format!("echo 1 >{reset} && echo {} >/sys/class/zram-control/hot_remove", self.number);
+        let dir = format!("/sys/block/zram{}", self.number);
+        release(&self.path, &["sh", "-c", &remove], || !Path::new(&dir).exists());
     }
 }
 
@@ -200,8 +239,16 @@ pub struct Cover(pub PathBuf);
 
 impl Drop for Cover {
     fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(&self.0).output();
+        unmount(&self.0);
     }
+}
+
+/// Not lazily: what the mount is on would stay in use.
+fn unmount(dir: &Path) {
+    let dir = text(dir);
+    let line = format!(" {dir} ");
+    let mounted = || std::fs::read_to_string("/proc/self/mountinfo").expect("mounts");
+    release(dir, &["umount", dir], || !mounted().contains(&line));
 }
 
 impl Mounted {
@@ -227,7 +274,7 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(self.dir.path()).output();
+        unmount(self.dir.path());
     }
 }
 
@@ -295,9 +342,9 @@ impl Drop for Elsewhere {
 }
 
 pub fn wait(done: impl Fn() -> bool, what: &str) {
-    let until = Instant::now() + Duration::from_secs(10);
+    let until = Instant::now() + PATIENCE;
     while !done() {
-        assert!(Instant::now() < until, "waited 10 s in vain for {what}");
+        assert!(Instant::now() < until, "waited in vain for {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
