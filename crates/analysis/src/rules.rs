@@ -191,7 +191,6 @@ pub static RULES: &[&Rule] = &[
     &requested::NOT_POLLED,
     &requested::MEMORY_LOCK,
     &requested::FALLBACKS,
-    &requested::OVERFLOW,
     &rates::NOISY,
     &host::BUSY_MACHINE,
     &host::COMPETITORS,

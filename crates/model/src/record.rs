@@ -278,8 +278,6 @@ pub struct InEffect {
     pub huge_pages: bool,
     /// O_DIRECT is in effect.
     pub direct: bool,
-    /// CQ overflows.
-    pub overflows: u64,
     /// Wake-ups of the SQPOLL thread.
     pub sq_wakeups: u64,
     /// Descriptions of requested settings that are not in effect.

@@ -180,7 +180,6 @@ fn merge_granted(jobs: &[&JobRecord]) -> InEffect {
         registered_ring: all(|g| g.registered_ring),
         huge_pages: all(|g| g.huge_pages),
         direct: all(|g| g.direct),
-        overflows: jobs.iter().map(|job| job.granted.overflows).sum(),
         sq_wakeups: jobs.iter().map(|job| job.granted.sq_wakeups).sum(),
         fallbacks: union(jobs.iter().map(|job| &job.granted.fallbacks)),
     }

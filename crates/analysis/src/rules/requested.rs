@@ -8,7 +8,6 @@ use fathom_model::facts::DeviceFacts;
 use fathom_model::finding::{Class, Evidence, Severity, Unit};
 use fathom_model::plan::{Engine, JobPlan, Psync};
 use fathom_model::record::{InEffect, RunRecord};
-use fathom_model::units;
 use std::collections::BTreeSet;
 
 /// The devices of a job that have no polled queues: where they accept polling, nothing polls.
@@ -235,37 +234,6 @@ fn distinct(
         }
     }
     (!all.is_empty()).then_some((jobs, all))
-}
-
-/// Completions overflowed the ring.
-pub(super) static OVERFLOW: Rule = Rule {
-    id: "overflow",
-    class: Class::Validity,
-    severity: Severity::Warning,
-    meaning: "Completions overflowed the CQ ring; their latencies include the time on the kernel's overflow list.",
-    threshold: || "Any overflow.".into(),
-    remedy: "",
-    supersedes: &[],
-    checks: &[Check::Run(overflow)],
-    #[cfg(test)]
-    cases: &[Case::Run {
-        holds: |r| r.jobs[0].granted.overflows = 3,
-        near_miss: |r| r.jobs[0].granted.sq_wakeups = 3,
-    }],
-};
-
-fn overflow(record: &RunRecord) -> Option<Claim> {
-    let jobs = jobs_where(record, |job| job.done.granted.overflows > 0);
-    let total: u64 = jobs.iter().map(|job| job.done.granted.overflows).sum();
-    if total == 0 {
-        return None;
-    }
-    let summary = format!(
-        "{} completions of {} overflowed the CQ ring; their latencies include the time on the kernel's overflow list.",
-        units::count(total as f64),
-        named(&jobs)
-    );
-    Some(Claim::new(summary, vec![Evidence::number("CQ overflows", total as f64, Unit::Count)]))
 }
 
 /// Polling that the kernel accepted, on a device with or without polled queues.

@@ -251,11 +251,7 @@ impl<M: Mode> Queue for UringQueue<M> {
     }
 
     fn granted(&self) -> InEffect {
-        InEffect {
-            overflows: self.ring.overflows(),
-            sq_wakeups: self.ring.wakeups,
-            ..self.granted.clone()
-        }
+        InEffect { sq_wakeups: self.ring.wakeups, ..self.granted.clone() }
     }
 
     fn fallbacks(&self) -> &[EngineError] {

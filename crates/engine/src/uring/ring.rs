@@ -133,7 +133,6 @@ pub(crate) struct Ring {
     tail: u64,
     cq_head: *const AtomicU32,
     cq_tail: *const AtomicU32,
-    cq_overflow: *const AtomicU32,
     cq_mask: u32,
     completions: *const [u64; 2],
     enter_fd: i32,
@@ -191,7 +190,6 @@ impl Ring {
             tail: 0,
             cq_head: completions.at(cq.head),
             cq_tail: completions.at(cq.tail),
-            cq_overflow: completions.at(cq.overflow),
             cq_mask: params.cq_entries - 1,
             completions: completions.at(cq.cqes),
             enter_fd,
@@ -397,11 +395,6 @@ impl Ring {
             at += 1 << shift;
         }
         head_cell.store(head.wrapping_add(count), Release);
-    }
-
-    pub fn overflows(&self) -> u64 {
-        // SAFETY: points into the mapped ring.
-        u64::from(unsafe { &*self.cq_overflow }.load(Relaxed))
     }
 }
 
