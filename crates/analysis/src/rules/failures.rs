@@ -231,7 +231,7 @@ fn limit_short_ios(target: &Target) -> Option<Claim> {
     discarded(target, |problem| problem.short_ios, "were short")
 }
 
-/// Waits that did not end although completions were available.
+/// Waits that did not end although completions were available. No test makes the kernel miss a wake-up: it is a race.
 pub(super) static LOST_WAKEUPS: Rule = Rule {
     id: "lost-wakeups",
     class: Class::Validity,

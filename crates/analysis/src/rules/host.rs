@@ -134,7 +134,7 @@ fn compete(record: &mut LimitRecord, cpus: f64, disk_bytes_per_second: f64) {
     record.competitors = vec![Competitor { uses, cpus, disk_bytes_per_second }];
 }
 
-/// The hypervisor withheld CPU time.
+/// The hypervisor withheld CPU time. No test makes one do that: it takes a second machine on the same CPUs.
 pub(super) static STEAL: Rule = Rule {
     id: "steal",
     class: Class::Validity,
@@ -238,7 +238,8 @@ fn slow_clock(record: &RunRecord) -> Option<Claim> {
     Some(Claim::new(summary, vec![evidence]))
 }
 
-/// Counting instructions slowed the job down while it was counted.
+/// Counting instructions slowed the job down while it was counted. No test makes that happen: whether it does, the
+/// hypervisor decides, and most have no counters.
 pub(super) static COUNTING_SLOWS: Rule = Rule {
     id: "counting-slows",
     class: Class::Validity,

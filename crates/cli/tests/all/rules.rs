@@ -2,8 +2,10 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use crate::common::{Loop, MIB, Place, Tmpfs, as_root, says, tool, until};
+use rustix::process::Signal;
 use serde_json::Value;
 use std::fs::OpenOptions;
+use std::time::Duration;
 
 /// The findings of a run, by their rules.
 #[track_caller]
@@ -111,6 +113,26 @@ fn jobs_that_get_in_each_other_s_way_or_do_nothing() {
     let jobs = "--filename=data --rw=read --name=first --exitall --name=late --startdelay=30";
     let jobs: Vec<&str> = jobs.split(' ').collect();
     fires(&place, &["nothing-done"], &jobs);
+}
+
+#[test]
+fn rates_that_change_while_a_job_runs() {
+    let place = Place::new();
+    place.data("data", MIB);
+    let read = ["run", "--name=a", "--rw=randread", "--ioengine=psync", "--direct=1"];
+    let more = ["--time_based", "--runtime=8", "--eta=never", "--record=kept", "--filename=data"];
+    let run = place.start(&[&read[..], &more].concat());
+    until("a sample", || place.path("kept/samples.ndjson").metadata().is_ok_and(|m| m.len() > 0));
+    // Nothing else is sure to halve what every disk does.
+    for _ in 0..2 {
+        run.signal(Signal::STOP);
+        std::thread::sleep(Duration::from_millis(1500));
+        run.signal(Signal::CONT);
+        std::thread::sleep(Duration::from_millis(600));
+    }
+    run.wait().done();
+    let record: Value = serde_json::from_str(&place.read("kept/record.json")).unwrap();
+    says(&record["findings"].to_string(), &["\"noisy\"", "IOPS of job a are not stable"]);
 }
 
 #[test]
