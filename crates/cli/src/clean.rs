@@ -1,8 +1,9 @@
 //! `fathom clean`: files left by killed runs.
 
-use crate::page::PageArgs;
+use crate::page::{self, PageArgs};
 use crate::stdio::note;
 use fathom_machine::leftover::{self, LeftoverKind};
+use fathom_report::doc::Document;
 use fathom_report::json;
 use fathom_report::pages::{self, LeftoverRow};
 use std::path::PathBuf;
@@ -54,6 +55,8 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
         }
         rows.push(row);
     }
-    args.page.print(&pages::leftovers(&rows), || json::text(&rows), to.as_ref())?;
+    let heading = page::heading("clean", None);
+    let page = Document { heading, ..pages::leftovers(&rows) };
+    args.page.print(&page, || json::text(&rows), to.as_ref())?;
     Ok(if is_done { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -243,6 +243,8 @@ impl Command {
                 | Self::Held(_)
                 | Self::Man(_)
                 | Self::Restore(_)
+                // Only once its own options are known.
+                | Self::Run { .. }
                 | Self::Runs(_)
                 | Self::Show(_)
         )
@@ -253,8 +255,7 @@ fn main() -> ExitCode {
     signals::fail_writes_beyond_limits();
     if let Some(args) = arguments_of_fio() {
         limits::raise();
-        let is_restored = settings::recover();
-        return status(utf8(args).and_then(|args| run::as_fio(&args)), is_restored);
+        return status(utf8(args).and_then(|args| run::as_fio(&args)), true);
     }
     let args = trial::without_dashes(asked_for_help(std::env::args_os().collect()));
     let cli = manual::prepared(Cli::command());

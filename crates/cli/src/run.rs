@@ -7,6 +7,7 @@ use crate::manual;
 use crate::output::{self, Destination};
 use crate::page::{self, Color};
 use crate::refusal;
+use crate::settings;
 use crate::signals::Signals;
 use crate::stdio::{self, Kind, note};
 use clap::CommandFactory;
@@ -92,13 +93,14 @@ fn execute(spec: &Spec, job_files: &[String]) -> Result<ExitCode, Vec<String>> {
     if spec.output.parse_only {
         return fathom_spec::check(spec).map(|()| ExitCode::SUCCESS).map_err(all);
     }
+    let is_restored = settings::recover();
     let facts = facts(spec).map_err(one)?;
     let to = check_outputs(&spec.output, &facts, job_files).map_err(one)?;
     let plan = fathom_spec::plan(spec, &facts).map_err(all)?;
     let signals =
         Signals::take().map_err(|e| vec![format!("cannot install signal handlers: {e}")])?;
     let done = perform(spec, &plan, facts, &signals, (to.as_ref(), job_files)).map_err(one)?;
-    Ok(if done { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if done && is_restored { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn answer_without_running(spec: &Spec) -> Option<Result<String, String>> {

@@ -48,7 +48,8 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
             let entries = runs.map_or(Ok(Vec::new()), |runs| runs.list())?;
             let rows: Vec<RunRow> = entries.into_iter().map(row).collect();
             let to = args.page.destination(None)?;
-            let page = pages::runs(&rows, page::zone());
+            let mut page = pages::runs(&rows, page::zone());
+            page.heading = page::heading("runs", None);
             args.page.print(&page, || json::text(&rows), to.as_ref())?;
         }
         (Some(RunsCommand::Remove { names }), Some(runs)) => {

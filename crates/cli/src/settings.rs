@@ -1,8 +1,9 @@
 //! `fathom restore`, and settings left changed by killed processes.
 
-use crate::page::PageArgs;
+use crate::page::{self, PageArgs};
 use crate::stdio;
 use fathom_machine::settings::{Left, Restored, RestoredHow, Settings};
+use fathom_report::doc::Document;
 use fathom_report::json;
 use fathom_report::pages::{self, SettingRow};
 use std::process::ExitCode;
@@ -21,15 +22,18 @@ pub struct Args {
 pub fn command(args: &Args) -> Result<ExitCode, String> {
     let to = args.page.destination(None)?;
     let settings = Settings::system();
+    let heading = page::heading("restore", None);
     if args.list {
         let rows: Vec<SettingRow> =
             settings.left().map_err(|e| e.to_string())?.into_iter().map(row).collect();
-        args.page.print(&pages::settings(&rows), || json::text(&rows), to.as_ref())?;
+        let page = Document { heading, ..pages::settings(&rows) };
+        args.page.print(&page, || json::text(&rows), to.as_ref())?;
         return Ok(ExitCode::SUCCESS);
     }
     let restored = settings.restore();
     let sentences: Vec<String> = restored.iter().map(ToString::to_string).collect();
-    args.page.print(&pages::restored(&sentences), || json::text(&sentences), to.as_ref())?;
+    let page = Document { heading, ..pages::restored(&sentences) };
+    args.page.print(&page, || json::text(&sentences), to.as_ref())?;
     let is_done = !restored.iter().any(Restored::is_failure);
     Ok(if is_done { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -135,8 +135,9 @@ fn runs_are_listed_removed_and_pruned() {
         place.ask(&["run", "--rw=read", "--sampling=off", "data"]).done();
     }
     let listed = place.ask(&["runs"]).done().stdout;
-    says(&listed, &["IOPS", "run --rw=read --sampling=off data", "3 runs"]);
-    let name = listed.lines().nth(1).unwrap().split_whitespace().next().unwrap();
+    says(&listed, &["fathom runs", "IOPS", "run --rw=read --sampling=off data", "3 runs"]);
+    let rows = place.ask(&["runs", "--json"]).done().json();
+    let name = rows[0]["name"].as_str().unwrap();
     place.ask(&["show", name]).done();
     place.ask(&["runs", "remove", name]).done();
     says(&place.ask(&["runs"]).done().stdout, &["2 runs"]);

@@ -6,7 +6,7 @@ use super::error::SettingsError;
 use super::journal::{RunCgroup, SlotKind};
 use super::restore::Restored;
 use crate::host::kibibytes;
-use fathom_model::setting::{CgroupLimits, Setting, SettingChange};
+use fathom_model::setting::{CgroupLimits, SettingChange};
 use fathom_model::units::bytes;
 use fathom_sys::cgroup::{self, Hierarchy};
 use fathom_sys::roots::{self, Roots, Unread, is_cgroup};
@@ -29,28 +29,30 @@ type LimitFile = (&'static str, String);
 pub(super) fn enter(
     effects: &Effects,
     held: &mut LockedJournal,
+    change: &SettingChange,
     limits: CgroupLimits,
 ) -> Result<(), SettingsError> {
     let name = format!("fathom-{}", std::process::id());
     let all = cgroup::own(&effects.roots)?;
-    enough_memory(&effects.roots, limits)?;
-    let groups = groups(&all, limits)?;
+    enough_memory(&effects.roots, change, limits)?;
+    let groups = groups(&all, change, limits)?;
     held.journal.group = Some(RunCgroup {
         dirs: groups.iter().map(|(hierarchy, _)| hierarchy.top.join(&name)).collect(),
         back: groups.iter().map(|(hierarchy, _)| hierarchy.own.clone()).collect(),
     });
     effects.save(&held.slot, SlotKind::Transient, &held.journal)?;
-    groups
-        .iter()
-        .try_for_each(|(hierarchy, files)| create(effects, &hierarchy.top.join(&name), files))
+    groups.iter().try_for_each(|(hierarchy, files)| {
+        create(effects, change, &hierarchy.top.join(&name), files)
+    })
 }
 
 /// The hierarchies that have the controllers of these limits, each with the files to write.
-fn groups(
-    all: &[Hierarchy],
+fn groups<'a>(
+    all: &'a [Hierarchy],
+    change: &SettingChange,
     limits: CgroupLimits,
-) -> Result<Vec<(&Hierarchy, Vec<LimitFile>)>, SettingsError> {
-    let no_target = |reason| SettingsError::NoSuchTarget { change: change(), reason };
+) -> Result<Vec<(&'a Hierarchy, Vec<LimitFile>)>, SettingsError> {
+    let no_target = |reason| SettingsError::NoSuchTarget { change: change.clone(), reason };
     let mut groups: Vec<(&Hierarchy, Vec<LimitFile>)> = Vec::new();
     for (controller, v2, v1) in wanted(limits) {
         let hierarchy = all.iter().find(|hierarchy| hierarchy.has(controller)).ok_or_else(|| {
@@ -77,9 +79,14 @@ fn groups(
     }
 }
 
-fn create(effects: &Effects, dir: &Path, files: &[LimitFile]) -> Result<(), SettingsError> {
+fn create(
+    effects: &Effects,
+    change: &SettingChange,
+    dir: &Path,
+    files: &[LimitFile],
+) -> Result<(), SettingsError> {
     let refused = |file: &Path, hint: &str, source: io::Error| SettingsError::Refused {
-        change: change(),
+        change: change.clone(),
         file: file.display().to_string(),
         hint: hint.to_string(),
         source,
@@ -101,7 +108,11 @@ fn create(effects: &Effects, dir: &Path, files: &[LimitFile]) -> Result<(), Sett
 
 /// Refuses a limit that would have the kernel kill fathom itself. What a process uses already stays accounted to its old
 /// group, so that the limit is for what it may use again, and for what it needs besides.
-fn enough_memory(roots: &Roots, limits: CgroupLimits) -> Result<(), SettingsError> {
+fn enough_memory(
+    roots: &Roots,
+    change: &SettingChange,
+    limits: CgroupLimits,
+) -> Result<(), SettingsError> {
     let Some(limit) = limits.memory_bytes else { return Ok(()) };
     let file = roots.proc.join("self/status");
     let status = roots::value::<String>(&file)?.ok_or_else(|| Unread::missing(&file))?;
@@ -114,11 +125,7 @@ fn enough_memory(roots: &Roots, limits: CgroupLimits) -> Result<(), SettingsErro
         bytes(limit),
         needed.div_ceil(1 << 20)
     );
-    Err(SettingsError::NoSuchTarget { change: change(), reason })
-}
-
-fn change() -> SettingChange {
-    SettingChange { setting: Setting::Cgroup, target: String::new(), value: "limits".into() }
+    Err(SettingsError::NoSuchTarget { change: change.clone(), reason })
 }
 
 /// For each controller needed: the files of version 2 and of version 1.

@@ -258,7 +258,7 @@ impl Guard {
         if place.setting == Setting::Cgroup {
             let limits = CgroupLimits::parse(&place.value);
             let limits = limits.map_err(|wrong| place.refused(std::io::Error::other(wrong)))?;
-            cgroup::enter(&self.effects, held, limits)?;
+            cgroup::enter(&self.effects, held, &place.change(), limits)?;
             self.applied.push(place.applied(String::new()));
             return Ok(());
         }

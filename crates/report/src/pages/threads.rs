@@ -57,13 +57,14 @@ pub(super) fn figure_cells(
     THREADS.iter().filter(wanted).map(|metric| cell(metric, (metric.value)(group))).collect()
 }
 
-/// A row for the groups that are not shown, whose name follows `columns` of figures; the first one is their sum.
+/// A row for the groups that are not shown, unless their sum rounds to 0. Their name follows `columns` of figures, the
+/// first of which is the sum.
 pub(super) fn other_groups(rest: &[ThreadGroup], columns: usize) -> Option<Vec<Text>> {
     let mean: f64 = rest.iter().map(|group| group.average).sum();
     let mut row = vec![Text::default(); columns];
     *row.first_mut()? = number(mean).into();
     row.push(plural(rest.len() as u64, "other group"));
-    (!rest.is_empty()).then_some(row)
+    (mean >= 0.005).then_some(row)
 }
 
 /// The mean number of threads in each state; sleeping ones, too, by what they wait for.
