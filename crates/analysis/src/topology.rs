@@ -2,6 +2,7 @@
 
 use fathom_model::finding::Finding;
 use fathom_model::topology::{Hop, HopKind, Link, LinkMode, LinkStandard, Topology};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -18,7 +19,7 @@ const LONG_BLOCKS_MTS: u32 = 8_000;
 const FLIT_MTS: u32 = 64_000;
 
 /// A topology with what it means.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct TopologyReport {
     /// What was read.
     pub topology: Topology,
@@ -29,7 +30,7 @@ pub struct TopologyReport {
 }
 
 /// Usable bandwidth of a hop's link, and the load downstream.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, JsonSchema)]
 pub struct HopLoad {
     /// The best mode that both ends of the link support.
     pub best: Option<LinkMode>,

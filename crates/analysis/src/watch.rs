@@ -7,9 +7,11 @@ pub(crate) use io_limits::REACHED;
 
 use crate::machine::{self, CgroupRates, MachineRates};
 use crate::processes::ProcessTotals;
-use crate::threads::ThreadGroups;
+use crate::threads::{Column, DEFAULT, ThreadGroups};
 use fathom_model::progress::Sample;
-use fathom_model::watch::{CgroupSample, MachineSample, Stack, StackCount, StacksSample};
+use fathom_model::watch::{
+    CgroupSample, MachineSample, SampledView, Stack, StackCount, StacksSample,
+};
 use std::collections::BTreeMap;
 
 /// All samples of the machine so far.
@@ -29,7 +31,7 @@ pub struct Observed {
     last: Sample,
     /// The first sample with the cgroup of the last one: counters of another cgroup cannot be a baseline.
     cgroup_first: Option<(u64, CgroupSample)>,
-    /// What threads did, by the default columns.
+    /// What threads did, by the default columns or those of the view.
     pub threads: ThreadGroups,
     /// The same, only for the threads that did the I/O of a run; empty where its process is not known.
     pub own_threads: ThreadGroups,
@@ -48,6 +50,16 @@ pub struct Observed {
 type StackCounts = BTreeMap<u32, (u32, u64)>;
 
 impl Observed {
+    /// No samples yet, for `view`, if the record is of one.
+    pub fn of(view: Option<&SampledView>) -> Self {
+        let columns = match view {
+            Some(SampledView::Threads { group_by, .. }) => Column::parse_list(&group_by.join(",")),
+            _ => Ok(DEFAULT.to_vec()),
+        };
+        let threads = columns.map_or_else(|_| ThreadGroups::default(), |by| ThreadGroups::new(&by));
+        Self { threads, ..Self::default() }
+    }
+
     /// Adds the next sample of the record.
     pub fn add(&mut self, sample: &Sample) {
         let first = self.first.get_or_insert_with(|| sample.clone());
@@ -136,6 +148,11 @@ impl Observed {
             system.cgroup = Some(CgroupRates::between(first, last, elapsed_ns));
         }
         rates
+    }
+
+    /// Time of the last sample, in nanoseconds since 1970.
+    pub fn ended_unix_ns(&self) -> u64 {
+        self.last.unix_ns
     }
 
     /// The first sample.

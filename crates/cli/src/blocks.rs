@@ -1,25 +1,28 @@
 //! `fathom blocks`: what the block layer does with the I/Os of some devices.
 
-use crate::output::Destination;
-use crate::page::{PageArgs, PageFormat};
+use crate::output::{Destination, PartialOutput};
+use crate::page::{self, PageArgs, PageFormat, RecordArgs};
 use crate::stdio::{Kind, note};
-use crate::watch::{StopCondition, TICK};
-use crate::{limits, output, page, quantity, targets};
-use fathom_analysis::machine;
+use crate::watch::{SampleView, StopCondition, TICK, observe};
+use crate::{quantity, targets};
+use fathom_analysis::blocks::since;
+use fathom_analysis::watch::Observed;
 use fathom_machine::Roots;
-use fathom_model::advice::thread_not_created;
+use fathom_model::RunRecord;
 use fathom_model::facts::DeviceFacts;
-use fathom_model::watch::{BlocksSample, MachineSample, Unavailable};
+use fathom_model::progress::Sample;
+use fathom_model::watch::{BlocksSample, SampledView, SamplingRecord};
 use fathom_report::doc::Heading;
-use fathom_report::pages;
+use fathom_report::json::{self, BlocksResult};
+use fathom_report::pages::{self, Origin};
 use fathom_report::render::{self, Style};
-use fathom_watch::blocks::{BlockSampler, BlocksOptions, Devices, ONE_IN};
-use fathom_watch::disks::DiskSampler;
-use fathom_watch::{Sampler, TimedSample, TraceCoverage, Watcher};
+use fathom_runner::{SamplingOptions, Sources};
+use fathom_watch::TraceCoverage;
+use fathom_watch::blocks::{BlocksOptions, Devices, ONE_IN};
 use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Live lines between headers.
 const LINES_PER_HEADER: usize = 20;
@@ -54,6 +57,8 @@ pub struct Args {
     #[arg(long = "sample-every", alias = "one-in", value_name = "N", default_value_t = ONE_IN)]
     one_in: u32,
     #[command(flatten)]
+    record: RecordArgs,
+    #[command(flatten)]
     page: PageArgs,
     /// Command to run and trace; fathom exits with its status
     #[arg(last = true, value_name = "COMMAND")]
@@ -62,103 +67,72 @@ pub struct Args {
 
 /// Traces the devices, and prints a line per device and interval and a summary.
 pub fn command(args: &Args) -> Result<ExitCode, String> {
-    let to = args.page.destination(None)?;
+    let record = args.record.to(false);
+    let files = record.check()?;
+    let to = args.page.destination(files.iter().map(String::as_str))?;
     let time = args.time.or(args.count.and_then(|count| args.interval.checked_mul(count)));
     let mut end = StopCondition::new(&args.command, &args.pid, time)?;
-    if let Some(code) = end.never_began() {
+    if let Some(code) = end.spawn_error() {
         return Ok(code);
     }
-    limits::raise();
     let devices = match args.devices.as_slice() {
         [] => Devices::Busiest { first: Vec::new() },
         names => Devices::Named(targets::with_devices_of_files(&Roots::default(), names)?),
     };
-    let options = BlocksOptions { devices, one_in: args.one_in, each_io: TraceCoverage::Full };
-    let Roots { proc, sys, .. } = Roots::default();
-    let sampler = BlockSampler::open(&proc, &sys, &options).map_err(|e| e.to_string())?;
-    let mut view = BlocksView::new(args, to, sampler.missing().to_vec());
-    let mut samplers: Vec<Box<dyn Sampler>> = vec![Box::new(sampler)];
-    match DiskSampler::open(&proc, &sys) {
-        Ok(disks) => samplers.push(Box::new(disks)),
-        Err(error) => view.missing.push(Unavailable {
-            source: "await of all requests".into(),
-            reason: error.to_string(),
-            remedy: String::new(),
-        }),
-    }
-    let watcher =
-        Watcher::start(samplers, args.interval).map_err(|error| thread_not_created(&error))?;
-    let shown = end.follow(watcher, |sample| {
-        view.add(sample)?;
-        Ok(!view.all_are_removed())
-    });
-    let code = end.exit_code(shown.and_then(|()| view.finish()));
-    if view.all_are_removed() && !end.is_command() {
+    let each_io = TraceCoverage::Full;
+    let options = SamplingOptions {
+        interval: args.interval,
+        sources: Sources::Blocks(BlocksOptions { devices, one_in: args.one_in, each_io }),
+        view: Some(SampledView::Blocks),
+        ..SamplingOptions::default()
+    };
+    let is_command = !args.command.is_empty();
+    let mut view = BlocksView::new(args.interval, &args.page, to, is_command);
+    let code = observe(&options, &record, end, &args.command, &mut view)?;
+    if view.all_are_removed() && !is_command {
         note!("all devices were removed");
         return Ok(time.map_or(code, |_| ExitCode::FAILURE));
     }
     Ok(code)
 }
 
-/// The samples so far, and how much of them was printed.
-struct BlocksView<'a> {
-    args: &'a Args,
-    heading: Option<Heading>,
-    to: Option<Destination>,
-    /// What goes to a file, which is written at the end.
-    written: String,
-    missing: Vec<Unavailable>,
-    first: Option<(Instant, MachineSample)>,
-    last: Option<(Instant, MachineSample)>,
+/// Prints lines for each interval, and a summary.
+pub struct BlocksView<'a> {
+    interval: Duration,
+    page: &'a PageArgs,
+    output: PartialOutput,
+    last: Option<(u64, BlocksSample)>,
     lines: usize,
 }
 
 impl<'a> BlocksView<'a> {
-    fn new(args: &'a Args, to: Option<Destination>, missing: Vec<Unavailable>) -> Self {
-        let written = String::new();
-        let heading = page::heading("blocks", None);
-        Self { args, heading, to, written, missing, first: None, last: None, lines: 0 }
-    }
-
-    /// Prints the interval since the previous sample. The last one is usually shorter and is not printed.
-    fn add(&mut self, watched: TimedSample) -> Result<(), String> {
-        let (at, now) = (watched.at, watched.machine);
-        let Some(blocks) = &now.blocks else { return Ok(()) };
-        if let Some((before_at, MachineSample { blocks: Some(before), .. })) = &self.last {
-            let mut came = fathom_analysis::blocks::since(blocks, before);
-            // A removal is reported once.
-            let gone = before.devices.iter().filter(|device| device.removed);
-            let gone: Vec<&str> = gone.map(|device| device.name.as_str()).collect();
-            came.devices.retain(|device| !gone.contains(&device.name.as_str()));
-            let elapsed = at.saturating_duration_since(*before_at);
-            if elapsed + TICK >= self.args.interval {
-                let text = self.lines(&came, elapsed)?;
-                self.emit(&text)?;
-            }
-        } else {
-            self.first = Some((at, now.clone()));
-        }
-        self.last = Some((at, now));
-        Ok(())
+    /// `is_command` states that standard output is that of a command.
+    pub fn new(
+        interval: Duration,
+        page: &'a PageArgs,
+        to: Option<Destination>,
+        is_command: bool,
+    ) -> Self {
+        let output = PartialOutput::new(to, is_command);
+        Self { interval, page, output, last: None, lines: 0 }
     }
 
     /// Whether no device is left.
     fn all_are_removed(&self) -> bool {
-        let last = self.last.as_ref().and_then(|(_, last)| last.blocks.as_ref());
-        let devices = last.map_or(&[][..], |last| &last.devices);
+        let devices = self.last.as_ref().map_or(&[][..], |(_, last)| &last.devices);
         !devices.is_empty() && devices.iter().all(|device| device.removed)
     }
 
-    fn lines(&mut self, came: &BlocksSample, elapsed: Duration) -> Result<String, String> {
-        match self.args.page.format.get() {
-            PageFormat::Json => return json(came, elapsed, false),
+    fn lines(&mut self, growth: &BlocksSample, at: (u64, u64)) -> Result<String, String> {
+        match self.page.format.get() {
+            PageFormat::Json => return json::line(&BlocksResult::of(None, growth, at)),
             // Only the summary is a document.
             PageFormat::Markdown | PageFormat::Html => return Ok(String::new()),
             PageFormat::Text => {}
         }
         let is_first = self.lines.is_multiple_of(LINES_PER_HEADER);
         self.lines += 1;
-        let page = pages::block_rates(came, elapsed.as_nanos() as u64, is_first);
+        let page = pages::block_rates(growth, at.1, is_first);
         let width = match std::io::stdout().is_terminal() {
             true => page::style(false).width,
             false => LIVE_WIDTH,
@@ -166,54 +140,51 @@ impl<'a> BlocksView<'a> {
         Ok(render::text(&page, Style { color: false, width }))
     }
 
-    fn finish(&mut self) -> Result<(), String> {
-        let (Some((from, first)), Some((to, last))) = (&self.first, &self.last) else {
-            return Ok(());
-        };
-        let (Some(first_blocks), Some(last_blocks)) = (&first.blocks, &last.blocks) else {
-            return Ok(());
-        };
-        let came = fathom_analysis::blocks::since(last_blocks, first_blocks);
-        let elapsed = to.saturating_duration_since(*from);
-        let elapsed_ns = elapsed.as_nanos() as u64;
-        let disks = machine::rates(first, last, elapsed_ns).disks;
-        let named = |disk: &DeviceFacts| came.devices.iter().any(|one| one.name == disk.name);
-        let facts = fathom_machine::device::disks(&Roots::default());
-        let devices = pages::device_list(facts.iter().filter(|disk| named(disk)));
-        let mut page =
-            pages::blocks(&came, &disks, elapsed_ns, &self.missing, self.args.page.verbose);
-        page.heading = self.heading.clone().map(|heading| Heading { devices, ..heading });
-        let json = json(&came, elapsed, true)?;
-        let (text, kind) = self.args.page.format.render(&page, || Ok(json), self.to.is_some())?;
-        match self.lines {
-            0 => self.emit(&text)?,
-            _ => self.emit(&format!("\n{text}"))?,
-        }
-        match &self.to {
-            Some(to) => output::emit(&self.written, kind, Some(to)),
-            None => Ok(()),
-        }
-    }
-
-    /// Prints to standard error if standard output is the command's.
-    fn emit(&mut self, text: &str) -> Result<(), String> {
-        let kind = if self.args.page.format.is_json() { Kind::Json } else { Kind::Lines };
-        if self.to.is_some() {
-            self.written += text;
-            return Ok(());
-        }
-        if self.args.command.is_empty() {
-            return output::emit(text, kind, None);
-        }
-        output::emit_to_stderr(text, kind)
+    fn kind(&self) -> Kind {
+        if self.page.format.is_json() { Kind::Json } else { Kind::Lines }
     }
 }
 
-/// The interval's counters as one line of JSON.
-fn json(came: &BlocksSample, elapsed: Duration, total: bool) -> Result<String, String> {
-    let mut value = serde_json::to_value(came).map_err(|e| format!("cannot write JSON: {e}"))?;
-    value["elapsed_ns"] = (elapsed.as_nanos() as u64).into();
-    value["unix_ns"] = fathom_engine::clock::unix_ns().into();
-    value["total"] = total.into();
-    Ok(format!("{value}\n"))
+impl SampleView for BlocksView<'_> {
+    /// Prints the interval since the previous sample. The last one is usually shorter and is not printed.
+    fn add(&mut self, sample: &Sample) -> Result<bool, String> {
+        let Some(now) = &sample.machine.blocks else { return Ok(true) };
+        if let Some((before_ns, before)) = &self.last {
+            let mut growth = since(now, before);
+            // A removal is reported once.
+            let gone = before.devices.iter().filter(|device| device.removed);
+            let gone: Vec<&str> = gone.map(|device| device.name.as_str()).collect();
+            growth.devices.retain(|device| !gone.contains(&device.name.as_str()));
+            let elapsed_ns = sample.elapsed_ns.saturating_sub(*before_ns);
+            if Duration::from_nanos(elapsed_ns) + TICK >= self.interval {
+                let text = self.lines(&growth, (sample.unix_ns, elapsed_ns))?;
+                self.output.emit(&text, self.kind())?;
+            }
+        }
+        self.last = Some((sample.elapsed_ns, now.clone()));
+        Ok(!self.all_are_removed())
+    }
+
+    fn finish(&mut self, record: &RunRecord, observed: &Observed) -> Result<(), String> {
+        let (Some(first), Some(last)) = (&observed.first().blocks, &observed.last().blocks) else {
+            return Ok(());
+        };
+        let none = SamplingRecord::default();
+        let sampling = record.header.sampling.as_ref().unwrap_or(&none);
+        let growth = since(last, first);
+        let elapsed_ns = observed.elapsed_ns;
+        let disks = observed.rates().disks;
+        let missing = &sampling.missing;
+        let mut page = pages::blocks(&growth, &disks, elapsed_ns, missing, self.page.verbose);
+        let named = |disk: &&DeviceFacts| growth.devices.iter().any(|one| one.name == disk.name);
+        let devices = pages::device_list(sampling.devices.iter().filter(named));
+        let heading = Origin::of("blocks", &record.header).heading();
+        page.heading = heading.map(|heading| Heading { devices, ..heading });
+        let at = (observed.ended_unix_ns(), elapsed_ns);
+        let json = || json::line(&BlocksResult::of(Some(&record.header), &growth, at));
+        let (text, kind) = self.page.format.render(&page, json, self.output.is_file())?;
+        let space = if self.lines == 0 { "" } else { "\n" };
+        self.output.emit(&format!("{space}{text}"), self.kind())?;
+        self.output.close(kind)
+    }
 }

@@ -88,12 +88,12 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
         }
         opened => opened.map_err(|e| e.to_string())?,
     };
-    let record = limit.run(&mut view)?;
+    let mut record = limit.run(&mut view)?;
     view.clear();
     let closed = limit.close_targets();
     let shown = show(args, &record, to.as_ref());
     // After the result is printed: the record's disk may be full, or stall.
-    let finished = limit.finish(&record, &mut view);
+    let finished = limit.finish(&mut record, &mut view);
     shown.and(closed).and(finished)?;
     Ok(if record.is_complete() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -187,6 +187,37 @@ impl Destination {
     }
 }
 
+/// A result that is printed in parts; a file gets all of them at the end.
+pub struct PartialOutput {
+    to: Option<Destination>,
+    /// Whether standard output belongs to a command.
+    is_command: bool,
+    written: String,
+}
+
+impl PartialOutput {
+    pub fn new(to: Option<Destination>, is_command: bool) -> Self {
+        Self { to, is_command, written: String::new() }
+    }
+
+    pub fn is_file(&self) -> bool {
+        self.to.is_some()
+    }
+
+    pub fn emit(&mut self, text: &str, kind: Kind) -> Result<(), String> {
+        match (&self.to, self.is_command) {
+            (Some(_), _) => self.written += text,
+            (None, true) => emit_to_stderr(text, kind)?,
+            (None, false) => emit(text, kind, None)?,
+        }
+        Ok(())
+    }
+
+    pub fn close(&self, kind: Kind) -> Result<(), String> {
+        self.to.as_ref().map_or(Ok(()), |to| emit(&self.written, kind, Some(to)))
+    }
+}
+
 /// Why a destination is refused, and what to do.
 fn another(why: impl std::fmt::Display) -> String {
     format!("{why}; name another file")

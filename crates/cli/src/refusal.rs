@@ -5,7 +5,7 @@ use crate::stdio::{Kind, note};
 use fathom_model::outcome::{Outcome, RecordKind};
 use fathom_model::record::Header;
 use fathom_model::{Facts, RunRecord};
-use fathom_runner::observe::new_header;
+use fathom_runner::new_header;
 use fathom_spec::Spec;
 use std::fs::File;
 use std::io::{ErrorKind, Read};

@@ -198,14 +198,12 @@ fn perform(
         }
         _ => {}
     }
-    let lost = record.header.samples_lost.is_some() && output.record.is_some();
     for error in [&shown, &closed].into_iter().filter_map(|result| result.as_ref().err()) {
         note!("{error}");
     }
     Ok(shown.is_ok()
         && closed.is_ok()
         && finished.is_ok()
-        && !lost
         && !view.has_failed
         && record.is_complete())
 }

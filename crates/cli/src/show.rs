@@ -1,18 +1,23 @@
 //! `fathom show`: reprints a recorded run as it was printed.
 
+use crate::blocks::BlocksView;
 use crate::page::PageArgs;
+use crate::stacks::StacksView;
+use crate::threads::ThreadsView;
+use crate::watch::SampleView;
 use fathom_analysis::derive::PartialRun;
 use fathom_analysis::rules::{judge, judged_limit, missing_verdict};
 use fathom_model::outcome::{Outcome, RecordKind};
+use fathom_model::watch::SampledView;
 use fathom_model::{Record, RunRecord};
 use fathom_report::doc::Document;
 use fathom_report::fio_json;
 use fathom_report::json::{self, WatchResult};
 use fathom_report::pages::{self, LimitPageOptions, judged_anew};
-use fathom_runner::observe;
 use fathom_store::{Reader, Runs, is_active, read_record};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// What `fathom show` takes.
 #[derive(clap::Args)]
@@ -50,7 +55,10 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
         }
         Record::Run(mut record) => {
             let is_run = record.header.kind == RecordKind::Run;
-            let observed = observe::stored(&dir)?;
+            if let Some(view) = record.header.sampling.as_ref().and_then(|s| s.view.clone()) {
+                return show_view(&view, &record, &dir, &args.page);
+            }
+            let observed = fathom_runner::stored(&dir, |_| Ok(()))?;
             if is_run {
                 complete(&mut record, &dir)?;
             }
@@ -75,6 +83,28 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     let to = args.page.destination(None)?;
     args.page.print(&page, || Ok(json), to.as_ref())?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Prints the samples in `dir` as the command with this view did.
+fn show_view(
+    view: &SampledView,
+    record: &RunRecord,
+    dir: &Path,
+    page: &PageArgs,
+) -> Result<ExitCode, String> {
+    let interval_ns = record.header.sampling.as_ref().map_or(0, |sampling| sampling.interval_ns);
+    let mut shown: Box<dyn SampleView> = match view {
+        SampledView::Threads { .. } => {
+            Box::new(ThreadsView::new(view, page, page.destination(None)?))
+        }
+        SampledView::Stacks { rows } => Box::new(StacksView::open(*rows, page, &[])?),
+        SampledView::Blocks => {
+            let interval = Duration::from_nanos(interval_ns);
+            Box::new(BlocksView::new(interval, page, page.destination(None)?, false))
+        }
+    };
+    let observed = fathom_runner::stored(dir, |sample| shown.add(sample).map(drop))?;
+    shown.finish(record, &observed).map(|()| ExitCode::SUCCESS)
 }
 
 /// An existing path, or one of the user's runs, by default the latest.

@@ -1,21 +1,25 @@
 //! `fathom stacks`: where CPU time goes, as a page, folded stacks, a flame graph or a Firefox profile.
 
-use crate::limits;
 use crate::output::{self, Destination};
-use crate::page::{self, PageArgs, PageFormat};
+use crate::page::{PageArgs, PageFormat, RecordArgs};
 use crate::quantity;
 use crate::stdio::{self, Kind, report_missing};
-use crate::watch::StopCondition;
-use fathom_model::advice::thread_not_created;
+use crate::watch::{SampleView, StopCondition, observe};
+use fathom_analysis::watch::Observed;
+use fathom_model::RunRecord;
+use fathom_model::progress::Sample;
+use fathom_model::record::Header;
+use fathom_model::watch::{SampledView, Unavailable};
 use fathom_report::doc::Heading;
 use fathom_report::json::{self, StacksResult};
-use fathom_report::pages;
+use fathom_report::pages::{self, Origin};
 use fathom_report::stacks::{self, Sampled};
-use fathom_watch::{Clock, StackSampler, StackSettings, TimedSample, Watcher};
+use fathom_runner::{SamplingOptions, Sources};
+use fathom_watch::{Clock, StackSettings};
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Resolution of the timeline in the Firefox profiler.
 const INTERVAL: Duration = Duration::from_millis(50);
@@ -46,6 +50,8 @@ pub struct Args {
     #[arg(short = 'n', long = "count", value_name = "N", default_value_t = 20)]
     rows: usize,
     #[command(flatten)]
+    record: RecordArgs,
+    #[command(flatten)]
     page: PageArgs,
     /// Command to run and sample with its descendants; fathom exits with its status
     #[arg(last = true, value_name = "COMMAND")]
@@ -54,54 +60,65 @@ pub struct Args {
 
 /// Samples the stacks of busy CPUs and prints them.
 pub fn command(args: &Args) -> Result<ExitCode, String> {
-    let profile = Profile::of(&args.page)?;
-    let to = match args.page.output.as_deref() {
-        Some("-") => Some(Destination::Stdout),
-        _ => args.page.destination(None)?,
-    };
+    let record = args.record.to(false);
+    let mut view = StacksView::open(args.rows, &args.page, &record.check()?)?;
     let mut end = StopCondition::new(&args.command, &args.pid, Some(args.time))?;
-    if let Some(code) = end.never_began() {
+    if let Some(code) = end.spawn_error() {
         return Ok(code);
     }
-    limits::raise();
-    let settings = StackSettings {
-        hz: args.hz,
-        user: args.user,
+    let options = SamplingOptions {
+        interval: INTERVAL,
         scope: end.scope(),
-        clock: if args.by_clock { Clock::Timer } else { Clock::Cycles },
-        ..StackSettings::default()
+        sources: Sources::Stacks(StackSettings {
+            hz: args.hz,
+            user: args.user,
+            scope: end.scope(),
+            clock: if args.by_clock { Clock::Timer } else { Clock::Cycles },
+            ..StackSettings::default()
+        }),
+        view: Some(SampledView::Stacks { rows: args.rows }),
+        ..SamplingOptions::default()
     };
-    let heading = page::heading("stacks", None);
-    let sampled = sample(&settings, args.page.verbose, &mut end)?;
-    Ok(end.exit_code(show(args, profile, heading, &sampled, to.as_ref())))
+    observe(&options, &record, end, &args.command, &mut view)
 }
 
-/// Samples until the end.
-fn sample(
-    settings: &StackSettings,
-    verbose: bool,
-    end: &mut StopCondition,
-) -> Result<Sampled, String> {
-    let sampler = StackSampler::open(settings, Path::new("/proc"), Path::new("/sys"))
-        .map_err(|missing| missing.to_string())?;
-    report_missing(sampler.missing(), verbose);
-    let started_unix_ns = fathom_engine::clock::unix_ns();
-    let mut sampled = Sampled { started_unix_ns, ..Sampled::default() };
-    let watcher = Watcher::start(vec![Box::new(sampler)], INTERVAL)
-        .map_err(|error| thread_not_created(&error))?;
-    let began = Instant::now();
-    end.follow(watcher, |sample| {
-        add(&mut sampled, began, sample);
+/// Prints the page, or writes the profile, of all samples.
+pub struct StacksView<'a> {
+    rows: usize,
+    page: &'a PageArgs,
+    profile: Profile,
+    to: Option<Destination>,
+    sampled: Sampled,
+}
+
+impl<'a> StacksView<'a> {
+    /// The output must not be one of the files `used`.
+    pub fn open(rows: usize, page: &'a PageArgs, used: &[String]) -> Result<Self, String> {
+        let profile = Profile::of(page)?;
+        let to = match page.output.as_deref() {
+            Some("-") => Some(Destination::Stdout),
+            _ => page.destination(used.iter().map(String::as_str))?,
+        };
+        Ok(Self { rows, page, profile, to, sampled: Sampled::default() })
+    }
+}
+
+impl SampleView for StacksView<'_> {
+    fn begin(&mut self, missing: &[Unavailable]) {
+        report_missing(missing, self.page.verbose);
+    }
+
+    fn add(&mut self, sample: &Sample) -> Result<bool, String> {
+        let stacks = sample.machine.stacks.iter();
+        self.sampled.intervals.extend(stacks.map(|stacks| (sample.elapsed_ns, stacks.clone())));
         Ok(true)
-    })?;
-    Ok(sampled)
-}
+    }
 
-fn add(sampled: &mut Sampled, began: Instant, watched: TimedSample) {
-    let Some(mut sample) = watched.machine.stacks else { return };
-    sampled.stacks.append(&mut sample.new);
-    let end = watched.at.saturating_duration_since(began).as_nanos();
-    sampled.intervals.push((u64::try_from(end).unwrap_or(u64::MAX), sample));
+    fn finish(&mut self, record: &RunRecord, observed: &Observed) -> Result<(), String> {
+        self.sampled.stacks.clone_from(&observed.known_stacks);
+        self.sampled.started_unix_ns = record.header.started_unix_ns;
+        self.show(&record.header)
+    }
 }
 
 /// What is written.
@@ -137,33 +154,32 @@ impl Profile {
     }
 }
 
-fn show(
-    args: &Args,
-    profile: Profile,
-    heading: Option<Heading>,
-    sampled: &Sampled,
-    to: Option<&Destination>,
-) -> Result<(), String> {
-    let seconds = sampled.intervals.last().map_or(0.0, |(end, _)| *end as f64 / 1e9);
-    let whose = heading.as_ref().map_or_else(String::new, Heading::line);
-    let title = format!("CPU time over {seconds:.1} s · {whose}");
-    let (text, kind, form) = match profile {
-        Profile::Page(format) => {
-            let mut page = pages::stacks(sampled, args.rows);
-            page.heading = heading;
-            let options = PageArgs { format: args.page.format.or(format), ..args.page.clone() };
-            return options.print(&page, || json::text(&StacksResult::from(sampled)), to);
+impl StacksView<'_> {
+    fn show(&self, header: &Header) -> Result<(), String> {
+        let (sampled, to) = (&self.sampled, self.to.as_ref());
+        let heading = Origin::of("stacks", header).heading();
+        let seconds = sampled.intervals.last().map_or(0.0, |(end, _)| *end as f64 / 1e9);
+        let whose = heading.as_ref().map_or_else(String::new, Heading::line);
+        let title = format!("CPU time over {seconds:.1} s · {whose}");
+        let (text, kind, form) = match self.profile {
+            Profile::Page(format) => {
+                let mut page = pages::stacks(sampled, self.rows);
+                page.heading = heading;
+                let options = PageArgs { format: self.page.format.or(format), ..self.page.clone() };
+                let json = || json::text(&StacksResult::of(header, sampled));
+                return options.print(&page, json, to);
+            }
+            Profile::Flame => (stacks::flame_graph(sampled, &title), Kind::Lines, "flame graph"),
+            Profile::Firefox => (stacks::firefox(sampled), Kind::Json, "Firefox profile"),
+            Profile::Folded => (stacks::folded(sampled), Kind::Lines, "folded stacks"),
+        };
+        output::emit(&text, kind, to)?;
+        if let (Some(file), false) = (&self.page.output, matches!(to, Some(Destination::Stdout))) {
+            let counts = sampled.intervals.iter().flat_map(|(_, sample)| &sample.counts);
+            let samples: u64 = counts.map(|count| u64::from(count.count)).sum();
+            let s = if samples == 1 { "" } else { "s" };
+            stdio::remark(&format!("Wrote {file} ({form}, {samples} sample{s})"));
         }
-        Profile::Flame => (stacks::flame_graph(sampled, &title), Kind::Lines, "flame graph"),
-        Profile::Firefox => (stacks::firefox(sampled), Kind::Json, "Firefox profile"),
-        Profile::Folded => (stacks::folded(sampled), Kind::Lines, "folded stacks"),
-    };
-    output::emit(&text, kind, to)?;
-    if let (Some(file), false) = (&args.page.output, matches!(to, Some(Destination::Stdout))) {
-        let counts = sampled.intervals.iter().flat_map(|(_, sample)| &sample.counts);
-        let samples: u64 = counts.map(|count| u64::from(count.count)).sum();
-        let s = if samples == 1 { "" } else { "s" };
-        stdio::remark(&format!("Wrote {file} ({form}, {samples} sample{s})"));
+        Ok(())
     }
-    Ok(())
 }

@@ -1,20 +1,23 @@
 //! `fathom threads`: samples what threads do: state, system call, wait channel.
 
-use crate::output::Destination;
-use crate::page::{self, PageArgs};
+use crate::output::{Destination, PartialOutput};
+use crate::page::{PageArgs, RecordArgs};
+use crate::quantity;
 use crate::stdio::Kind;
-use crate::watch::{StopCondition, TICK};
-use crate::{output, quantity};
-use fathom_analysis::threads::{Column, DEFAULT, ThreadGroups};
-use fathom_model::advice::thread_not_created;
-use fathom_model::watch::{SamplerCost, ThreadsSample, Unavailable};
-use fathom_report::doc::Heading;
-use fathom_report::pages;
+use crate::watch::{SampleView, StopCondition, TICK, observe};
+use fathom_analysis::threads::{Column, DEFAULT};
+use fathom_analysis::watch::Observed;
+use fathom_model::RunRecord;
+use fathom_model::progress::Sample;
+use fathom_model::record::Header;
+use fathom_model::watch::SampledView;
+use fathom_report::pages::{self, Origin};
 use fathom_report::threads::Report;
-use fathom_watch::threads::{HZ_MAX, SampleParts, ThreadOptions, ThreadSampler};
-use fathom_watch::{Pattern, Scope, TimedSample, Watcher};
+use fathom_runner::{SamplingOptions, Sources};
+use fathom_watch::threads::{HZ_MAX, SampleParts, ThreadOptions};
+use fathom_watch::{Pattern, Scope};
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Whose threads, and how they are shown.
 #[derive(clap::Args)]
@@ -58,6 +61,8 @@ pub struct Args {
     #[arg(short = 'n', long = "count", value_name = "N", default_value_t = 40)]
     rows: usize,
     #[command(flatten)]
+    record: RecordArgs,
+    #[command(flatten)]
     page: PageArgs,
 }
 
@@ -96,165 +101,87 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
         Some(Wanted::Pids(pids)) => pids.iter().map(i32::to_string).collect(),
         _ => Vec::new(),
     };
-    let to = args.page.destination(None)?;
-    let mut end = StopCondition::new(&[], &pids, Some(args.time))?;
-    let options = ThreadOptions {
-        scope,
+    let record = args.record.to(false);
+    let files = record.check()?;
+    let to = args.page.destination(files.iter().map(String::as_str))?;
+    let end = StopCondition::new(&[], &pids, Some(args.time))?;
+    let view = SampledView::Threads {
+        group_by: columns.iter().map(|column| column.name().to_string()).collect(),
         hz: args.hz,
         all_states: args.all_states,
-        parts: parts(&columns),
-        ..ThreadOptions::default()
+        rows: args.rows,
+        interval_ns: args.interval.map(|interval| interval.as_nanos() as u64),
     };
-    let sampler =
-        ThreadSampler::open(options).map_err(|e| format!("cannot sample threads: {e}"))?;
-    if sampler.processes() == 0 && args.pid.is_some() {
-        return Err("--pid: no such process, or it is not visible to this user".into());
-    }
-    let missing = sampler.missing().to_vec();
     let every = args.interval.unwrap_or(Duration::from_secs(1)).min(Duration::from_secs(1));
-    let watcher = Watcher::start(vec![Box::new(sampler)], every)
-        .map_err(|error| thread_not_created(&error))?;
-    let heading = page::heading("threads", None);
-    let mut view = ThreadsView::new(args, heading, to, &columns, missing);
-    let shown = end.follow(watcher, |sample| view.add(&sample).map(|()| true));
-    Ok(end.exit_code(shown.and_then(|()| view.finish())))
+    let options = SamplingOptions {
+        interval: every,
+        scope: scope.clone(),
+        sources: Sources::Threads(ThreadOptions {
+            scope,
+            hz: args.hz,
+            all_states: args.all_states,
+            parts: parts(&columns),
+            ..ThreadOptions::default()
+        }),
+        view: Some(view.clone()),
+        ..SamplingOptions::default()
+    };
+    observe(&options, &record, end, &[], &mut ThreadsView::new(&view, &args.page, to))
 }
 
-/// The samples so far, and those not printed yet.
-struct ThreadsView<'a> {
-    args: &'a Args,
-    to: Option<Destination>,
-    /// What goes to a file, which is written at the end.
-    written: String,
-    heading: Option<Heading>,
-    missing: Vec<Unavailable>,
-    all: Tally,
+/// Prints a table for each interval, and one of all samples.
+pub struct ThreadsView<'a> {
+    view: &'a SampledView,
+    page: &'a PageArgs,
+    output: PartialOutput,
     /// Since the last table.
-    part: Tally,
-}
-
-/// Samples added up from one instant on.
-struct Tally {
-    groups: ThreadGroups,
-    from: Option<(Instant, SamplerCost)>,
-    to: Option<(Instant, SamplerCost)>,
+    part: Observed,
 }
 
 impl<'a> ThreadsView<'a> {
-    fn new(
-        args: &'a Args,
-        heading: Option<Heading>,
-        to: Option<Destination>,
-        columns: &[Column],
-        missing: Vec<Unavailable>,
-    ) -> Self {
-        let (all, part) = (Tally::new(columns, None), Tally::new(columns, None));
-        Self { args, to, written: String::new(), heading, missing, all, part }
-    }
-
-    fn add(&mut self, watched: &TimedSample) -> Result<(), String> {
-        let Some(sample) = &watched.machine.threads else { return Ok(()) };
-        let cost = watched.machine.cost.first().cloned().unwrap_or_default();
-        self.all.add(watched.at, sample, &cost);
-        let Some(interval) = self.args.interval else { return Ok(()) };
-        self.part.add(watched.at, sample, &cost);
-        // Samples are a little late.
-        if self.part.elapsed() + TICK >= interval {
-            let columns = self.all.groups.columns().to_vec();
-            let part =
-                std::mem::replace(&mut self.part, Tally::new(&columns, Some((watched.at, cost))));
-            let (report_cost, seconds) = part.cost_and_seconds();
-            let report =
-                Report { total: false, ..self.report(&part.groups, &report_cost, seconds) };
-            let text = self.render(&report)?;
-            self.emit(text)?;
-        }
-        Ok(())
-    }
-
-    fn finish(&mut self) -> Result<(), String> {
-        let (cost, seconds) = self.all.cost_and_seconds();
-        let report = self.report(&self.all.groups, &cost, seconds);
-        let (text, kind) = self.render(&report)?;
-        self.emit((text, kind))?;
-        match &self.to {
-            Some(to) => output::emit(&self.written, kind, Some(to)),
-            None => Ok(()),
-        }
+    pub fn new(view: &'a SampledView, page: &'a PageArgs, to: Option<Destination>) -> Self {
+        let part = Observed::of(Some(view));
+        Self { view, page, output: PartialOutput::new(to, false), part }
     }
 
     /// In JSON, a table is a line.
-    fn render(&self, report: &Report) -> Result<(String, Kind), String> {
-        let mut page = pages::threads(report);
-        page.heading = self.heading.clone().filter(|_| report.total);
-        let (text, kind) =
-            self.args.page.format.render(&page, || Ok(report.json()), self.to.is_some())?;
-        Ok((if kind == Kind::Json { text } else { text + "\n" }, kind))
-    }
-
-    fn emit(&mut self, (text, kind): (String, Kind)) -> Result<(), String> {
-        match &self.to {
-            Some(_) => self.written += &text,
-            None => output::emit(&text, kind, None)?,
-        }
-        Ok(())
-    }
-
-    fn report<'r>(
-        &'r self,
-        groups: &'r ThreadGroups,
-        cost: &'r SamplerCost,
-        seconds: f64,
-    ) -> Report<'r> {
-        let Args { hz, rows, all_states, .. } = *self.args;
-        let unix_ns = fathom_engine::clock::unix_ns();
-        Report {
-            unix_ns,
-            total: true,
-            seconds,
-            hz,
-            groups,
-            cost,
-            missing: &self.missing,
-            rows,
-            all_states,
-            verbose: self.args.page.verbose,
-        }
+    fn print(&mut self, observed: &Observed, header: Option<&Header>) -> Result<Kind, String> {
+        let (hz, rows, all_states) = match self.view {
+            SampledView::Threads { hz, rows, all_states, .. } => (*hz, *rows, *all_states),
+            _ => (0, 0, false),
+        };
+        let sampling = header.and_then(|header| header.sampling.as_ref());
+        let missing = sampling.map_or(&[][..], |sampling| &sampling.missing);
+        let verbose = self.page.verbose;
+        let report = Report { header, observed, hz, rows, all_states, missing, verbose };
+        let mut page = pages::threads(&report);
+        page.heading = header.and_then(|header| Origin::of("threads", header).heading());
+        let to_file = self.output.is_file();
+        let (text, kind) = self.page.format.render(&page, || report.json(), to_file)?;
+        self.output.emit(&if kind == Kind::Json { text } else { text + "\n" }, kind)?;
+        Ok(kind)
     }
 }
 
-impl Tally {
-    fn new(columns: &[Column], from: Option<(Instant, SamplerCost)>) -> Self {
-        Self { groups: ThreadGroups::new(columns), from, to: None }
-    }
-
-    fn add(&mut self, at: Instant, sample: &ThreadsSample, cost: &SamplerCost) {
-        // The first sample covers the time before.
-        if self.from.is_some() {
-            self.groups.add(sample);
-        }
-        self.from.get_or_insert_with(|| (at, cost.clone()));
-        self.to = Some((at, cost.clone()));
-    }
-
-    fn elapsed(&self) -> Duration {
-        match (&self.from, &self.to) {
-            (Some((from, _)), Some((to, _))) => to.saturating_duration_since(*from),
-            _ => Duration::ZERO,
-        }
-    }
-
-    fn cost_and_seconds(&self) -> (SamplerCost, f64) {
-        let (Some((_, from)), Some((_, to))) = (&self.from, &self.to) else {
-            return (SamplerCost::default(), 0.0);
+impl SampleView for ThreadsView<'_> {
+    fn add(&mut self, sample: &Sample) -> Result<bool, String> {
+        let SampledView::Threads { interval_ns: Some(interval_ns), .. } = self.view else {
+            return Ok(true);
         };
-        let cost = SamplerCost {
-            sampler: to.sampler.clone(),
-            samples: to.samples - from.samples,
-            cpu_ns: to.cpu_ns - from.cpu_ns,
-            missed: to.missed - from.missed,
-        };
-        (cost, self.elapsed().as_secs_f64())
+        self.part.add(sample);
+        // Samples are a little late.
+        if self.part.elapsed_ns + TICK.as_nanos() as u64 >= *interval_ns {
+            let mut next = Observed::of(Some(self.view));
+            next.add(sample);
+            let part = std::mem::replace(&mut self.part, next);
+            self.print(&part, None)?;
+        }
+        Ok(true)
+    }
+
+    fn finish(&mut self, record: &RunRecord, observed: &Observed) -> Result<(), String> {
+        let kind = self.print(observed, Some(&record.header))?;
+        self.output.close(kind)
     }
 }
 

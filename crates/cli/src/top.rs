@@ -102,17 +102,14 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
         }
         None => Box::new(LiveSamples::start(&watch(args, form, pids), args.record.as_deref())?),
     };
-    let mut reported = None;
     let shown = match form {
-        Some(form) => print(feed.as_mut(), form, args, &signals, &mut reported),
+        Some(form) => print(feed.as_mut(), form, args, &signals),
         None => screen::show(feed.as_mut(), args.intervals(), &signals),
     };
     let (shown, all) = shown.map_or_else(|error| (Err(error), false), |all| (Ok(()), all));
     // The record is completed even if the view could not be shown.
-    match shown.and(feed.finish()) {
-        Err(error) if reported.as_ref() == Some(&error) => Ok(ExitCode::FAILURE),
-        ended => ended.map(|()| if all { ExitCode::SUCCESS } else { ExitCode::FAILURE }),
-    }
+    shown.and(feed.finish())?;
+    Ok(if all { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Format of the lines.
@@ -155,15 +152,8 @@ fn is_all(signals: &Signals, count: Option<u64>, done: u64) -> bool {
     cut.is_none()
 }
 
-/// Prints lines, and problems with the record as they occur; the last of these is returned in `reported`. Whether all
-/// requested intervals were printed.
-fn print(
-    feed: &mut dyn Feed,
-    form: Form,
-    args: &Args,
-    signals: &Signals,
-    reported: &mut Option<String>,
-) -> Result<bool, String> {
+/// Prints lines, and problems with the record as they occur. Whether all requested intervals were printed.
+fn print(feed: &mut dyn Feed, form: Form, args: &Args, signals: &Signals) -> Result<bool, String> {
     report_missing(feed.missing(), args.verbose);
     let kind = if form == Form::Json { Kind::Json } else { Kind::Lines };
     let repeats = std::io::stdout().is_terminal();
@@ -171,9 +161,8 @@ fn print(
     let count = args.intervals();
     while count.is_none_or(|count| printed < count) && signals.caught().is_none() {
         let came = feed.poll()?;
-        if let Some(complaint) = feed.complaint() {
-            note!("{complaint}");
-            *reported = Some(complaint);
+        if let Some(error) = feed.take_error() {
+            note!("{error}");
         }
         if !came {
             if feed.at_end() {

@@ -6,18 +6,21 @@ mod end;
 pub use child::{HELD, HeldCommandArgs, held};
 pub use end::{StopCondition, TICK};
 
+use crate::output::Destination;
 use crate::page::{PageArgs, RecordArgs};
 use crate::quantity;
 use crate::stdio::{self, note};
 use crate::{level, limits};
-use fathom_model::escape;
-use fathom_model::watch::Level;
+use fathom_analysis::watch::Observed;
+use fathom_model::progress::Sample;
+use fathom_model::watch::{Level, Unavailable};
+use fathom_model::{RunRecord, escape};
 use fathom_report::json::{self, WatchResult};
 use fathom_report::pages;
-use fathom_runner::SamplingOptions;
-use fathom_runner::observe::Observer;
+use fathom_runner::{RecordTo, SamplingOptions, Session};
 use fathom_watch::threads::HZ_MAX;
 use std::ffi::OsString;
+use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -69,7 +72,7 @@ pub struct Args {
 pub fn command(args: &Args) -> Result<ExitCode, String> {
     let time = args.time.or(args.count.and_then(|count| args.interval.checked_mul(count)));
     let mut end = StopCondition::new(&args.command, &args.pid, time)?;
-    if let Some(code) = end.never_began() {
+    if let Some(code) = end.spawn_error() {
         return Ok(code);
     }
     let record = args.record.to(true);
@@ -83,42 +86,89 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
         each_io: args.each_io,
         ..SamplingOptions::default()
     };
+    let mut view = Summary { page: &args.page, to, is_command: !args.command.is_empty() };
+    observe(&options, &record, end, &args.command, &mut view)
+}
+
+/// The page of `fathom watch`.
+pub struct Summary<'a> {
+    pub page: &'a PageArgs,
+    pub to: Option<Destination>,
+    /// Whether standard output belongs to a command.
+    pub is_command: bool,
+}
+
+impl SampleView for Summary<'_> {
+    fn finish(&mut self, record: &RunRecord, observed: &Observed) -> Result<(), String> {
+        let page = pages::watch(observed, record, self.page.verbose);
+        let json = || json::text(&WatchResult::of(record, observed));
+        match self.is_command && self.to.is_none() {
+            true => self.page.print_to_stderr(&page, json),
+            false => self.page.print(&page, json, self.to.as_ref()),
+        }
+    }
+}
+
+/// What is printed of samples, as they come or when they are read from a record.
+pub trait SampleView {
+    /// Sampling begins, without these sources.
+    fn begin(&mut self, _missing: &[Unavailable]) {}
+
+    /// Takes the next sample. Whether there may be another one.
+    fn add(&mut self, _sample: &Sample) -> Result<bool, String> {
+        Ok(true)
+    }
+
+    /// Prints what is known at the end.
+    fn finish(&mut self, record: &RunRecord, observed: &Observed) -> Result<(), String>;
+}
+
+/// Samples until `end`, records it and shows it in `view`. The exit status is that of `command`; without one, whether
+/// everything was done.
+pub fn observe(
+    options: &SamplingOptions,
+    to: &RecordTo,
+    mut end: StopCondition,
+    command: &[OsString],
+    view: &mut dyn SampleView,
+) -> Result<ExitCode, String> {
     limits::raise();
-    let mut observer = Observer::start(&options, &record)?;
+    let mut notice = |text: &str| note!("{text}");
+    let (mut session, mut record) = Session::observe(options, to, &mut notice)?;
+    view.begin(session.sampling().map_or(&[], |sampling| &sampling.missing));
     // The command begins when there is a sample of the time before.
-    observer.next(FIRST_SAMPLE);
+    let mut state = session.next(FIRST_SAMPLE).map_or(Ok(true), |sample| view.add(&sample));
     let began = Instant::now();
     end.begin()?;
+    let mut lost = false;
     // A command runs to its end even if it cannot be recorded.
-    let can_go_on = |observer: &Observer, failed: &Option<String>, end: &StopCondition| {
-        end.is_command() || (failed.is_none() && !observer.has_panicked())
-    };
-    let mut failed = None;
-    while !end.is_met()? && can_go_on(&observer, &failed, &end) {
-        observer.next(TICK);
-        failed = failed.or_else(|| observer.complaint().inspect(say));
+    while !end.is_met()?
+        && (end.is_command() || matches!(state, Ok(true)) && !lost && !session.has_panicked())
+    {
+        if let Some(sample) = session.next(TICK) {
+            state = state.and_then(|_| view.add(&sample));
+        }
+        if let Some(error) = session.take_error() {
+            note!("{error}");
+            lost = session.is_record_required();
+        }
     }
-    let path = observer.record_dir().map(Path::to_path_buf);
-    let command = end.command(&args.command, began);
-    let observed = observer.finish(command, end.interrupted(), &mut |text| note!("{text}"));
-    let new = observed.written.err().filter(|error| failed.as_ref() != Some(error));
-    failed = new.inspect(say).or(failed);
-    let page = pages::watch(&observed.observed, &observed.record, args.page.verbose);
-    let json = || json::text(&WatchResult::of(&observed.record, &observed.observed));
-    let shown = match end.is_command() && to.is_none() {
-        // Standard output belongs to the command.
-        true => args.page.print_to_stderr(&page, json),
-        false => args.page.print(&page, json, to.as_ref()),
-    };
+    let path = session.record_dir().map(Path::to_path_buf);
+    let ran = end.command(command, began);
+    let rest = session.end(&mut record, ran, end.interrupted());
+    let shown = state
+        .and_then(|_| rest.iter().try_for_each(|sample| view.add(sample).map(drop)))
+        .and_then(|()| view.finish(&record, session.observed()));
     let code = end.exit_code(shown);
-    if let Some(path) = path {
+    // After the result is printed: the record's disk may be full, or stall.
+    let finished = session.finish(&mut record, |record| &mut record.header, Ok(()), &mut notice);
+    if let Err(error) = &finished {
+        note!("{error}");
+    }
+    if let Some(path) = path.filter(|_| options.view.is_none() || std::io::stderr().is_terminal()) {
         stdio::remark(&format!("record: {}", escape::path(&path)));
     }
     // The command's own failure takes precedence.
-    let failed = failed.is_some() && code == ExitCode::SUCCESS;
+    let failed = finished.is_err() && code == ExitCode::SUCCESS;
     Ok(if failed { ExitCode::FAILURE } else { code })
-}
-
-fn say(error: &String) {
-    note!("{error}");
 }

@@ -121,6 +121,9 @@ pub struct SamplingRecord {
     /// Processes sampled, with their descendants; empty for the whole machine.
     #[serde(default)]
     pub pids: Vec<i32>,
+    /// The view for which it was sampled, unless that is the one of `fathom watch`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub view: Option<SampledView>,
     /// The command that was run for sampling.
     #[serde(default)]
     pub command: Option<CommandRecord>,
@@ -137,6 +140,32 @@ pub struct SamplingRecord {
     /// Whole block devices, with the settings of their queues when sampling began.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<DeviceFacts>,
+}
+
+/// A view of the samples of one source, with its options.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SampledView {
+    /// `fathom threads`.
+    Threads {
+        /// Columns by which threads are grouped.
+        group_by: Vec<String>,
+        /// Requested samples per second.
+        hz: u32,
+        /// Whether threads in all states were sampled.
+        all_states: bool,
+        /// Maximum number of groups printed.
+        rows: usize,
+        /// Time between two tables, in nanoseconds, if there is more than one.
+        interval_ns: Option<u64>,
+    },
+    /// `fathom stacks`.
+    Stacks {
+        /// Maximum number of functions printed.
+        rows: usize,
+    },
+    /// `fathom blocks`.
+    Blocks,
 }
 
 /// A command that was run for sampling.

@@ -7,7 +7,8 @@ use fathom_analysis::machine::DiskRates;
 use fathom_analysis::metrics::{DISK, Interval};
 use fathom_analysis::watch::Observed;
 use fathom_model::RunRecord;
-use fathom_model::watch::ProcessUse;
+use fathom_model::record::Header;
+use fathom_model::watch::{BlocksSample, ProcessUse};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -15,6 +16,11 @@ use std::collections::BTreeMap;
 /// `data` as JSON, with a line end.
 pub fn text<T: Serialize + ?Sized>(data: &T) -> Result<String, String> {
     serde_json::to_string_pretty(data).map(|text| text + "\n").map_err(|error| error.to_string())
+}
+
+/// The same in one line.
+pub fn line<T: Serialize + ?Sized>(data: &T) -> Result<String, String> {
+    serde_json::to_string(data).map(|text| text + "\n").map_err(|error| error.to_string())
 }
 
 /// The result of `fathom watch`.
@@ -86,11 +92,9 @@ impl<'a> WatchResult<'a> {
 
 /// The result of `fathom stacks`.
 #[derive(Serialize, JsonSchema)]
-pub struct StacksResult {
-    /// Start, in nanoseconds since 1970 (UTC).
-    started_unix_ns: u64,
-    /// Time covered, in nanoseconds.
-    elapsed_ns: u64,
+pub struct StacksResult<'a> {
+    #[serde(flatten)]
+    header: &'a Header,
     /// The event by which CPUs were sampled, and its rate.
     event: String,
     hz: u32,
@@ -125,8 +129,9 @@ struct ProcessSamples {
     kernel_samples: u64,
 }
 
-impl From<&Sampled> for StacksResult {
-    fn from(sampled: &Sampled) -> Self {
+impl<'a> StacksResult<'a> {
+    /// The record of `sampled`.
+    pub fn of(header: &'a Header, sampled: &Sampled) -> Self {
         let last = sampled.intervals.last();
         let function = |((name, kernel), samples): ((String, bool), u64)| FunctionSamples {
             function: name,
@@ -140,8 +145,7 @@ impl From<&Sampled> for StacksResult {
             kernel_samples: process.kernel,
         };
         Self {
-            started_unix_ns: sampled.started_unix_ns,
-            elapsed_ns: last.map_or(0, |(end, _)| *end),
+            header,
             event: last.map_or_else(String::new, |(_, sample)| sample.event.clone()),
             hz: last.map_or(0, |(_, sample)| sample.hz),
             samples: sampled.counts().map(|count| u64::from(count.count)).sum(),
@@ -152,5 +156,30 @@ impl From<&Sampled> for StacksResult {
             processes: sampled.processes().into_iter().map(process).collect(),
             layers: sampled.layers(),
         }
+    }
+}
+
+/// The result of `fathom blocks`, a line. That of an interval is not `total`, and has no header.
+#[derive(Serialize, JsonSchema)]
+pub struct BlocksResult<'a> {
+    #[serde(flatten)]
+    header: Option<&'a Header>,
+    total: bool,
+    /// Time of the last sample, in nanoseconds since 1970 (UTC).
+    unix_ns: u64,
+    /// Time between the first and the last sample.
+    sampled_ns: u64,
+    #[serde(flatten)]
+    growth: &'a BlocksSample,
+}
+
+impl<'a> BlocksResult<'a> {
+    /// What happened in `sampled_ns` until `unix_ns`: over all, with the header of the record, or in an interval.
+    pub fn of(
+        header: Option<&'a Header>,
+        growth: &'a BlocksSample,
+        (unix_ns, sampled_ns): (u64, u64),
+    ) -> Self {
+        Self { header, total: header.is_some(), unix_ns, sampled_ns, growth }
     }
 }

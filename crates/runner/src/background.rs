@@ -14,16 +14,17 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// Runs shorter than this are not sampled: opening the samplers would take longer.
 const DELAY: Duration = Duration::from_millis(250);
 
-/// Sampling in the background, or none.
+/// Samplers that are running, or will once they are open; none by default.
+#[derive(Default)]
 pub struct BackgroundSampling {
     options: SamplingOptions,
     /// When to start, until then.
     start_at: Option<Instant>,
     /// Samplers being opened in a separate thread, so that the run does not wait.
     opening: Option<Receiver<Result<Sampling, String>>>,
-    sampling: Option<Sampling>,
+    pub running: Option<Sampling>,
     /// Why there is no sampling, until it is reported.
-    failure: Option<String>,
+    error: Option<String>,
 }
 
 /// What is sampled beside fathom's own workers.
@@ -44,17 +45,21 @@ pub(crate) fn during_run(level: Level, devices: Vec<String>) -> SamplingOptions 
 }
 
 impl BackgroundSampling {
+    /// Starts now.
+    pub fn start(options: &SamplingOptions) -> Result<Self, String> {
+        Ok(Self { running: Some(Sampling::start(options)?), ..Self::default() })
+    }
+
     /// By default starts after a delay and covers only this process and `devices`; with `full`, starts immediately and
     /// covers the whole machine.
-    pub fn new(level: Level, devices: Vec<String>) -> Self {
+    pub fn beside_load(level: Level, devices: Vec<String>) -> Self {
         let start_at = match level {
             Level::Off => None,
             Level::Default => Some(Instant::now() + DELAY),
             Level::Full => Some(Instant::now()),
         };
         let options = during_run(level, devices);
-        let (opening, sampling, failure) = (None, None, None);
-        let mut this = Self { options, start_at, opening, sampling, failure };
+        let mut this = Self { options, start_at, ..Self::default() };
         this.start_if_due();
         this
     }
@@ -71,7 +76,7 @@ impl BackgroundSampling {
         };
         match thread::Builder::new().name("fathom-open".into()).spawn(open) {
             Ok(_) => self.opening = Some(opening),
-            Err(error) => self.failure = Some(thread_not_created(&error)),
+            Err(error) => self.error = Some(thread_not_created(&error)),
         }
     }
 
@@ -81,38 +86,26 @@ impl BackgroundSampling {
         };
         self.opening = None;
         match opened {
-            Ok(sampling) => self.sampling = Some(sampling),
-            Err(error) => self.failure = Some(error),
+            Ok(sampling) => self.running = Some(sampling),
+            Err(error) => self.error = Some(error),
         }
     }
 
     /// Why the machine is not sampled; returned once.
-    pub fn failure(&mut self) -> Option<String> {
-        self.failure.take()
+    pub fn take_error(&mut self) -> Option<String> {
+        self.error.take()
     }
 
-    /// Whether samples arrive.
-    pub fn is_on(&self) -> bool {
-        self.sampling.is_some()
-    }
-
-    /// The origin of the samples' times.
-    pub fn began(&self) -> Option<Instant> {
-        self.sampling.as_ref().map(Sampling::began)
-    }
-
-    /// The next sample, if there is one.
-    pub fn poll(&mut self) -> Option<Sample> {
+    /// The next sample, if there is one within `patience`.
+    pub fn next(&mut self, patience: Duration) -> Option<Sample> {
         self.start_if_due();
         self.take_opened();
-        self.sampling.as_mut()?.next(Duration::ZERO)
+        self.running.as_mut()?.next(patience)
     }
 
     /// Stops sampling; returns the remaining samples, and how the machine was sampled.
-    pub fn stop(mut self) -> (Vec<Sample>, Option<SamplingRecord>) {
-        self.sampling.take().map_or((Vec::new(), None), |sampling| {
-            let (samples, record) = sampling.stop();
-            (samples, Some(record))
-        })
+    pub fn stop(&mut self) -> (Vec<Sample>, Option<SamplingRecord>) {
+        let stopped = std::mem::take(self).running.map(Sampling::stop);
+        stopped.map_or_else(Default::default, |(samples, record)| (samples, Some(record)))
     }
 }

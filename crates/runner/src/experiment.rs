@@ -8,9 +8,8 @@ mod plans;
 pub use command::Limits;
 
 use crate::cancel::CancelToken;
-use crate::observe::new_header;
-use crate::recording::{NewRecording, RecordTo, Recording};
 use crate::run::Hooks;
+use crate::session::{RecordTo, Session, new_header};
 use crate::snapshot::MachineSnapshots;
 use crate::targets::OpenTargets;
 use crate::wording::Vocabulary;
@@ -70,8 +69,7 @@ pub struct TryRunner {
     options: TryOptions,
     /// Windows of the interrupted experiment.
     earlier: Vec<TrialWindow>,
-    new_recording: Option<NewRecording>,
-    recording: Option<Recording>,
+    session: Session,
 }
 
 impl TryRunner {
@@ -79,9 +77,9 @@ impl TryRunner {
     /// targets, or makes and fills a scratch file.
     pub fn open(options: TryOptions, hooks: &mut dyn Hooks) -> Result<Self, String> {
         let notice = &mut |text: &str| hooks.notice(text);
-        let (new, earlier) = match &options.resume {
-            Some(dir) => NewRecording::resume(dir)?,
-            None => (NewRecording::create(&options.record, notice)?, Vec::new()),
+        let (session, earlier) = match &options.resume {
+            Some(dir) => Session::resume(dir)?,
+            None => (Session::open(&options.record, notice)?, Vec::new()),
         };
         // Before anything is written.
         replay(&mut new_trial(&options.request), &earlier)?;
@@ -92,17 +90,7 @@ impl TryRunner {
         };
         plans.notes.iter().for_each(|note| hooks.remark(&format!("note: {note}")));
         let conditions = plans.conditions(needs_scratch);
-        let new_recording = Some(new);
-        Ok(Self {
-            targets,
-            plans,
-            conditions,
-            paths,
-            options,
-            earlier,
-            new_recording,
-            recording: None,
-        })
+        Ok(Self { targets, plans, conditions, paths, options, earlier, session })
     }
 
     /// The machine and the open targets.
@@ -126,10 +114,8 @@ impl TryRunner {
         replay(&mut trial, &self.earlier)?;
         let mut record = self.new_record(&trial);
         let unfinished = ExperimentRecord { header: record.header.unfinished(), ..record.clone() };
-        let Some(new) = self.new_recording.take() else {
-            return Err("this experiment has run".to_string());
-        };
-        let mut recording = new.begin(&unfinished, &mut |text: &str| hooks.notice(text))?;
+        let session = &mut self.session;
+        session.begin(&unfinished, &mut |text: &str| hooks.notice(text))?;
         let began = Instant::now();
         let mut bench = bench(&self.targets, &self.plans, &self.paths, &request, &cancel);
         bench.number = u64::from(trial.windows());
@@ -141,8 +127,6 @@ impl TryRunner {
             let length = Duration::from_nanos(request.protocol.window_ns);
             let measured = bench.window(turn.condition, ramp, length, hooks);
             if let Err(Failure { why, is_fatal: true, .. }) = measured {
-                // What was measured until now is on disk.
-                let _ = recording.flush(&mut |text: &str| hooks.notice(text));
                 return Err(why);
             }
             // A window that was cut short is not what was requested.
@@ -156,16 +140,13 @@ impl TryRunner {
             };
             trial.observe(turn, outcome.as_ref().map_err(String::as_str), rejects);
             let (condition, round) = (turn.condition, turn.round);
-            recording.window(&TrialWindow { condition, round, outcome, rejects });
-            if let Some(error) = recording.complaint() {
-                hooks.notice(&format!("windows are no longer recorded: {error}"));
-            }
+            session.window(&TrialWindow { condition, round, outcome, rejects });
+            session.report(&mut |text: &str| hooks.notice(text));
         }
         let details = details(&mut bench, &trial, hooks)?;
         record.header.elapsed_ns = began.elapsed().as_nanos() as u64;
         record.header.outcome = interrupted.map_or(Outcome::Finished, Outcome::interrupted);
         record.report = report(&trial, &request, &details);
-        self.recording = Some(recording);
         Ok(record)
     }
 
@@ -177,20 +158,17 @@ impl TryRunner {
     /// Writes the final `record`, and closes the targets.
     pub fn finish(
         mut self,
-        record: &ExperimentRecord,
+        record: &mut ExperimentRecord,
         hooks: &mut dyn Hooks,
     ) -> Result<(), String> {
         let closed = self.targets.close();
-        let finish =
-            |recording: Recording| recording.finish(record, &mut |text| hooks.notice(text));
-        let written = self.recording.map_or(Ok(()), finish);
-        let errors: Vec<String> = [closed, written].into_iter().filter_map(Result::err).collect();
-        if errors.is_empty() { Ok(()) } else { Err(errors.join("; ")) }
+        let notice = &mut |text: &str| hooks.notice(text);
+        self.session.finish(record, |record| &mut record.header, closed, notice)
     }
 
     /// The run directory, once the experiment has begun.
     pub fn record_dir(&self) -> Option<&std::path::Path> {
-        self.recording.as_ref().and_then(Recording::path)
+        self.session.record_dir()
     }
 
     /// Measures what each cell reaches without a limit, where its load is a share of that.

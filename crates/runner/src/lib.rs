@@ -1,9 +1,9 @@
 //! Runs a plan: opens its targets, starts workers and samplers, feeds the record and the caller's view, and stops.
 //!
-//! [`Runner`] is the only run loop. [`limit::Limit`] finds the limits of targets, in windows that
-//! [`window::measure`] runs; [`cost::measure`] measures the cost per I/O; [`experiment::TryRunner`] compares conditions;
-//! [`observe::Observer`] samples the machine without a load. Nothing here prints, exits or handles signals: callers
-//! pass [`Hooks`] and a [`CancelToken`].
+//! A [`Session`] holds the record and the samples of everything that measures or observes. [`Runner`] is the only run
+//! loop. [`limit::Limit`] finds the limits of targets, in windows that [`window::measure`] runs; [`cost::measure`]
+//! measures the cost per I/O; [`experiment::TryRunner`] compares conditions. Nothing here prints, exits or handles
+//! signals: callers pass [`Hooks`] and a [`CancelToken`].
 //!
 //! ```
 //! # fn main() -> Result<(), String> {
@@ -38,12 +38,11 @@ pub mod cost;
 mod counting;
 pub mod experiment;
 pub mod limit;
-pub mod observe;
-mod recording;
 mod ring;
 mod ring_threads;
 mod run;
 mod sampling;
+mod session;
 mod shrink;
 mod snapshot;
 mod sources;
@@ -51,11 +50,10 @@ mod targets;
 pub mod window;
 mod wording;
 
-pub use background::BackgroundSampling;
 pub use cancel::CancelToken;
-pub use recording::{NewRecording, RecordTo, Recording};
 pub use ring::RingRecorder;
 pub use run::{Hooks, RunOptions, Runner};
-pub use sampling::{Sampling, SamplingOptions};
+pub use sampling::{SamplingOptions, Sources};
+pub use session::{RecordTo, Session, new_header, stored};
 pub use sources::System;
 pub use targets::OpenTargets;

@@ -5,16 +5,14 @@ mod costs;
 mod plan;
 mod targets;
 
-use crate::background::BackgroundSampling;
 use crate::cancel::CancelToken;
-use crate::observe::new_header;
-use crate::recording::{NewRecording, RecordTo, Recording};
 use crate::run::Hooks;
+use crate::session::{RecordTo, Session, new_header};
 use crate::targets::OpenTargets;
 use bench::{Bench, EngineExecutor};
 use fathom_analysis::limit::Search;
 use fathom_analysis::processes::competitors;
-use fathom_analysis::watch::{IoLimit, Observed};
+use fathom_analysis::watch::IoLimit;
 use fathom_machine::guard::Permissions;
 use fathom_model::facts::TargetFacts;
 use fathom_model::limit::{BlockSpec, Config, LatencyTarget, LimitRecord, QueueFacts, SuiteTest};
@@ -86,40 +84,33 @@ pub struct Limit {
     targets: OpenTargets,
     conditions: Vec<Conditions>,
     options: LimitOptions,
-    new_recording: Option<NewRecording>,
-    recording: Option<Recording>,
+    session: Session,
 }
 
 impl Limit {
     /// Creates the run directory, then opens the targets, or creates and fills a scratch file.
     pub fn open(options: LimitOptions, hooks: &mut dyn Hooks) -> Result<Self, OpenError> {
-        let new = NewRecording::create(&options.record, &mut |text: &str| hooks.notice(text))?;
+        let session = Session::open(&options.record, &mut |text: &str| hooks.notice(text))?;
         let (targets, conditions) = targets::open(&options, hooks)?;
-        Ok(Self { targets, conditions, options, new_recording: Some(new), recording: None })
+        Ok(Self { targets, conditions, options, session })
     }
 
     /// Measures until everything is known, time is up or the search is cancelled, and returns the record with findings.
     pub fn run(&mut self, hooks: &mut dyn Hooks) -> Result<LimitRecord, String> {
         let mut record = self.new_record();
         let unfinished = LimitRecord { header: record.header.unfinished(), ..record.clone() };
-        let Some(new) = self.new_recording.take() else {
-            return Err("this search has run".to_string());
-        };
-        let mut recording = new.begin(&unfinished, &mut |text: &str| hooks.notice(text))?;
+        let session = &mut self.session;
+        session.begin(&unfinished, &mut |text: &str| hooks.notice(text))?;
         let began = Instant::now();
         let mut bench = EngineExecutor::new(&self.targets, self.conditions.clone());
         // Even without a record, because the samples name competing programs.
-        let mut samples =
-            Samples::new(BackgroundSampling::new(self.options.sampling, self.targets.devices()));
+        session.sample_load(self.options.sampling, self.targets.devices());
         let cancel = &self.options.cancel;
-        search(&mut record, &mut bench, &mut recording, hooks, |recording, hooks| {
-            samples.take(recording, hooks);
-            cancel.reason()
-        });
+        search(&mut record, &mut bench, session, hooks, || cancel.reason());
         record.header.elapsed_ns = began.elapsed().as_nanos() as u64;
-        samples.finish(&recording, &mut record);
+        record.header.sampling = session.stop_sampling(|sample, _| sample).1;
+        record.competitors = competitors(&session.observed().processes);
         costs::measure(&self.targets, cancel, &mut record);
-        self.recording = Some(recording);
         Ok(fathom_analysis::rules::judged_limit(record))
     }
 
@@ -129,13 +120,10 @@ impl Limit {
     }
 
     /// Writes the rest of the samples and the final `record`, and closes the targets.
-    pub fn finish(mut self, record: &LimitRecord, hooks: &mut dyn Hooks) -> Result<(), String> {
+    pub fn finish(mut self, record: &mut LimitRecord, hooks: &mut dyn Hooks) -> Result<(), String> {
         let closed = self.targets.close();
-        let finish =
-            |recording: Recording| recording.finish(record, &mut |text| hooks.notice(text));
-        let written = self.recording.map_or(Ok(()), finish);
-        let errors: Vec<String> = [closed, written].into_iter().filter_map(Result::err).collect();
-        if errors.is_empty() { Ok(()) } else { Err(errors.join("; ")) }
+        let notice = &mut |text: &str| hooks.notice(text);
+        self.session.finish(record, |record| &mut record.header, closed, notice)
     }
 
     fn config(&self) -> Config {
@@ -204,59 +192,25 @@ fn queues(targets: &OpenTargets) -> Vec<QueueFacts> {
     targets.facts.targets.iter().map(of).collect()
 }
 
-/// The samples of the machine during one search.
-struct Samples {
-    background: BackgroundSampling,
-    totals: Observed,
-}
-
-impl Samples {
-    fn new(background: BackgroundSampling) -> Self {
-        Self { background, totals: Observed::default() }
-    }
-
-    /// Records the samples taken since the last window.
-    fn take(&mut self, recording: &Recording, hooks: &mut dyn Hooks) {
-        while recording.has_room()
-            && let Some(sample) = self.background.poll()
-        {
-            self.totals.add(&sample);
-            recording.sample(&sample);
-        }
-        if let Some(error) = self.background.failure() {
-            hooks.notice(&format!("the machine is not sampled: {error}"));
-        }
-    }
-
-    fn finish(mut self, recording: &Recording, record: &mut LimitRecord) {
-        let (rest, watch) = self.background.stop();
-        for sample in &rest {
-            self.totals.add(sample);
-            recording.sample(sample);
-        }
-        record.header.sampling = watch;
-        record.competitors = competitors(&self.totals.processes);
-    }
-}
-
 /// Measures windows until the search is complete, its time is up, or `stop` returns a reason; the results are in
 /// `record`.
 fn search(
     record: &mut LimitRecord,
     bench: &mut impl Bench,
-    recording: &mut Recording,
+    session: &mut Session,
     hooks: &mut dyn Hooks,
-    mut stop: impl FnMut(&Recording, &mut dyn Hooks) -> Option<&'static str>,
+    mut stop: impl FnMut() -> Option<&'static str>,
 ) {
     let mut search = Search::new(record.config.clone());
     // It may have been cancelled while a scratch file was filled.
-    let mut interrupted = stop(recording, hooks);
+    let mut interrupted = stop();
     while interrupted.is_none() {
         let Some(probe) = search.next_probe() else { break };
         hooks.probing(&record.config, &probe, search.done());
         let outcome = bench.window(&probe);
         // A window that was cut short is discarded.
-        interrupted = stop(recording, hooks);
+        interrupted = stop();
+        while session.next(Duration::ZERO).is_some() {}
         if interrupted.is_some() {
             break;
         }
@@ -264,10 +218,8 @@ fn search(
             Ok(measured) => search.observe(measured),
             Err(message) => search.refuse(message),
         }
-        recording.window(&Window { probe, outcome });
-        if let Some(error) = recording.complaint() {
-            hooks.notice(&format!("windows and samples are no longer recorded: {error}"));
-        }
+        session.window(&Window { probe, outcome });
+        session.report(&mut |text: &str| hooks.notice(text));
     }
     record.header.outcome = interrupted.map_or(Outcome::Finished, Outcome::interrupted);
     record.report = search.finish();

@@ -1,8 +1,9 @@
 //! Always-on recording into a ring of bounded size.
 
 use crate::cancel::CancelToken;
-use crate::observe::{new_record, unfinished};
-use crate::sampling::{Sampling, SamplingOptions};
+use crate::sampling::SamplingOptions;
+use crate::session::{RecordTo, Session};
+use fathom_model::RunRecord;
 use fathom_model::advice::intervals_merged;
 use fathom_model::progress::Sample;
 use fathom_model::units;
@@ -34,7 +35,7 @@ fn wait(time: Duration, cancel: &CancelToken) {
 }
 
 /// The problem reported last.
-struct LastComplaint {
+struct ReportedError {
     reason: String,
     /// When it last occurred.
     seen: Instant,
@@ -54,7 +55,7 @@ pub struct RingRecorder<'a> {
     lost: Option<String>,
     /// Bytes of all samples.
     bytes: u64,
-    trouble: Option<LastComplaint>,
+    trouble: Option<ReportedError>,
     last_sync: Instant,
 }
 
@@ -101,42 +102,40 @@ impl<'a> RingRecorder<'a> {
 
     /// Writes one segment of the ring with new samplers, so that it contains everything its samples refer to.
     fn segment(&mut self, cancel: &CancelToken) -> Result<(), String> {
-        let mut record = new_record();
-        let mut watching = Sampling::start(&self.options)?;
-        record.header.sampling = Some(watching.record().clone());
+        let (session, mut record) =
+            Session::observe(&self.options, &RecordTo::Nowhere, self.notice)?;
+        let mut session = session.without_sum();
         if self.trouble.is_none() && self.samples == 0 {
-            let missing = &watching.record().missing;
+            let missing = session.sampling().map_or(&[][..], |sampling| &sampling.missing);
             missing.iter().for_each(|m| (self.notice)(&format!("not measured: {m}")));
         }
-        if let Err(error) = self.ring.begin(&unfinished(&record)) {
-            self.complain(Err(error));
+        let header = record.header.unfinished();
+        if let Err(error) = self.ring.begin(&RunRecord { header, ..record.clone() }) {
+            self.report_error(Err(error));
             // Close the samplers while waiting for space.
-            drop(watching.stop());
+            drop(session);
             wait(RETRY, cancel);
             return Ok(());
         }
         let until = Instant::now() + self.ring.segment_time();
         let is_over = |ring: &SampleRing| Instant::now() >= until || ring.is_segment_full();
-        while cancel.reason().is_none() && !is_over(&self.ring) && !watching.has_panicked() {
-            if let Some(sample) = watching.next(TICK) {
+        while cancel.reason().is_none() && !is_over(&self.ring) && !session.has_panicked() {
+            if let Some(sample) = session.next(TICK) {
                 self.keep(&sample);
             }
         }
-        let broken = watching.has_panicked();
+        let broken = session.has_panicked();
         if broken {
             self.lost =
                 Some("a sampler panicked; this is a bug in fathom, please report it".into());
         }
-        let (rest, watched) = watching.stop();
-        rest.iter().for_each(|sample| self.keep(sample));
-        record.header.elapsed_ns =
-            fathom_engine::clock::unix_ns().saturating_sub(record.header.started_unix_ns);
-        if watched.intervals_merged > 0 {
-            (self.notice)(&format!("note: {}", intervals_merged(watched.intervals_merged)));
+        session.end(&mut record, None, None).iter().for_each(|sample| self.keep(sample));
+        let merged = record.header.sampling.as_ref().map_or(0, |s| s.intervals_merged);
+        if merged > 0 {
+            (self.notice)(&format!("note: {}", intervals_merged(merged)));
         }
-        record.header.sampling = Some(watched);
         let ended = self.ring.end(&record);
-        self.complain(ended);
+        self.report_error(ended);
         if broken {
             wait(RETRY, cancel);
         }
@@ -151,20 +150,20 @@ impl<'a> RingRecorder<'a> {
             self.stored += 1;
             self.lost = None;
         }
-        self.complain(kept);
+        self.report_error(kept);
         self.samples += 1;
         if self.samples == SAMPLES_TYPICAL {
-            self.foretell();
+            self.warn_if_ring_too_small();
         }
         if self.last_sync.elapsed() >= SYNC {
             let synced = self.ring.sync();
-            self.complain(synced);
+            self.report_error(synced);
             self.last_sync = Instant::now();
         }
     }
 
     /// Reports a problem once, and its end after some time without errors.
-    fn complain(&mut self, result: Result<(), String>) {
+    fn report_error(&mut self, result: Result<(), String>) {
         for path in self.ring.take_not_removed() {
             (self.notice)(&format!(
                 "note: {} was not removed, because it contains files that fathom did not create",
@@ -182,12 +181,12 @@ impl<'a> RingRecorder<'a> {
         if self.trouble.as_ref().is_none_or(|trouble| trouble.reason != reason) {
             (self.notice)(&format!("{error}; retrying"));
         }
-        self.trouble = Some(LastComplaint { reason: reason.into(), seen: Instant::now() });
+        self.trouble = Some(ReportedError { reason: reason.into(), seen: Instant::now() });
         self.lost = Some(error);
     }
 
     /// Reports if the maximum size is too small for the time to keep.
-    fn foretell(&mut self) {
+    fn warn_if_ring_too_small(&mut self) {
         let Some(per_sample) = self.bytes.checked_div(self.samples) else { return };
         let per_second = per_sample as f64 / self.options.interval.as_secs_f64();
         let holds = self.retention.bytes_max as f64 / per_second.max(1.0);

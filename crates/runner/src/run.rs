@@ -1,10 +1,9 @@
 //! The run loop: workers, samplers, the record and the caller's view of them.
 
-use crate::background::BackgroundSampling;
 use crate::cancel::CancelToken;
 use crate::experiment::TrialProgress;
-use crate::recording::{NewRecording, RecordTo, Recording};
 use crate::ring_threads::RingThreads;
+use crate::session::{RecordTo, Session};
 use crate::targets::OpenTargets;
 use fathom_analysis::derive;
 use fathom_analysis::watch::Observed;
@@ -78,9 +77,7 @@ pub struct RunOptions {
 pub struct Runner {
     targets: OpenTargets,
     options: RunOptions,
-    new_recording: Option<NewRecording>,
-    recording: Option<Recording>,
-    observed: Observed,
+    session: Session,
 }
 
 impl Runner {
@@ -91,11 +88,9 @@ impl Runner {
         options: RunOptions,
         hooks: &mut dyn Hooks,
     ) -> Result<Self, String> {
-        let recording =
-            NewRecording::create(&options.record, &mut |text: &str| hooks.notice(text))?;
+        let session = Session::open(&options.record, &mut |text: &str| hooks.notice(text))?;
         let targets = OpenTargets::open(plan, facts, &options.permissions, &options.cancel)?;
-        let (new_recording, observed) = (Some(recording), Observed::default());
-        Ok(Self { targets, options, new_recording, recording: None, observed })
+        Ok(Self { targets, options, session })
     }
 
     /// The open targets.
@@ -105,12 +100,12 @@ impl Runner {
 
     /// The run directory, once the run has begun.
     pub fn record_dir(&self) -> Option<&Path> {
-        self.recording.as_ref().and_then(Recording::path)
+        self.session.record_dir()
     }
 
     /// The samples of the machine during the run.
     pub fn observed(&self) -> &Observed {
-        &self.observed
+        self.session.observed()
     }
 
     /// Lays out new files, runs `plan` until it ends or is cancelled, and returns its record, without findings.
@@ -125,10 +120,7 @@ impl Runner {
         };
         let record = self.targets.new_record(plan);
         let unfinished = RunRecord { header: record.header.unfinished(), ..record.clone() };
-        if let Some(new) = self.new_recording.take() {
-            let begun = new.begin(&unfinished, &mut |text: &str| hooks.notice(text))?;
-            self.recording = Some(begun);
-        }
+        self.session.begin(&unfinished, &mut |text: &str| hooks.notice(text))?;
         match interrupted {
             None => self.run_jobs(plan, record, hooks),
             Some(outcome) => {
@@ -148,8 +140,9 @@ impl Runner {
         let disks_before = disks.snapshot().ok();
         let mut shrinking = targets.shrink_detector(plan);
         let mut ring_threads = RingThreads::new(plan, targets.proc());
-        let recording = self.recording.as_mut();
-        let mut samples = Samples::new(recording, &mut self.observed, &self.options, targets);
+        let session = &mut self.session;
+        session.sample_load(self.options.sampling, targets.devices());
+        let mut samples = JobSamples::new();
         let of_single_ios = |index: usize| {
             plan.jobs[index].logs.as_ref().is_some_and(|logs| logs.are_of_single_ios())
         };
@@ -190,7 +183,7 @@ impl Runner {
                 disks: disk_totals(&disks, disks_before.as_ref()),
                 ..record.clone()
             });
-            samples.take(&progress, hooks);
+            samples.take(session, &progress, hooks);
         }
         record.header.elapsed_ns = began.elapsed().as_nanos() as u64;
         drop(coalesced);
@@ -200,7 +193,7 @@ impl Runner {
         hooks.progress(&last);
         record.jobs = targets.join(running);
         record.disks = disk_totals(&disks, disks_before.as_ref());
-        record.header.sampling = samples.finish(&last);
+        record.header.sampling = samples.finish(session, &last);
         ring_threads.note(&mut record.jobs);
         worked |= record.jobs.iter().any(|job| job.runtime_ns > 0);
         let failed =
@@ -218,19 +211,11 @@ impl Runner {
         self.targets.close()
     }
 
-    /// Closes the targets that are still open, and writes the remaining samples and the final `record`, with the reason for lost samples.
+    /// Closes the targets that are still open, and writes the remaining samples and the final `record`.
     pub fn finish(mut self, record: &mut RunRecord, hooks: &mut dyn Hooks) -> Result<(), String> {
         let closed = self.targets.close();
-        let Some(mut recording) = self.recording else { return closed };
         let notice = &mut |text: &str| hooks.notice(text);
-        record.header.samples_lost = recording.flush(notice).error;
-        if let Some(error) = recording.complaint() {
-            notice(&samples_lost(&error));
-        }
-        match (closed, recording.end(record, notice)) {
-            (Err(first), Err(second)) => Err(format!("{first}; {second}")),
-            (closed, ended) => closed.and(ended),
-        }
+        self.session.finish(record, |record| &mut record.header, closed, notice)
     }
 }
 
@@ -257,16 +242,9 @@ fn disk_totals(disks: &NamedDisks, before: Option<&DiskSnapshot>) -> Vec<DiskRec
     }
 }
 
-fn samples_lost(error: &str) -> String {
-    format!("samples are no longer recorded: {error}")
-}
-
-/// The samples of one run: machine and jobs, merged.
-struct Samples<'a> {
-    recording: Option<&'a mut Recording>,
-    observed: &'a mut Observed,
-    background: BackgroundSampling,
-    /// When background sampling started, in time since the start of the run.
+/// The jobs' part of the samples of a run.
+struct JobSamples {
+    /// When sampling began, in time since the start of the run.
     began_ns: Option<u64>,
     /// Time of the next sample of the jobs if the machine is not sampled.
     next: Instant,
@@ -274,80 +252,63 @@ struct Samples<'a> {
     before: Vec<PerDir<Histogram>>,
 }
 
-impl<'a> Samples<'a> {
-    fn new(
-        recording: Option<&'a mut Recording>,
-        observed: &'a mut Observed,
-        options: &RunOptions,
-        targets: &OpenTargets,
-    ) -> Self {
-        let background = BackgroundSampling::new(options.sampling, targets.devices());
-        let (next, before) = (Instant::now() + SAMPLE, Vec::new());
-        Self { recording, observed, background, began_ns: None, next, before }
+impl JobSamples {
+    fn new() -> Self {
+        Self { began_ns: None, next: Instant::now() + SAMPLE, before: Vec::new() }
     }
 
     /// Takes the samples that are due.
-    fn take(&mut self, progress: &Progress, hooks: &mut dyn Hooks) {
-        // If the record's disk does not keep up, intervals are merged into a later sample.
-        if self.recording.as_ref().is_none_or(|recording| recording.has_room()) {
-            let sample = self.background.poll();
-            if let (None, Some(began)) = (self.began_ns, self.background.began()) {
-                let elapsed_ns = began.elapsed().as_nanos() as u64;
-                self.began_ns = Some(progress.elapsed_ns.saturating_sub(elapsed_ns));
-            }
-            match sample {
-                Some(sample) => self.add(progress, sample),
-                None if !self.background.is_on() => self.add_jobs_if_due(progress),
-                None => {}
+    fn take(&mut self, session: &mut Session, progress: &Progress, hooks: &mut dyn Hooks) {
+        if session.has_room() {
+            let complete = |sample, began| self.complete(progress, sample, began);
+            let sample = session.next_as(Duration::ZERO, complete);
+            if sample.is_none() && !session.is_sampling() {
+                self.add_if_due(session, progress);
             }
         }
-        if let Some(error) = self.background.failure() {
-            hooks.notice(&format!("the machine is not sampled: {error}"));
-        }
-        if let Some(error) = self.recording.as_mut().and_then(|recording| recording.complaint()) {
-            hooks.notice(&samples_lost(&error));
-        }
+        session.report(&mut |text: &str| hooks.notice(text));
     }
 
-    fn add_jobs_if_due(&mut self, progress: &Progress) {
+    fn add_if_due(&mut self, session: &Session, progress: &Progress) {
         if let Some(late) = Instant::now().checked_duration_since(self.next) {
             self.next += SAMPLE * (1 + late.as_secs() as u32);
-            self.add_jobs(progress);
+            self.add(session, progress);
         }
     }
 
-    fn add_jobs(&mut self, progress: &Progress) {
-        let (elapsed_ns, unix_ns) = (progress.elapsed_ns, fathom_engine::clock::unix_ns());
-        self.record(progress, Sample { elapsed_ns, unix_ns, ..Sample::default() });
+    fn add(&mut self, session: &Session, progress: &Progress) {
+        if session.is_recording() {
+            let (elapsed_ns, unix_ns) = (progress.elapsed_ns, fathom_engine::clock::unix_ns());
+            let jobs = self.jobs(progress);
+            session.record(&Sample { elapsed_ns, unix_ns, jobs, ..Sample::default() });
+        }
     }
 
-    /// Adds a sample of the machine, whose times are relative to the start of sampling.
-    fn add(&mut self, progress: &Progress, sample: Sample) {
-        self.observed.add(&sample);
-        let elapsed_ns = sample.elapsed_ns + self.began_ns.unwrap_or(0);
-        self.record(progress, Sample { elapsed_ns, ..sample });
+    /// Adds the jobs to a sample of the machine, whose times are relative to the start of sampling.
+    fn complete(&mut self, progress: &Progress, sample: Sample, began: Instant) -> Sample {
+        let since_ns = || progress.elapsed_ns.saturating_sub(began.elapsed().as_nanos() as u64);
+        let elapsed_ns = sample.elapsed_ns + *self.began_ns.get_or_insert_with(since_ns);
+        Sample { elapsed_ns, jobs: self.jobs(progress), ..sample }
     }
 
-    fn record(&mut self, progress: &Progress, machine: Sample) {
-        let Some(recording) = &self.recording else { return };
+    fn jobs(&mut self, progress: &Progress) -> Vec<JobSample> {
         self.before.resize_with(progress.jobs.len(), PerDir::default);
         let jobs = progress.jobs.iter().zip(&mut self.before).map(|(job, before)| {
             let clat = PerDir::from_fn(|dir: Dir| job.clat[dir].since(&before[dir]));
             before.clone_from(&job.clat);
             JobSample { phase: job.phase, dirs: job.dirs, in_flight: job.in_flight, clat }
         });
-        recording.sample(&Sample { jobs: jobs.collect(), ..machine });
+        jobs.collect()
     }
 
     /// Takes the last samples; returns how the machine was sampled.
-    fn finish(mut self, last: &Progress) -> Option<SamplingRecord> {
-        let off = BackgroundSampling::new(Level::Off, Vec::new());
-        let (rest, watch) = std::mem::replace(&mut self.background, off).stop();
+    fn finish(&mut self, session: &mut Session, last: &Progress) -> Option<SamplingRecord> {
+        let (rest, sampling) =
+            session.stop_sampling(|sample, began| self.complete(last, sample, began));
         if rest.is_empty() {
-            self.add_jobs(last);
+            self.add(session, last);
         }
-        rest.into_iter().for_each(|sample| self.add(last, sample));
-        watch
+        sampling
     }
 }
 

@@ -4,7 +4,9 @@ use fathom_machine::Roots;
 use fathom_model::advice::thread_not_created;
 use fathom_model::facts::DeviceFacts;
 use fathom_model::progress::Sample;
-use fathom_model::watch::{DeviceWiring, Level, MachineProbes, SamplingRecord, Unavailable};
+use fathom_model::watch::{
+    DeviceWiring, Level, MachineProbes, SampledView, SamplingRecord, Unavailable,
+};
 use fathom_store::{load_probes, save_probes};
 use fathom_watch::blocks::{self, BlockSampler, BlocksError, BlocksOptions, Devices};
 use fathom_watch::counters::CounterSampler;
@@ -57,6 +59,22 @@ pub struct SamplingOptions {
     pub during_run: bool,
     /// Whether `full` traces every I/O instead of part of the time.
     pub each_io: bool,
+    /// Which samplers run.
+    pub sources: Sources,
+    /// The view for which they run, if it is not that of `fathom watch`.
+    pub view: Option<SampledView>,
+}
+
+/// Which samplers run.
+#[derive(Debug, Clone, Default)]
+pub enum Sources {
+    /// All that the level includes and the machine has.
+    #[default]
+    All,
+    Threads(ThreadOptions),
+    Stacks(StackSettings),
+    /// Also the disks' counters.
+    Blocks(BlocksOptions),
 }
 
 impl SamplingOptions {
@@ -79,14 +97,18 @@ pub struct Sampling {
 impl Sampling {
     /// Opens the samplers and starts their thread.
     pub fn start(options: &SamplingOptions) -> Result<Self, String> {
-        let Opened { samplers, missing } = open(options);
+        let Opened { samplers, missing } = match &options.sources {
+            Sources::All => open(options),
+            one => Opened::one(one)?,
+        };
         let record = SamplingRecord {
             interval_ns: options.interval.as_nanos() as u64,
             level: options.level,
             pids: options.pids().to_vec(),
             missing,
             wiring: wiring(options.level),
-            devices: devices(options.level),
+            devices: devices(options),
+            view: options.view.clone(),
             ..SamplingRecord::default()
         };
         let began = Instant::now();
@@ -165,8 +187,12 @@ fn wiring(level: Level) -> Vec<DeviceWiring> {
 }
 
 /// The settings of the disks' queues.
-fn devices(level: Level) -> Vec<DeviceFacts> {
-    if level == Level::Off { Vec::new() } else { fathom_machine::device::disks(&Roots::default()) }
+fn devices(options: &SamplingOptions) -> Vec<DeviceFacts> {
+    match &options.sources {
+        Sources::All if options.level == Level::Off => Vec::new(),
+        Sources::All | Sources::Blocks(_) => fathom_machine::device::disks(&Roots::default()),
+        Sources::Threads(_) | Sources::Stacks(_) => Vec::new(),
+    }
 }
 
 /// Open samplers, and the sources that are not available.
@@ -288,6 +314,33 @@ fn stacks_hz(cost_ns: f64, during_run: bool) -> u32 {
 }
 
 impl Opened {
+    /// The samplers of a view, which is an error without them.
+    fn one(source: &Sources) -> Result<Self, String> {
+        let (Roots { proc, sys, .. }, mut opened) = (Roots::default(), Self::default());
+        match source {
+            Sources::All => {}
+            Sources::Threads(options) => {
+                let sampler = ThreadSampler::open(options.clone());
+                let sampler = sampler.map_err(|e| format!("cannot sample threads: {e}"))?;
+                if sampler.processes() == 0 && options.scope != Scope::Machine {
+                    return Err("no such process, or it is not visible to this user".into());
+                }
+                opened.add(Ok(sampler), ThreadSampler::missing);
+            }
+            Sources::Stacks(settings) => {
+                let sampler = StackSampler::open(settings, &proc, &sys);
+                opened.add(Ok(sampler.map_err(|e| e.to_string())?), StackSampler::missing);
+            }
+            Sources::Blocks(options) => {
+                let sampler = BlockSampler::open(&proc, &sys, options);
+                opened.add(Ok(sampler.map_err(|e| e.to_string())?), BlockSampler::missing);
+                let disks = DiskSampler::open(&proc, &sys);
+                opened.add(disks.map_err(missing("await of all requests")), |_| &[]);
+            }
+        }
+        Ok(opened)
+    }
+
     fn add<S: Sampler + 'static>(
         &mut self,
         sampler: Result<S, Unavailable>,

@@ -1,7 +1,7 @@
 //! Targets that passed all checks and are held open, for any number of runs.
 
 use crate::cancel::CancelToken;
-use crate::observe::new_header;
+use crate::session::new_header;
 use crate::shrink::ShrinkDetector;
 use crate::wording::Vocabulary;
 use fathom_engine::{EntrySender, FileKind, JobInput, Name, OpenFile, Running, WorkerNames};

@@ -21,7 +21,7 @@ pub struct Writer {
     path: PathBuf,
     shared: Arc<WriterShared>,
     thread: Option<JoinHandle<()>>,
-    /// Whether [`Writer::complaint`] has reported the error.
+    /// Whether [`Writer::take_error`] has reported the error.
     said: bool,
 }
 
@@ -129,10 +129,10 @@ impl Writer {
     }
 
     /// Why writing has failed; returned once.
-    pub fn complaint(&mut self) -> Option<String> {
-        let complaint = self.failed().filter(|_| !self.said);
-        self.said |= complaint.is_some();
-        complaint
+    pub fn take_error(&mut self) -> Option<String> {
+        let error = self.failed().filter(|_| !self.said);
+        self.said |= error.is_some();
+        error
     }
 
     /// Why writing has failed.
@@ -235,8 +235,8 @@ mod tests {
         while writer.failed().is_none() {
             thread::yield_now();
         }
-        assert_eq!(writer.complaint().as_deref(), Some(PANICKED));
-        assert_eq!(writer.complaint(), None, "reported once");
+        assert_eq!(writer.take_error().as_deref(), Some(PANICKED));
+        assert_eq!(writer.take_error(), None, "reported once");
         writer.write(sample(1));
         assert_eq!(writer.finish(|_| ()).error.as_deref(), Some(PANICKED));
     }

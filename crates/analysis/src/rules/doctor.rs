@@ -18,6 +18,7 @@ use fathom_model::inspection::{
     DiskInspection, Inspection, MountedFileSystem, NvmeNamespace, NvmeReport, NvmeSmart, Readings,
 };
 use fathom_model::setting::{Setting, SettingChange, SettingScope};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::cmp::Reverse;
 
@@ -282,7 +283,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static Rule> {
 }
 
 /// What `fathom doctor` found.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Diagnosis {
     /// Properties without a recommended value, worst first.
     pub findings: Vec<Diagnosed>,
@@ -295,7 +296,7 @@ pub struct Diagnosis {
 }
 
 /// A property without a recommended value.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Diagnosed {
     /// The property, such as `I/O scheduler`.
     pub title: String,
@@ -320,7 +321,7 @@ pub struct Diagnosed {
 }
 
 /// A property that has a recommended value.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Passed {
     /// Id of the check.
     pub check: &'static str,
@@ -333,7 +334,7 @@ pub struct Passed {
 }
 
 /// A property that could not be checked.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct NotChecked {
     /// Id of the check.
     pub check: &'static str,

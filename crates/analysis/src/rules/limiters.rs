@@ -60,7 +60,9 @@ pub(super) fn verdict(
     findings: &[Finding],
     observed: &Observed,
 ) -> Vec<Finding> {
-    if observed.samples == 0 {
+    let is_view = record.header.sampling.as_ref().is_some_and(|sampling| sampling.view.is_some());
+    // A single source is no basis for a verdict.
+    if observed.samples == 0 || is_view {
         return Vec::new();
     }
     let view = View::new(record, findings, observed);

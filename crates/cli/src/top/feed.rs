@@ -23,7 +23,7 @@ pub trait Feed {
     fn missing(&self) -> &[Unavailable];
 
     /// A problem to report to the user; returned once.
-    fn complaint(&mut self) -> Option<String> {
+    fn take_error(&mut self) -> Option<String> {
         None
     }
 

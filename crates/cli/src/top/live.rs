@@ -2,12 +2,12 @@
 
 use super::feed::{Feed, ViewSample, ViewedInterval};
 use crate::stdio::note;
+use fathom_model::RunRecord;
 use fathom_model::progress::Sample;
 use fathom_model::watch::{Stack, Unavailable};
 use fathom_report::calendar;
 use fathom_report::top::{Go, TopSource, TopView};
-use fathom_runner::observe::Observer;
-use fathom_runner::{RecordTo, SamplingOptions};
+use fathom_runner::{RecordTo, SamplingOptions, Session};
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -18,7 +18,8 @@ const INTERVALS_KEPT: usize = 60;
 
 /// Live samples of the machine.
 pub struct LiveSamples {
-    observer: Observer,
+    session: Session,
+    record: RunRecord,
     takes: VecDeque<Rc<ViewSample>>,
     stacks: Vec<Stack>,
     /// Index of the sample that ends the interval shown, if the view is frozen.
@@ -31,12 +32,19 @@ impl LiveSamples {
     pub fn start(watch: &SamplingOptions, record: Option<&str>) -> Result<Self, String> {
         let record = record.map_or(RecordTo::Nowhere, |dir| RecordTo::Required(Some(dir.into())));
         record.check()?;
-        let observer = Observer::start(watch, &record)?;
-        let observer = match record {
-            RecordTo::Nowhere => observer.without_verdict(),
-            _ => observer,
+        let (session, started) = Session::observe(watch, &record, &mut |text| note!("{text}"))?;
+        let session = match record {
+            RecordTo::Nowhere => session.without_sum(),
+            _ => session,
         };
-        Ok(Self { observer, takes: VecDeque::new(), stacks: Vec::new(), frozen: None, shown: None })
+        Ok(Self {
+            session,
+            record: started,
+            takes: VecDeque::new(),
+            stacks: Vec::new(),
+            frozen: None,
+            shown: None,
+        })
     }
 
     fn keep(&mut self, sample: Sample) {
@@ -90,11 +98,11 @@ impl LiveSamples {
 impl Feed for LiveSamples {
     fn poll(&mut self) -> Result<bool, String> {
         let mut any = false;
-        while let Some(sample) = self.observer.next(Duration::ZERO) {
+        while let Some(sample) = self.session.next(Duration::ZERO) {
             self.keep(sample);
             any = true;
         }
-        if self.observer.has_panicked() {
+        if self.session.has_panicked() {
             return Err("a sampler panicked; this is a bug in fathom, please report it".into());
         }
         if any && self.frozen.is_none() {
@@ -109,11 +117,11 @@ impl Feed for LiveSamples {
 
     fn view(&mut self) -> Result<Option<TopView<'_>>, String> {
         let Some(shown) = &self.shown else { return Ok(None) };
-        let watched = self.observer.watch();
+        let Some(watched) = self.session.sampling() else { return Ok(None) };
         let source = TopSource::Live {
             interval_ns: watched.interval_ns,
             frozen: self.frozen.map(|_| self.behind_ns()),
-            recording: self.observer.is_recording(),
+            recording: self.session.is_recording(),
         };
         Ok(Some(shown.view(source, &self.stacks, watched)))
     }
@@ -141,14 +149,16 @@ impl Feed for LiveSamples {
     }
 
     fn missing(&self) -> &[Unavailable] {
-        &self.observer.watch().missing
+        self.session.sampling().map_or(&[], |sampling| &sampling.missing)
     }
 
-    fn complaint(&mut self) -> Option<String> {
-        self.observer.complaint()
+    fn take_error(&mut self) -> Option<String> {
+        self.session.take_error()
     }
 
-    fn finish(self: Box<Self>) -> Result<(), String> {
-        self.observer.finish(None, None, &mut |text| note!("{text}")).written
+    fn finish(mut self: Box<Self>) -> Result<(), String> {
+        self.session.end(&mut self.record, None, None);
+        let notice = &mut |text: &str| note!("{text}");
+        self.session.finish(&mut self.record, |record| &mut record.header, Ok(()), notice)
     }
 }

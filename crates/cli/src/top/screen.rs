@@ -85,8 +85,8 @@ impl Screen {
                 changed = true;
                 seen += 1;
             }
-            if let Some(complaint) = feed.complaint() {
-                ui.message = Some(complaint);
+            if let Some(error) = feed.take_error() {
+                ui.message = Some(error);
                 changed = true;
             }
             if count.is_some_and(|count| seen > count) {

@@ -6,11 +6,9 @@ use crate::signals::{self, Signals};
 use crate::stdio::note;
 use fathom_machine::Roots;
 use fathom_model::watch::CommandRecord;
-use fathom_watch::{Process, Scope, TimedSample, Watcher};
+use fathom_watch::{Process, Scope};
 use std::ffi::OsString;
 use std::process::ExitCode;
-use std::sync::mpsc::RecvTimeoutError;
-use std::thread;
 use std::time::{Duration, Instant};
 
 /// Time between checks for the end.
@@ -48,7 +46,7 @@ impl StopCondition {
     }
 
     /// The exit status of a command that cannot be executed.
-    pub fn never_began(&mut self) -> Option<ExitCode> {
+    pub fn spawn_error(&mut self) -> Option<ExitCode> {
         let (status, _) = self.child.as_mut()?.ended().ok()??;
         Some(ExitCode::from(child::code(status) as u8))
     }
@@ -64,32 +62,6 @@ impl StopCondition {
     pub fn begin(&mut self) -> Result<(), String> {
         self.began = Instant::now();
         self.child.as_mut().map_or(Ok(()), WatchedCommand::release)
-    }
-
-    /// Releases the command after the first sample, and passes samples to `take` until the end. `take` returns whether
-    /// to continue; a command always runs to its end.
-    pub fn follow(
-        &mut self,
-        watcher: Watcher,
-        mut take: impl FnMut(TimedSample) -> Result<bool, String>,
-    ) -> Result<(), String> {
-        let mut state = watcher.samples.recv().map_or(Ok(false), &mut take);
-        self.begin()?;
-        while !self.is_met()? && (self.is_command() || matches!(state, Ok(true))) {
-            match watcher.samples.recv_timeout(TICK) {
-                Ok(sample) => state = state.and_then(|_| take(sample)),
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => {
-                    // The sampling thread has panicked.
-                    if !self.is_command() {
-                        break;
-                    }
-                    thread::sleep(TICK);
-                }
-            }
-        }
-        let mut rest = watcher.stop().into_iter();
-        state.and_then(|_| rest.try_for_each(|sample| take(sample).map(drop)))
     }
 
     /// Whether the end has come; until then, forwards signals to the command.

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use crate::common::{MIB, Place, as_root};
+use serde_json::Value;
 use std::fs;
 
 /// Commands that print a page, with what they need to end soon.
@@ -18,6 +19,16 @@ const PAGES: [(&str, &[&str]); 8] = [
 ];
 const PAGES_OF_ROOT: [(&str, &[&str]); 2] =
     [("stacks", &["-t", "300ms"]), ("blocks", &["-n", "2", "-i", "100ms"])];
+/// Commands that print JSON, or lines of it, with the published schema.
+const JSON: [(&str, &[&str]); 7] = [
+    ("limit", &["-t", "5", "--sampling=off", "data"]),
+    ("watch", &["-t", "300ms", "-i", "100ms"]),
+    ("threads", &["-t", "400ms", "-i", "100ms"]),
+    ("doctor", &[]),
+    ("topo", &[]),
+    ("runs", &[]),
+    ("show", &[]),
+];
 
 fn kernel_file(name: &str) -> String {
     fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap().trim().to_string()
@@ -44,7 +55,8 @@ fn every_page_begins_with_command_host_date_kernel_and_command_line() {
         let command = lines.iter().find(|line| line.starts_with("$ "));
         let wanted = format!("$ fathom --utc {name}");
         assert!(command.is_some_and(|line| line.starts_with(&wanted)), "{name}: {all}");
-        if matches!(*name, "run" | "limit" | "sweep" | "try" | "watch") {
+        // The machine as it is now leaves no record.
+        if !matches!(*name, "doctor" | "topo") {
             let shown = place.ask(&["show", "--utc"]).done().stdout;
             assert_eq!(&shown, all, "{name}");
             let html = place.ask(&["show", "--utc", "--format=html"]).done().stdout;
@@ -54,6 +66,76 @@ fn every_page_begins_with_command_host_date_kernel_and_command_line() {
             let titles = markdown.lines().filter(|line| line.starts_with("# ")).count();
             assert_eq!(titles, 1, "{name}: {markdown}");
         }
+    }
+}
+
+/// What is wrong with `value` by `schema`, a part of `root`.
+fn problem(root: &Value, schema: &Value, value: &Value) -> Option<String> {
+    let of = |schema: &Value| problem(root, schema, value);
+    let all = |schemas: &Value| schemas.as_array().cloned().unwrap_or_default();
+    if let Some(path) = schema["$ref"].as_str() {
+        return of(root.pointer(path.trim_start_matches('#')).unwrap());
+    }
+    let types = match &schema["type"] {
+        Value::Array(types) => types.clone(),
+        Value::Null => Vec::new(),
+        one => vec![one.clone()],
+    };
+    let is = |name: &Value| match name.as_str().unwrap() {
+        "object" => value.is_object(),
+        "array" => value.is_array(),
+        "string" => value.is_string(),
+        "boolean" => value.is_boolean(),
+        "null" => value.is_null(),
+        "integer" => value.is_u64() || value.is_i64(),
+        "number" => value.is_number(),
+        other => panic!("{other}"),
+    };
+    let variants = [&schema["anyOf"], &schema["oneOf"]].into_iter().filter(|one| one.is_array());
+    let wrong_variant = variants.clone().any(|some| all(some).iter().all(|one| of(one).is_some()));
+    let constant = schema.get("const").is_some_and(|constant| constant != value);
+    let enumerated = schema.get("enum").is_some_and(|known| !all(known).contains(value));
+    if !types.is_empty() && !types.iter().any(is) || wrong_variant || constant || enumerated {
+        return Some(format!("{value} is not {schema}"));
+    }
+    let items = value.as_array().into_iter().flatten();
+    let mut items = items.filter(|_| schema["items"].is_object());
+    if let Some(found) = items.find_map(|item| problem(root, &schema["items"], item)) {
+        return Some(found);
+    }
+    let required = all(&schema["required"]);
+    let lacks = |name: &&Value| value.is_object() && value.get(name.as_str().unwrap()).is_none();
+    if let Some(name) = required.iter().find(lacks) {
+        return Some(format!("no {name} in {value}"));
+    }
+    value.as_object().into_iter().flatten().find_map(|(name, field)| {
+        let known = schema["properties"].get(name).or(schema.get("additionalProperties"))?;
+        problem(root, known, field).map(|why| format!("{name}: {why}"))
+    })
+}
+
+#[test]
+fn json_keeps_to_its_published_schema() {
+    let place = Place::new();
+    place.data("data", 8 * MIB);
+    let root = as_root("stacks and blocks").map(|_| &PAGES_OF_ROOT[..]).unwrap_or_default();
+    // The last run is shown last.
+    for (name, args) in root.iter().chain(&JSON) {
+        let printed = place.ask(&[&[*name, "--json"], *args].concat()).done().stdout;
+        let name = if *name == "show" { "threads" } else { name };
+        let schema = format!("{}/../../docs/{name}.schema.json", env!("CARGO_MANIFEST_DIR"));
+        let schema: Value = serde_json::from_slice(&fs::read(schema).unwrap()).unwrap();
+        let values = serde_json::Deserializer::from_str(&printed).into_iter::<Value>();
+        let values: Vec<Value> = values.map(Result::unwrap).collect();
+        assert!(!values.is_empty(), "{name}");
+        for value in &values {
+            assert_eq!(problem(&schema, &schema, value), None, "{name}");
+        }
+        let last = values.last().unwrap();
+        let is_found = last["findings"].is_array() || last[0]["verdict"].is_string();
+        assert!(is_found || name == "runs", "{name}: {last}");
+        // What is wrong is noticed.
+        assert!(problem(&schema, &schema, &Value::from("text")).is_some(), "{name}");
     }
 }
 

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-use crate::common::{MIB, Place, says};
+use crate::common::{MIB, Place, as_root, says};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -38,6 +38,35 @@ fn an_observation_and_a_search_are_printed_again_as_they_were() {
     let printed = place.ask(&["limit", "-t", "5", "--record=found", "--paragraph", "data"]).done();
     let again = place.ask(&["show", "--paragraph", "found"]).done();
     assert_eq!(again.stdout, printed.stdout);
+}
+
+#[test]
+fn views_of_one_source_are_printed_again_as_they_were() {
+    let place = Place::new();
+    let mut views: Vec<Vec<&str>> = vec![
+        vec!["threads", "-t", "700ms", "-i", "200ms", "-a", "-g", "pid,comm,state", "-n", "3"],
+        vec!["threads", "-t", "500ms", "-G", "user"],
+    ];
+    if as_root("stacks and blocks").is_some() {
+        views.push(vec!["stacks", "-t", "500ms", "-n", "5"]);
+        views.push(vec!["blocks", "-t", "500ms", "-i", "100ms"]);
+    }
+    for args in views {
+        for format in ["--format=text", "--format=json", "--format=markdown"] {
+            let args = [&args[..], &[format]].concat();
+            let printed = place.ask(&args).done().stdout;
+            let shown = place.ask(&["show", format]).done().stdout;
+            assert_eq!(shown, printed, "{args:?}");
+        }
+    }
+    let listed = place.ask(&["runs"]).done().stdout;
+    says(&listed, &["sampled for", "threads -t 700ms"]);
+    let before = place.ask(&["runs", "--json"]).done().json();
+    place.ask(&["threads", "-t", "100ms", "--no-record"]).done();
+    place.ask(&["threads", "-t", "100ms", "--record=here"]).done();
+    assert_eq!(place.ask(&["runs", "--json"]).done().json(), before);
+    assert!(place.read("here/record.json").contains("group_by"));
+    says(&place.ask(&["show", "here"]).done().stdout, &["fathom threads · "]);
 }
 
 /// The record in the run directory `dir`, changed.

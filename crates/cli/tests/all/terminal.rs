@@ -175,7 +175,7 @@ fn records_from_elsewhere() {
     clean(&place, &["watch", "--duration", "0.3", "-i", "0.1", "--record", "record"], &[]).done();
     let json = serde_json::to_string(&format!("{EVIL}\n")).unwrap();
     let evil = &json[1..json.len() - 1];
-    forge(&place.path("record/record.json"), "\"what\": \"", &format!("\"what\": \"{evil}"));
+    forge(&place.path("record/record.json"), "\"source\": \"", &format!("\"source\": \"{evil}"));
     forge(&place.path("record/samples.ndjson"), "\"name\":\"", &format!("\"name\":\"{evil}"));
     for form in ["--format=text", "--format=csv", "--json"] {
         let answer = clean(&place, &["top", "--replay", "record", form], &[SHOWN]).done();

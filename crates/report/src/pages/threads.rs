@@ -17,12 +17,12 @@ const STATE_MIN: f64 = 0.005;
 /// The groups, the largest first, with the average number of threads in each; in the report of a whole run also the
 /// sampling overhead and what could not be measured.
 pub fn threads(report: &Report) -> Document {
-    let groups = report.groups;
+    let groups = report.groups();
     let mut page = Document::default();
     let shown = if report.all_states { "shown" } else { "active" };
     page.paragraph(Text::join(
         [
-            time(report.seconds * 1e9).into(),
+            time(report.seconds() * 1e9).into(),
             of(whole(groups.samples), "samples"),
             plural(groups.threads().round() as u64, "thread"),
             named(&format!("mean {shown} threads"), number(groups.active())),
@@ -40,7 +40,7 @@ pub fn threads(report: &Report) -> Document {
     columns.extend(groups.columns().iter().map(|column| DataColumn::text(column.name())));
     page.table(columns, rows);
     thread_states(&mut page, groups);
-    if report.total {
+    if report.header.is_some() {
         footer(&mut page, report);
     }
     page
@@ -79,7 +79,7 @@ pub(super) fn thread_states(page: &mut Document, groups: &ThreadGroups) {
 }
 
 fn footer(page: &mut Document, report: &Report) {
-    let (groups, cost) = (report.groups, report.cost);
+    let (groups, cost) = (report.groups(), report.cost());
     let each = time(report.us_per_thread_sample() * 1000.0);
     let cpu = percent(report.cost_share() * 100.0);
     let overhead = text!(each, " of CPU time per thread sample, ", cpu, " of one CPU");
@@ -101,7 +101,7 @@ fn footer(page: &mut Document, report: &Report) {
 fn row(report: &Report, group: &ThreadGroup) -> Vec<Text> {
     let mut row = figure_cells(group, |metric| metric.is_main() || metric.label.is_empty());
     row.push(Quantity::new(group.share * 100.0, QuantityUnit::PercentBar).into());
-    let columns = report.groups.columns();
+    let columns = report.groups().columns();
     row.extend(group.values.iter().zip(columns).map(|(value, column)| match column {
         _ if value.is_empty() => "-".into(),
         Column::State => named(value, state(value, report.all_states)),

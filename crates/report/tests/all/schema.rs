@@ -3,13 +3,16 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use crate::support::{same_as_file, troubled, two_groups};
+use fathom_analysis::rules::Diagnosis;
+use fathom_analysis::topology::TopologyReport;
 use fathom_model::experiment::{ExperimentRecord, TrialWindow};
 use fathom_model::limit::LimitRecord;
 use fathom_model::progress::Sample;
 use fathom_model::record::RunRecord;
 use fathom_model::window::Window;
-use fathom_report::json::{StacksResult, WatchResult};
+use fathom_report::json::{BlocksResult, StacksResult, WatchResult};
 use fathom_report::pages::RunRow;
+use fathom_report::threads::ThreadsResult;
 use schemars::Schema;
 use std::path::PathBuf;
 
@@ -28,7 +31,11 @@ fn published_schemas_are_current() {
     check("limit-windows.schema.json", &schemars::schema_for!(Window));
     check("experiment.schema.json", &schemars::schema_for!(ExperimentRecord));
     check("watch.schema.json", &schemars::schema_for!(WatchResult<'_>));
-    check("stacks.schema.json", &schemars::schema_for!(StacksResult));
+    check("stacks.schema.json", &schemars::schema_for!(StacksResult<'_>));
+    check("threads.schema.json", &schemars::schema_for!(ThreadsResult<'_>));
+    check("blocks.schema.json", &schemars::schema_for!(BlocksResult<'_>));
+    check("topo.schema.json", &schemars::schema_for!(TopologyReport));
+    check("doctor.schema.json", &schemars::schema_for!(Diagnosis));
     check("runs.schema.json", &schemars::schema_for!(Vec<RunRow>));
     check("experiment-windows.schema.json", &schemars::schema_for!(TrialWindow));
 }

@@ -25,8 +25,8 @@ fn jobs(jobs: &[&str], metric: Metric) -> Experiment {
 
 fn run(options: TryOptions) -> ExperimentRecord {
     let mut runner = TryRunner::open(options, &mut ()).unwrap();
-    let record = runner.run(&mut ()).unwrap();
-    runner.finish(&record, &mut ()).unwrap();
+    let mut record = runner.run(&mut ()).unwrap();
+    runner.finish(&mut record, &mut ()).unwrap();
     record
 }
 
@@ -61,8 +61,8 @@ fn an_interrupted_experiment_is_continued() {
     let options = options(jobs(&names, Metric::Iops), dir.path());
     let mut hooks = Interrupt(options.cancel.clone());
     let mut runner = TryRunner::open(options.clone(), &mut hooks).unwrap();
-    let first = runner.run(&mut hooks).unwrap();
-    runner.finish(&first, &mut ()).unwrap();
+    let mut first = runner.run(&mut hooks).unwrap();
+    runner.finish(&mut first, &mut ()).unwrap();
     assert_eq!(first.header.outcome, Outcome::interrupted("the caller"));
     assert!(first.report.windows >= 6 && first.report.rounds < 8);
 

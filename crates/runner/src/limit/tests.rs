@@ -50,10 +50,10 @@ fn a_search_is_driven_to_its_end_and_every_window_is_kept() {
     let dir = tempfile::tempdir().unwrap();
     let (mut record, mut bench) = (record(), Fake { windows: 0 });
     let to = RecordTo::Required(dir.path().join("r").to_str().map(String::from));
-    let new = NewRecording::create(&to, &mut |_: &str| {}).unwrap();
-    let mut recording = new.begin(&record, &mut |_: &str| {}).unwrap();
-    search(&mut record, &mut bench, &mut recording, &mut (), |_, _| None);
-    drop(recording);
+    let mut session = Session::open(&to, &mut |_: &str| {}).unwrap();
+    session.begin(&record, &mut |_: &str| {}).unwrap();
+    search(&mut record, &mut bench, &mut session, &mut (), || None);
+    drop(session);
     assert!(record.report.finished && record.report.windows == bench.windows);
     assert!(record.report.targets[0].blocks[0].peak.is_some());
     let lines = std::fs::read_to_string(dir.path().join("r/windows.ndjson")).unwrap();
@@ -66,13 +66,11 @@ fn a_search_is_driven_to_its_end_and_every_window_is_kept() {
 fn a_signal_ends_it_with_what_is_known() {
     let (mut record, mut bench) = (record(), Fake { windows: 0 });
     let calls = std::cell::Cell::new(0);
-    let stop = |_: &Recording, _: &mut dyn Hooks| {
+    let stop = || {
         calls.set(calls.get() + 1);
         (calls.get() > 20).then_some("SIGINT")
     };
-    let nowhere = NewRecording::create(&RecordTo::Nowhere, &mut |_: &str| {}).unwrap();
-    let mut nowhere = nowhere.begin(&record, &mut |_: &str| {}).unwrap();
-    search(&mut record, &mut bench, &mut nowhere, &mut (), stop);
+    search(&mut record, &mut bench, &mut Session::default(), &mut (), stop);
     assert_eq!(record.header.outcome, Outcome::interrupted("SIGINT"));
     assert_eq!((record.report.windows, bench.windows), (19, 20));
     assert!(!record.report.finished && !record.is_complete());
