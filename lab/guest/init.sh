@@ -6,6 +6,8 @@ $B mount -t proc proc /proc
 $B mount -t sysfs sys /sys
 $B mkdir -p /busybox /dev/pts /dev/shm /sbin
 $B --install -s /busybox
+# QEMU keeps the code that it has translated by address: a program starts several times faster where it was before.
+echo 0 >/proc/sys/kernel/randomize_va_space
 export PATH=/lab/bin:/usr/sbin:/usr/bin:/sbin:/bin:/busybox HOME=/root
 mount -t devpts devpts /dev/pts
 mount -t tmpfs tmpfs /run
