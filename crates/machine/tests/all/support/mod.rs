@@ -246,9 +246,13 @@ impl Drop for Cover {
 /// Not lazily: what the mount is on would stay in use.
 fn unmount(dir: &Path) {
     let dir = text(dir);
-    let line = format!(" {dir} ");
-    let mounted = || std::fs::read_to_string("/proc/self/mountinfo").expect("mounts");
-    release(dir, &["umount", dir], || !mounted().contains(&line));
+    let mounts = || {
+        let mounts = std::fs::read_to_string("/proc/self/mountinfo").expect("mounts");
+        mounts.lines().filter(|line| line.split(' ').nth(4) == Some(dir)).count()
+    };
+    // Another mount may be below it.
+    let before = mounts();
+    release(dir, &["umount", dir], || mounts() < before.max(1));
 }
 
 impl Mounted {
