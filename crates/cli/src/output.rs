@@ -49,7 +49,6 @@ pub fn interim(record: &RunRecord, output: &Output) -> String {
     formats.map(|format| for_programs(record, output, *format)).collect()
 }
 
-/// Whether interim results are part of the output.
 pub fn has_interim(output: &Output) -> bool {
     output.status_interval_ns.is_some()
         && formats(output).iter().any(|format| is_for_programs(output, *format))
@@ -59,7 +58,6 @@ fn formats(output: &Output) -> &[Format] {
     if output.formats.is_empty() { &[Format::Normal] } else { &output.formats }
 }
 
-/// Whether `format` is one of fio's.
 fn is_for_programs(output: &Output, format: Format) -> bool {
     match format {
         Format::Json | Format::JsonPlus | Format::Terse => true,
@@ -89,13 +87,10 @@ fn for_programs(record: &RunRecord, output: &Output, format: Format) -> String {
 pub enum Destination {
     /// Standard output, named as `/dev/stdout` or the like.
     Stdout,
-    /// Standard error.
     Stderr,
-    /// `/dev/null`.
     Nowhere,
     /// An inherited descriptor, named as `/dev/fd/3` or the like.
     Stream(String, File),
-    /// A file of this name in this directory.
     File(HeldDir, OsString),
 }
 
@@ -155,9 +150,6 @@ impl Destination {
     }
 
     /// The directory and name of a file.
-    ///
-    /// # Errors
-    /// If this is another place.
     pub fn file_name(&self) -> io::Result<(&HeldDir, &OsStr)> {
         match self {
             Self::File(dir, name) => Ok((dir, name)),

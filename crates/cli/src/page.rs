@@ -28,7 +28,6 @@ pub enum Color {
 static COLOR: RwLock<Color> = RwLock::new(Color::Auto);
 static ZONE: OnceLock<TimeZone> = OnceLock::new();
 
-/// Sets when to use color.
 pub fn set_color(color: Color) {
     *COLOR.write().unwrap_or_else(PoisonError::into_inner) = color;
 }
@@ -38,7 +37,6 @@ pub fn zone() -> &'static TimeZone {
     ZONE.get().unwrap_or_else(|| calendar::local_zone())
 }
 
-/// Shows times in UTC.
 pub fn use_utc() {
     // Setting it again has no effect.
     let _ = ZONE.set(TimeZone::UTC);
@@ -63,7 +61,6 @@ pub fn heading<'a>(
     origin.heading().map(|heading| Heading { devices, ..heading })
 }
 
-/// The style of text on standard output, or in a file.
 pub fn style(to_file: bool) -> Style {
     let terminal = !to_file && std::io::stdout().is_terminal();
     let color = match *COLOR.read().unwrap_or_else(PoisonError::into_inner) {
@@ -104,7 +101,6 @@ pub struct FormatArgs {
 }
 
 impl FormatArgs {
-    /// The format.
     pub fn get(&self) -> PageFormat {
         if self.json { PageFormat::Json } else { self.format.unwrap_or_default() }
     }
@@ -114,12 +110,10 @@ impl FormatArgs {
         if self.is_given() { self.clone() } else { Self { format: Some(format), json: false } }
     }
 
-    /// Whether the command line names a format.
     pub fn is_given(&self) -> bool {
         self.json || self.format.is_some()
     }
 
-    /// Whether the result is JSON.
     pub fn is_json(&self) -> bool {
         self.get() == PageFormat::Json
     }
@@ -161,10 +155,9 @@ pub struct RecordArgs {
 impl RecordArgs {
     /// Where the record goes; with `is_required`, a record that cannot be written is an error.
     pub fn to(&self, is_required: bool) -> RecordTo {
-        match self.no_record {
-            true => RecordTo::Nowhere,
-            false if is_required => RecordTo::Required(self.record.clone()),
-            false => RecordTo::from_options(self.record.as_deref(), false),
+        match RecordTo::from_options(self.record.as_deref(), self.no_record) {
+            RecordTo::IfPossible if is_required => RecordTo::Required(None),
+            to => to,
         }
     }
 }

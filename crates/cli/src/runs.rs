@@ -40,7 +40,6 @@ enum RunsCommand {
     },
 }
 
-/// Lists the runs, or removes some.
 pub fn command(args: &Args) -> Result<ExitCode, String> {
     let runs = Runs::open()?;
     match (&args.action, &runs) {

@@ -37,7 +37,6 @@ pub struct Args {
     page: PageArgs,
 }
 
-/// Prints the run.
 pub fn command(args: &Args) -> Result<ExitCode, String> {
     let dir = find(args.run.as_deref())?;
     let verbose = args.page.verbose;
@@ -108,9 +107,6 @@ fn show_view(
 }
 
 /// An existing path, or one of the user's runs, by default the latest.
-///
-/// # Errors
-/// If there is none.
 pub fn find(named: Option<&Path>) -> Result<PathBuf, String> {
     if let Some(path) = named.filter(|path| path.exists()) {
         return Ok(path.to_path_buf());

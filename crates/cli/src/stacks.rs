@@ -58,7 +58,6 @@ pub struct Args {
     command: Vec<OsString>,
 }
 
-/// Samples the stacks of busy CPUs and prints them.
 pub fn command(args: &Args) -> Result<ExitCode, String> {
     let record = args.record.to(false);
     let mut view = StacksView::open(args.rows, &args.page, &record.check()?)?;
@@ -121,7 +120,6 @@ impl SampleView for StacksView<'_> {
     }
 }
 
-/// What is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Profile {
     /// The page, in the format of the options or else in this one.

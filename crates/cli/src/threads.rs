@@ -66,7 +66,6 @@ pub struct Args {
     page: PageArgs,
 }
 
-/// Columns, as a list on the command line.
 #[derive(Debug, Clone)]
 struct ColumnList(Vec<Column>);
 
@@ -77,7 +76,6 @@ fn column_list(text: &str) -> Result<ColumnList, String> {
     }
 }
 
-/// Processes, as named on the command line.
 #[derive(Debug, Clone)]
 enum Wanted {
     Pids(Vec<i32>),
@@ -92,7 +90,6 @@ fn wanted(text: &str) -> Result<Wanted, String> {
     }
 }
 
-/// Samples threads and prints what they did.
 pub fn command(args: &Args) -> Result<ExitCode, String> {
     let columns = columns(args);
     let scope = scope(args);

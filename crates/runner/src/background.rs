@@ -9,7 +9,6 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Time between samples.
 const INTERVAL: Duration = Duration::from_secs(1);
 /// Runs shorter than this are not sampled: opening the samplers would take longer.
 const DELAY: Duration = Duration::from_millis(250);
@@ -27,7 +26,6 @@ pub struct BackgroundSampling {
     error: Option<String>,
 }
 
-/// What is sampled beside fathom's own workers.
 pub(crate) fn during_run(level: Level, devices: Vec<String>) -> SamplingOptions {
     let own = i32::try_from(std::process::id()).unwrap_or(i32::MAX);
     let scope = match level {
@@ -45,7 +43,6 @@ pub(crate) fn during_run(level: Level, devices: Vec<String>) -> SamplingOptions 
 }
 
 impl BackgroundSampling {
-    /// Starts now.
     pub fn start(options: &SamplingOptions) -> Result<Self, String> {
         Ok(Self { running: Some(Sampling::start(options)?), ..Self::default() })
     }

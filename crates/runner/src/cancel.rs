@@ -12,7 +12,6 @@ const SIGNALS: [(usize, &str); 3] = [(1, "SIGHUP"), (2, "SIGINT"), (15, "SIGTERM
 pub struct CancelToken(Arc<AtomicUsize>);
 
 impl CancelToken {
-    /// Cancels.
     pub fn cancel(&self) {
         self.0.store(usize::MAX, Relaxed);
     }

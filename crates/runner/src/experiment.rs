@@ -29,18 +29,13 @@ use std::time::{Duration, Instant};
 /// Windows from which the peak of a cell is taken.
 const PEAK_WINDOWS: usize = 3;
 
-/// What to measure, and how.
 #[derive(Debug, Clone, Default)]
 pub struct TryOptions {
-    /// The conditions, and on what they are measured.
     pub request: Request,
-    /// Which of the targets may be written.
     pub permissions: Permissions,
-    /// Where to keep the record.
     pub record: RecordTo,
     /// The run directory of an interrupted experiment, which is continued there.
     pub resume: Option<PathBuf>,
-    /// Ends it early, with a valid result.
     pub cancel: CancelToken,
     /// Limits of this process under which commands start; none: the current ones.
     pub command_limits: Limits,
@@ -49,7 +44,6 @@ pub struct TryOptions {
 /// The window that begins, for a progress line.
 #[derive(Debug, Clone)]
 pub struct TrialProgress {
-    /// The condition.
     pub label: String,
     /// Complete rounds that count.
     pub rounds: u32,
@@ -67,7 +61,6 @@ pub struct TryRunner {
     /// Paths of the targets, the scratch file included.
     paths: Vec<String>,
     options: TryOptions,
-    /// Windows of the interrupted experiment.
     earlier: Vec<TrialWindow>,
     session: Session,
 }
@@ -93,15 +86,11 @@ impl TryRunner {
         Ok(Self { targets, plans, conditions, paths, options, earlier, session })
     }
 
-    /// The machine and the open targets.
     pub fn facts(&self) -> &Facts {
         &self.targets.facts
     }
 
     /// Measures until all effects are known, the time is up or the experiment is cancelled.
-    ///
-    /// # Errors
-    /// If a file cannot be laid out, the record is required and cannot be begun, or a setting cannot be restored.
     pub fn run(&mut self, hooks: &mut dyn Hooks) -> Result<ExperimentRecord, String> {
         let cancel = self.options.cancel.clone();
         let laid_out =
@@ -155,7 +144,6 @@ impl TryRunner {
         self.targets.close()
     }
 
-    /// Writes the final `record`, and closes the targets.
     pub fn finish(
         mut self,
         record: &mut ExperimentRecord,
@@ -166,7 +154,6 @@ impl TryRunner {
         self.session.finish(record, |record| &mut record.header, closed, notice)
     }
 
-    /// The run directory, once the experiment has begun.
     pub fn record_dir(&self) -> Option<&std::path::Path> {
         self.session.record_dir()
     }

@@ -35,7 +35,6 @@
 mod background;
 mod cancel;
 pub mod cost;
-mod counting;
 pub mod experiment;
 pub mod limit;
 mod ring;

@@ -28,18 +28,14 @@ use std::time::{Duration, Instant};
 const MEMORY_PART: u64 = 8;
 const MEMORY_MAX: u64 = 1 << 30;
 
-/// What to measure, and how.
 #[derive(Debug, Clone, Default)]
 pub struct LimitOptions {
     /// Files and block devices; a scratch file if there is none.
     pub targets: Vec<String>,
-    /// Permissions to write to them.
     pub permissions: Permissions,
-    /// Directory of the scratch file.
     pub scratch_dir: String,
     /// Size of the scratch file; at most a tenth of the free space is used.
     pub scratch_bytes: u64,
-    /// The kinds of I/O to measure.
     pub blocks: Vec<BlockSpec>,
     /// Settings to measure, one for each of `blocks`, instead of searching.
     pub suite: Vec<SuiteTest>,
@@ -49,20 +45,16 @@ pub struct LimitOptions {
     pub duration: Option<Duration>,
     /// Take a quarter of the default time.
     pub quick: bool,
-    /// How much of the machine to sample.
     pub sampling: Level,
-    /// Where to keep the record.
     pub record: RecordTo,
     /// Ends the search early, with a valid result.
     pub cancel: CancelToken,
 }
 
-/// Why a search cannot begin.
 #[derive(Debug)]
 pub enum OpenError {
     /// The options do not suit the targets.
     Options(String),
-    /// Something else.
     Other(String),
 }
 

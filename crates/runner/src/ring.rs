@@ -12,9 +12,7 @@ use fathom_store::{EncodedSample, Retention, SampleRing};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Time between checks for cancellation.
 const TICK: Duration = Duration::from_millis(200);
-/// Time before a retry.
 const RETRY: Duration = Duration::from_secs(10);
 /// Time without errors after which recovery is reported.
 const CALM: Duration = Duration::from_secs(5);
@@ -26,7 +24,6 @@ const STACKS_HZ: u32 = 19;
 /// Number of samples after which their mean size is known.
 const SAMPLES_TYPICAL: u64 = 100;
 
-/// Waits for `time`, or until cancelled.
 fn wait(time: Duration, cancel: &CancelToken) {
     let until = Instant::now() + time;
     while cancel.reason().is_none() && Instant::now() < until {
@@ -34,10 +31,8 @@ fn wait(time: Duration, cancel: &CancelToken) {
     }
 }
 
-/// The problem reported last.
 struct ReportedError {
     reason: String,
-    /// When it last occurred.
     seen: Instant,
 }
 
@@ -46,14 +41,12 @@ pub struct RingRecorder<'a> {
     ring: SampleRing,
     retention: Retention,
     options: SamplingOptions,
-    /// Reports to the user.
     notice: &'a mut dyn FnMut(&str),
     samples: u64,
     /// Of these, samples in the ring.
     stored: u64,
     /// Why later samples are not in the ring.
     lost: Option<String>,
-    /// Bytes of all samples.
     bytes: u64,
     trouble: Option<ReportedError>,
     last_sync: Instant,

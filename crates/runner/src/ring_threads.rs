@@ -19,12 +19,10 @@ struct JobCpuTime {
 /// Follows the CPU time of the threads of all jobs that have such threads.
 pub(crate) struct RingThreads {
     proc: PathBuf,
-    /// One entry for each job.
     times: Vec<Option<JobCpuTime>>,
     threads: Vec<Threads>,
 }
 
-/// The threads that work for a job.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Threads {
     None,

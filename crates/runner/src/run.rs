@@ -39,7 +39,6 @@ pub trait Hooks {
     fn progress(&mut self, _progress: &Progress) {}
     /// A window of a search begins; `done` is the share of the search's time that is used.
     fn probing(&mut self, _config: &Config, _probe: &Probe, _done: f64) {}
-    /// A window of an experiment begins.
     fn trying(&mut self, _progress: &TrialProgress) {}
     /// What takes the entries of the logs of the job with this index, which has one for each I/O.
     fn io_log(&mut self, _job: usize) -> Option<EntrySender> {
@@ -60,14 +59,10 @@ pub trait Hooks {
 
 impl Hooks for () {}
 
-/// How to run.
 #[derive(Debug, Clone, Default)]
 pub struct RunOptions {
-    /// Which existing data may be overwritten.
     pub permissions: Permissions,
-    /// How much of the machine to sample.
     pub sampling: Level,
-    /// Where to keep the record.
     pub record: RecordTo,
     /// Ends the run early, with a valid result.
     pub cancel: CancelToken,
@@ -93,17 +88,14 @@ impl Runner {
         Ok(Self { targets, options, session })
     }
 
-    /// The open targets.
     pub fn targets(&self) -> &OpenTargets {
         &self.targets
     }
 
-    /// The run directory, once the run has begun.
     pub fn record_dir(&self) -> Option<&Path> {
         self.session.record_dir()
     }
 
-    /// The samples of the machine during the run.
     pub fn observed(&self) -> &Observed {
         self.session.observed()
     }
@@ -219,7 +211,6 @@ impl Runner {
     }
 }
 
-/// The record of a job that is running.
 fn interim(totals: JobTotals) -> JobRecord {
     let JobTotals { measured_ns, counts, slat, clat, lat, .. } = totals;
     let dirs = PerDir::from_fn(|dir| DirRecord {
@@ -257,7 +248,6 @@ impl JobSamples {
         Self { began_ns: None, next: Instant::now() + SAMPLE, before: Vec::new() }
     }
 
-    /// Takes the samples that are due.
     fn take(&mut self, session: &mut Session, progress: &Progress, hooks: &mut dyn Hooks) {
         if session.has_room() {
             let complete = |sample, began| self.complete(progress, sample, began);

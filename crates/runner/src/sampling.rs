@@ -39,16 +39,13 @@ const STACKS_HZ: u32 = 99;
 /// How long the symbols of stacks may wait while a run uses all CPUs.
 const SYMBOLS_DELAY: Duration = Duration::from_secs(10);
 
-/// What to sample, and how.
 #[derive(Debug, Clone, Default)]
 pub struct SamplingOptions {
-    /// How much.
     pub level: Level,
     /// Whose threads, stacks and rings; CPUs, disks and the block layer are always the whole machine's.
     pub scope: Scope,
     /// Kernel names of the block devices to trace first, before the busiest others.
     pub devices: Vec<String>,
-    /// Time between samples.
     pub interval: Duration,
     /// Thread samples per second; the default depends on the level and the machine.
     pub threads_hz: Option<u32>,
@@ -59,13 +56,11 @@ pub struct SamplingOptions {
     pub during_run: bool,
     /// Whether `full` traces every I/O instead of part of the time.
     pub each_io: bool,
-    /// Which samplers run.
     pub sources: Sources,
     /// The view for which they run, if it is not that of `fathom watch`.
     pub view: Option<SampledView>,
 }
 
-/// Which samplers run.
 #[derive(Debug, Clone, Default)]
 pub enum Sources {
     /// All that the level includes and the machine has.
@@ -87,7 +82,6 @@ impl SamplingOptions {
     }
 }
 
-/// Running samplers.
 pub struct Sampling {
     watcher: Watcher,
     began: Instant,
@@ -95,7 +89,6 @@ pub struct Sampling {
 }
 
 impl Sampling {
-    /// Opens the samplers and starts their thread.
     pub fn start(options: &SamplingOptions) -> Result<Self, String> {
         let Opened { samplers, missing } = match &options.sources {
             Sources::All => open(options),
@@ -122,7 +115,6 @@ impl Sampling {
         self.began
     }
 
-    /// How the machine is sampled.
     pub fn record(&self) -> &SamplingRecord {
         &self.record
     }
@@ -177,7 +169,6 @@ fn sample(watched: TimedSample, began: Instant) -> Sample {
 /// Ticks per second on most kernels (`CONFIG_HZ`); where there are more, some are left out.
 const TICK_HZ: u32 = 250;
 
-/// Which CPUs and interrupts serve the devices.
 fn wiring(level: Level) -> Vec<DeviceWiring> {
     if level == Level::Full {
         fathom_machine::topology::wiring(&Roots::default(), &[])
@@ -186,7 +177,6 @@ fn wiring(level: Level) -> Vec<DeviceWiring> {
     }
 }
 
-/// The settings of the disks' queues.
 fn devices(options: &SamplingOptions) -> Vec<DeviceFacts> {
     match &options.sources {
         Sources::All if options.level == Level::Off => Vec::new(),

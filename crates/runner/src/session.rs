@@ -20,7 +20,6 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Where a run is recorded.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum RecordTo {
     Nowhere,
@@ -84,7 +83,6 @@ pub fn stored(
     Ok(observed)
 }
 
-/// The run directory.
 #[derive(Default)]
 enum Storage {
     #[default]
@@ -103,12 +101,10 @@ pub struct Session {
     background: BackgroundSampling,
     observed: Observed,
     without_sum: bool,
-    /// Time of the last sample.
     elapsed_ns: u64,
 }
 
 impl Session {
-    /// Creates the run directory.
     pub fn open(to: &RecordTo, notice: &mut dyn FnMut(&str)) -> Result<Self, String> {
         let named = match to {
             RecordTo::Nowhere => return Ok(Self::default()),
@@ -173,7 +169,6 @@ impl Session {
         Ok(())
     }
 
-    /// Starts sampling beside a load on `devices`.
     pub(crate) fn sample_load(&mut self, level: Level, devices: Vec<String>) {
         self.background = BackgroundSampling::beside_load(level, devices);
     }
@@ -190,7 +185,6 @@ impl Session {
         self.writer().map(Writer::path)
     }
 
-    /// How the machine is sampled.
     pub fn sampling(&self) -> Option<&SamplingRecord> {
         self.background.running.as_ref().map(Sampling::record)
     }
@@ -200,17 +194,14 @@ impl Session {
         self.background.running.as_ref().is_some_and(Sampling::has_panicked)
     }
 
-    /// Whether samples are being recorded.
     pub fn is_recording(&self) -> bool {
         self.writer().is_some_and(|writer| writer.failed().is_none())
     }
 
-    /// Whether a record that cannot be written is a failure.
     pub fn is_record_required(&self) -> bool {
         self.required
     }
 
-    /// The sum of all samples.
     pub fn observed(&self) -> &Observed {
         &self.observed
     }
@@ -220,12 +211,10 @@ impl Session {
         self.writer().is_none_or(Writer::has_room)
     }
 
-    /// Whether samples arrive.
     pub(crate) fn is_sampling(&self) -> bool {
         self.background.running.is_some()
     }
 
-    /// Records a window of a search or an experiment.
     pub(crate) fn window(&self, window: &impl Serialize) {
         if let Some(writer) = self.writer() {
             writer.write(EncodedSample::window(window));
@@ -367,7 +356,6 @@ fn advised(error: String) -> String {
     )
 }
 
-/// Applies the default retention to the user's runs.
 fn prune(now_unix_ns: u64, notice: &mut dyn FnMut(&str)) {
     // What cannot be read or removed now is reported by `fathom runs`.
     let Ok(Some(runs)) = Runs::open() else { return };

@@ -20,9 +20,7 @@ pub(crate) struct ShrinkDetector {
 
 /// The largest extent of a file, and the smallest one after that.
 struct ExtentRange {
-    /// The largest extent.
     most: Extent,
-    /// The smallest extent since then.
     least: Extent,
     /// Whether fewer allocated bytes mean that some were freed.
     exact: bool,
@@ -87,7 +85,6 @@ impl ShrinkDetector {
         Self { files: targets.iter().enumerate().map(first).collect(), next: 0 }
     }
 
-    /// Checks some of them.
     pub fn check(&mut self, targets: &[OpenTarget]) {
         for _ in 0..EACH_TIME.min(targets.len()) {
             self.check_one(self.next, targets);

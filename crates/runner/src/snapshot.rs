@@ -20,7 +20,6 @@ pub(crate) struct MachineSnapshots {
     cgroup: Option<RefCell<CgroupSampler>>,
 }
 
-/// The machine at one instant.
 pub(crate) struct Snapshot {
     pub at: Instant,
     cpus: Option<CpuSnapshot>,
@@ -59,7 +58,6 @@ fn process_ns() -> u64 {
 }
 
 impl Snapshot {
-    /// CPU time of this process since `from`, in nanoseconds.
     pub fn process_ns_since(&self, from: &Self) -> u64 {
         self.process_ns.saturating_sub(from.process_ns)
     }

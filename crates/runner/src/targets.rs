@@ -22,18 +22,15 @@ use std::sync::Mutex;
 
 /// The open targets of a plan. If dropped before any job did I/O, created files are removed.
 pub struct OpenTargets {
-    /// The machine, and the targets as opened.
     pub facts: Facts,
     targets: Vec<OpenTarget>,
     /// The names of each job that operates on names.
     names: Vec<Option<NamedTargets>>,
     roots: Roots,
-    /// How errors of jobs are worded.
     vocabulary: Vocabulary,
 }
 
 impl OpenTargets {
-    /// Opens the targets of `plan`, and creates those that are missing.
     pub fn open(
         plan: &Plan,
         mut facts: Facts,
@@ -54,7 +51,6 @@ impl OpenTargets {
         Ok(Self { facts, targets, names, roots, vocabulary: Vocabulary::Keys })
     }
 
-    /// Takes `targets` that are already open.
     pub(crate) fn with(host: Host, targets: Vec<OpenTarget>, vocabulary: Vocabulary) -> Self {
         let roots = Roots::default();
         let facts: Vec<TargetFacts> = targets.iter().map(|t| t.facts.clone()).collect();
@@ -65,9 +61,6 @@ impl OpenTargets {
 
     /// Lays out newly created files that are going to be read; `progress` gets the path, the bytes written and the
     /// bytes in total.
-    ///
-    /// # Errors
-    /// If writing fails or the run is cancelled.
     pub fn lay_out(
         &mut self,
         cancel: &CancelToken,
@@ -101,9 +94,6 @@ impl OpenTargets {
     }
 
     /// The same; `log` gives what takes the entries of a job's logs, where each I/O has one.
-    ///
-    /// # Errors
-    /// As [`OpenTargets::start`].
     pub fn start_logged(
         &self,
         plan: &Plan,
@@ -118,7 +108,6 @@ impl OpenTargets {
         fathom_engine::start_with(plan, inputs).map_err(|e| self.vocabulary.message(&e))
     }
 
-    /// Waits for all workers of `running`, and returns the records of their jobs.
     pub fn join(&self, running: Running) -> Vec<JobRecord> {
         running.join().into_iter().map(|result| self.vocabulary.record(result)).collect()
     }
@@ -208,7 +197,6 @@ impl OpenTargets {
         })
     }
 
-    /// Keeps the files that were created for this run.
     pub(crate) fn keep(&self) {
         self.targets.iter().for_each(OpenTarget::keep);
         self.names.iter().flatten().for_each(NamedTargets::keep);
@@ -259,7 +247,6 @@ fn directories(roots: &Roots, names: &[Option<NamedTargets>]) -> Vec<TargetFacts
     paths.into_iter().filter_map(|path| lookup.target(path).ok()).collect()
 }
 
-/// The names of a job as the engine's input.
 fn table(names: &NamedTargets) -> Result<WorkerNames, String> {
     let fail = |error: std::io::Error| format!("cannot keep a directory open: {error}");
     let dirs = names.dirs.iter().map(|dir| dir.try_clone().map_err(fail));

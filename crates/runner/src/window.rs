@@ -13,16 +13,12 @@ use std::time::{Duration, Instant};
 /// Time between checks for the start of the measured time.
 const TICK: Duration = Duration::from_millis(1);
 
-/// Between two observations.
 const STEP: Duration = Duration::from_millis(5);
 
-/// The result of a window.
 pub struct MeasuredWindow<T> {
-    /// One entry for each job.
     pub jobs: Vec<JobRecord>,
     /// Snapshots when all workers had started to measure, and at the end.
     pub from: T,
-    /// See `from`.
     pub to: T,
     /// From the start of the first worker to the end of the last.
     pub took: Duration,
@@ -71,10 +67,6 @@ fn is_measured(phase: Phase) -> bool {
 }
 
 /// Waits until all workers of `running` measure.
-///
-/// # Errors
-/// `too_soon` if a job is over by then; otherwise that the workers did not start within `patience`, or that the run
-/// was cancelled.
 pub(crate) fn wait_until_measured(
     running: &Running,
     patience: Duration,
@@ -97,12 +89,10 @@ pub(crate) fn wait_until_measured(
     }
 }
 
-/// Whether all workers are measuring.
 pub(crate) fn all_run(progress: &Progress) -> bool {
     progress.jobs.iter().all(|job| job.phase == Phase::Running)
 }
 
-/// Sleeps until the next check.
 pub(crate) fn pause(cancel: &CancelToken) -> Result<(), String> {
     thread::sleep(2 * TICK);
     cancel.reason().map_or(Ok(()), |reason| Err(format!("not counted: interrupted by {reason}")))

@@ -50,7 +50,6 @@ impl WatchedCommand {
         Ok(this)
     }
 
-    /// Its process.
     pub fn id(&self) -> Pid {
         Pid::from_child(&self.child)
     }
@@ -117,7 +116,6 @@ fn status(ended: &WaitIdStatus) -> ExitStatus {
     ExitStatus::from_raw(signal.unwrap_or_else(|| ended.exit_status().unwrap_or(0) << 8))
 }
 
-/// Whether this process is in the terminal's foreground process group.
 fn in_foreground() -> bool {
     let terminal = File::open("/dev/tty").ok();
     let group = terminal.and_then(|terminal| rustix::termios::tcgetpgrp(terminal).ok());

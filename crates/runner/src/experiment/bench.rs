@@ -20,9 +20,7 @@ use std::time::{Duration, Instant};
 /// Between two checks whether work of a fixed amount is done.
 const TICK: Duration = Duration::from_millis(20);
 
-/// Why a window failed.
 pub(super) struct Failure {
-    /// For users.
     pub why: String,
     /// The condition cannot be measured on this machine.
     pub rejects: bool,
@@ -45,7 +43,6 @@ impl Failure {
     }
 }
 
-/// What measures windows.
 pub(super) struct Bench<'a> {
     pub targets: &'a OpenTargets,
     pub plans: &'a Plans,

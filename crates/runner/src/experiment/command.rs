@@ -14,14 +14,12 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Between two checks whether it has ended.
 const TICK: Duration = Duration::from_millis(1);
 /// A command may take so long.
 const TIME_MAX: Duration = Duration::from_secs(3600);
 /// Bytes of a sector in /proc/diskstats.
 const SECTOR_BYTES: u64 = 512;
 
-/// Limits of a process.
 pub type Limits = Vec<(Resource, Rlimit)>;
 
 /// Runs `command` by the shell from its start to its end; I/Os are those of the disks below the targets, CPU time that
@@ -96,7 +94,6 @@ fn set(limits: &Limits) {
     }
 }
 
-/// Ends the command and all its children.
 fn end(child: &mut Child) {
     let group = Pid::from_child(child);
     let _ = kill_process_group(group, Signal::TERM);

@@ -11,7 +11,6 @@ use fathom_model::watch::Level;
 use fathom_watch::Scope;
 use std::time::Duration;
 
-/// Between two samples.
 const INTERVAL: Duration = Duration::from_millis(500);
 /// Length of the window: at 250 samples per second and busy CPU, up to 500 samples per worker.
 const WINDOW: Duration = Duration::from_millis(2000);

@@ -14,27 +14,21 @@ use fathom_model::{Dir, units};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// What a condition runs.
 #[derive(Debug, Clone)]
 pub(super) enum Work {
-    /// fathom's workers.
     Jobs(Box<Plan>),
-    /// A command line.
     Command(String),
 }
 
-/// All conditions, resolved.
 #[derive(Debug, Default)]
 pub(super) struct Plans {
     /// By condition. The regions of their jobs refer to `targets`.
     pub works: Vec<Work>,
     /// Settings in effect, by condition.
     pub settings: Vec<Vec<SettingChange>>,
-    /// The targets of all jobs.
     pub targets: Vec<Target>,
     /// Facts of these targets, of those named too.
     pub facts: Facts,
-    /// Notes for the user.
     pub notes: Vec<String>,
     /// Limits of this process under which commands start.
     pub command_limits: Limits,
@@ -54,7 +48,6 @@ pub(super) fn needs_scratch(options: &TryOptions) -> bool {
     request.targets.is_empty() && request.experiment.conditions.iter().any(needs)
 }
 
-/// Makes the scratch file.
 pub(super) fn scratch_file(options: &TryOptions) -> Result<OpenTarget, String> {
     let (request, cancel) = (&options.request, &options.cancel);
     let stop = || cancel.reason().is_some();

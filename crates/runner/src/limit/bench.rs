@@ -13,13 +13,10 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-/// Measures windows.
 pub trait Bench {
-    /// Measures one window.
     fn window(&mut self, probe: &Probe) -> Result<Measurement, String>;
 }
 
-/// The engine on open targets.
 pub struct EngineExecutor<'a> {
     targets: &'a OpenTargets,
     conditions: Vec<Conditions>,
@@ -158,7 +155,6 @@ fn spawn_error(jobs: &[JobRecord], rw: Rw) -> Option<String> {
     errors.filter(|e| refusal(e.errno)).map(|e| e.message.clone()).next()
 }
 
-/// The work of one load's workers.
 fn measured(jobs: &[JobRecord], load: &Load, rw: Rw) -> LoadMeasure {
     let mut sum = LoadMeasure::default();
     for job in jobs {
