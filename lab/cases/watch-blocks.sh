@@ -35,7 +35,7 @@ done
 node=$(null_blk own)
 fathom run --name=job --filename="$node" --rw=randread --bs=4k --iodepth=8 --time_based --runtime=4 \
     --record=own >out
-jq -s 'last.machine.blocks' own/samples.ndjson >own.blocks
+jq -s '[.[].machine.blocks | values] | last' own/samples.ndjson >own.blocks
 is own.blocks '.devices[0].name' "${node#/dev/}"
 is own.blocks '.devices | length' 4
 is own/record.json '[.sampling.missing[] | select(.what | startswith("block layer events of"))] | length' 1
