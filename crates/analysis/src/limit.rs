@@ -1,12 +1,12 @@
-//! The search for what a target can do on this machine, and the verdict on what limits it.
+//! The search for what a target can do on this machine. What limits it is for [`crate::rules`] to say.
 //!
 //! [`Search`] is a state machine that does no I/O: it returns the next window to measure
 //! ([`Search::next_probe`]), takes the result ([`Search::observe`], [`Search::refuse`]) and makes a
-//! [`LimitReport`] of what it knows at any time ([`Search::finish`]). The same windows always give
+//! report of what it knows at any time ([`Search::finish`]). The same windows always give
 //! the same report, so that a stored search can be repeated ([`replay`]).
 //!
 //! Stages read the state and return events; the search applies them. Modules use only those before
-//! them in this order: `thresholds`; `curve`, `peak`, `held`, `verdict`; `state`; `request`;
+//! them in this order: `thresholds`; `curve`, `peak`; `state`; `request`;
 //! the stages (`climb`, `confirm`, `counter`, `saturation`, `ladder`, `knee`, `rated`, `combined`, and `stage` over them); `protocol`, `report`;
 //! `search`.
 //!
@@ -17,7 +17,6 @@ mod combined;
 mod confirm;
 mod counter;
 mod curve;
-mod held;
 mod knee;
 mod ladder;
 mod peak;
@@ -29,14 +28,23 @@ mod saturation;
 mod search;
 mod stage;
 mod state;
-mod thresholds;
-mod verdict;
+pub(crate) mod thresholds;
 
 #[cfg(test)]
 mod sim;
 #[cfg(test)]
 mod tests;
 
+use fathom_model::window::Ratio;
 pub use search::{Search, replay};
 pub use thresholds::KNEE_SHARE;
-pub use verdict::{percent, times};
+
+/// A share as a percentage.
+pub(crate) fn percent(share: f64) -> String {
+    format!("{:.0}%", share * 100.0)
+}
+
+/// A ratio with its interval.
+pub(crate) fn times(ratio: &Ratio) -> String {
+    format!("{:.2}× (95% CI {:.2}–{:.2})", ratio.value, ratio.low, ratio.high)
+}

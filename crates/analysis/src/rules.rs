@@ -34,7 +34,8 @@ use fathom_model::limit::{BlockLimit, LimitRecord, TargetLimit};
 use fathom_model::outcome::RecordKind;
 use fathom_model::record::RunRecord;
 use fathom_model::window::{Conditions, Point};
-use limiters::View;
+pub(crate) use limiters::setting_verdicts;
+use limiters::{SettingView, View};
 
 /// A rule.
 pub struct Rule {
@@ -72,6 +73,8 @@ enum Check {
     Inspection(doctor::Inspected),
     /// Needs the samples of a record: whether this limited the workload.
     View(fn(&View) -> Option<Claim>),
+    /// Needs a setting of a limit search with its confirmation tests: whether it limits that, and what it is called then.
+    Setting(&'static str, fn(&SettingView) -> Option<Claim>),
     /// Needs the topology of the machine.
     Topology(fn(&TopologyReport) -> Option<Claim>),
 }
@@ -96,6 +99,7 @@ enum Input<'a> {
     Target(Target<'a>),
     Limit(&'a LimitRecord),
     View(&'a View<'a>),
+    Setting(&'a SettingView<'a>),
     Topology(&'a TopologyReport),
 }
 
@@ -111,6 +115,7 @@ struct Claim {
     remedy: Option<String>,
     command: Option<String>,
     gain: Option<ExpectedGain>,
+    limited_by: Option<&'static str>,
     /// For limiters, the part of the workload's time that this explains: 0 to 1.
     weight: f64,
 }
@@ -209,8 +214,9 @@ pub static RULES: &[&Rule] = &[
     &limiters::cpu::OTHER_PROGRAMS,
     &limiters::device::OTHER_PROGRAMS,
     &limiters::threads::FSYNC,
-    &limiters::queue::REQUESTS,
     &limiters::queue::SCHEDULER,
+    &limiters::queue::REQUESTS,
+    &limiters::queue::DEPTH,
     &limiters::queue::WRITEBACK_THROTTLING,
     &limiters::queue::SPLITS,
     &limiters::stacked::STACKED_DEVICE,
@@ -250,19 +256,24 @@ pub fn missing_verdict(record: &RunRecord, observed: &Observed) -> Vec<Finding> 
     }
 }
 
-/// The record of a search with its findings derived again from everything else in it.
-pub fn judged_limit(mut record: LimitRecord) -> LimitRecord {
-    record.header.findings = limit_findings(&record);
-    record
-}
-
-/// The findings of a limit search, worst first.
-pub fn limit_findings(record: &LimitRecord) -> Vec<Finding> {
+/// The findings of a limit search, worst first, and then the verdict on each kind of I/O.
+pub fn judge_limit(record: &LimitRecord) -> Vec<Finding> {
     let targets =
         record.header.facts.targets.iter().zip(&record.conditions).zip(&record.report.targets);
     let targets = targets.map(|((facts, conditions), limit)| Target { facts, conditions, limit });
     let about_targets = targets.flat_map(|target| evaluate(&Input::Target(target)));
-    worst_first(about_targets.chain(evaluate(&Input::Limit(record))).collect())
+    let mut findings =
+        worst_first(about_targets.chain(evaluate(&Input::Limit(record))).collect());
+    findings.extend(setting_verdicts(&record.config, &record.report));
+    findings
+}
+
+/// The verdict on a search whose record holds none, as before version 3.
+pub fn missing_limit_verdict(record: &LimitRecord) -> Vec<Finding> {
+    match record.header.findings.iter().any(Finding::is_verdict) {
+        true => Vec::new(),
+        false => setting_verdicts(&record.config, &record.report),
+    }
 }
 
 /// The findings about a topology, worst first.
@@ -296,7 +307,18 @@ impl Rule {
             (Check::Target(check), Input::Target(target)) => check(target),
             (Check::Limit(check), Input::Limit(record)) => check(record),
             (Check::View(check), Input::View(view)) => check(view),
+            (Check::Setting(limit, check), Input::Setting(view)) => {
+                check(view).map(|claim| Claim { limited_by: Some(limit), ..claim })
+            }
             (Check::Topology(check), Input::Topology(report)) => check(report),
+            _ => None,
+        })
+    }
+
+    /// What it is called where it limits a setting of a search.
+    fn limits(&self) -> Option<&'static str> {
+        self.checks.iter().find_map(|check| match check {
+            Check::Setting(limit, _) => Some(*limit),
             _ => None,
         })
     }
@@ -310,6 +332,8 @@ impl Rule {
             confidence: claim.confidence,
             rank: None,
             share_explained: None,
+            part: None,
+            limited_by: claim.limited_by.filter(|name| !name.is_empty()).map(str::to_string),
             subject: claim.subject,
             summary: claim.summary,
             evidence: claim.evidence,
@@ -332,7 +356,7 @@ mod tests {
     fn good_records_have_no_findings() {
         assert_eq!(judge(&run(), &Observed::default()), []);
         assert_eq!(judge(&RunRecord::default(), &Observed::default()), []);
-        assert_eq!(limit_findings(&limit()), []);
+        assert_eq!(judge_limit(&limit()), []);
         assert_eq!(topology_findings(&analyze(topology())), []);
         assert!(limit().is_complete());
     }
@@ -363,7 +387,7 @@ mod tests {
         for block in record.report.targets.iter_mut().flat_map(|target| &mut target.blocks) {
             block.peak.as_mut().unwrap().from_disk = Some(0.01);
         }
-        let ids: Vec<String> = limit_findings(&record).into_iter().map(|f| f.rule).collect();
+        let ids: Vec<String> = judge_limit(&record).into_iter().map(|f| f.rule).collect();
         assert_eq!(ids, ["sparse-target", "direct-reads-missing"]);
     }
 
@@ -400,6 +424,9 @@ mod tests {
             let is_view = |case: &Case| matches!(case, Case::View { .. });
             let wants_view = |check: &Check| matches!(check, Check::View(_));
             assert_eq!(rule.checks.iter().any(wants_view), rule.cases.iter().any(is_view));
+            let is_setting = |case: &Case| matches!(case, Case::Setting { .. });
+            let wants_setting = |check: &Check| matches!(check, Check::Setting(..));
+            assert_eq!(rule.checks.iter().any(wants_setting), rule.cases.iter().any(is_setting));
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::stacks::StacksView;
 use crate::threads::ThreadsView;
 use crate::watch::SampleView;
 use fathom_analysis::derive::PartialRun;
-use fathom_analysis::rules::{judge, judged_limit, missing_verdict};
+use fathom_analysis::rules::{judge, judge_limit, missing_limit_verdict, missing_verdict};
 use fathom_model::outcome::{Outcome, RecordKind};
 use fathom_model::watch::SampledView;
 use fathom_model::{Record, RunRecord};
@@ -41,11 +41,15 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     let dir = find(args.run.as_deref())?;
     let verbose = args.page.verbose;
     let (mut page, json, anew) = match read_record(&dir)? {
-        Record::Limit(record) => {
+        Record::Limit(mut record) => {
+            let missing = missing_limit_verdict(&record);
+            record.header.findings.extend(missing);
             let before = record.header.findings.clone();
-            let record = if args.judge { judged_limit(*record) } else { *record };
+            if args.judge {
+                record.header.findings = judge_limit(&record);
+            }
             let options = LimitPageOptions { paragraph: args.paragraph, verbose };
-            let json = json::text(&record)?;
+            let json = json::text(&*record)?;
             (pages::limit(&record, options), json, judged_anew(&before, &record.header.findings))
         }
         Record::Experiment(record) => {

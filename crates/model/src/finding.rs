@@ -24,6 +24,12 @@ pub struct Finding {
     /// The part of the workload's time that a limiter of the verdict explains, from 0 to 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share_explained: Option<f64>,
+    /// The part of a search or of an experiment that it is about, if not the whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<Part>,
+    /// What limits that part, in a few words, such as `the I/O scheduler`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limited_by: Option<String>,
     /// What it is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<Subject>,
@@ -49,6 +55,31 @@ impl Finding {
     pub fn is_verdict(&self) -> bool {
         self.rank.is_some()
     }
+}
+
+/// A part of a search or of an experiment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Part {
+    /// A kind of I/O at its peak.
+    Peak {
+        /// Index of the target.
+        target: usize,
+        /// Index of the kind of I/O.
+        block: usize,
+    },
+    /// A kind of I/O with a single worker.
+    OneWorker {
+        /// Index of the target.
+        target: usize,
+        /// Index of the kind of I/O.
+        block: usize,
+    },
+    /// A variant.
+    Condition {
+        /// Its index.
+        index: usize,
+    },
 }
 
 /// What a finding is about.

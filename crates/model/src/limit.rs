@@ -342,11 +342,11 @@ pub struct BlockLimit {
     /// The fewest workers, and with those the lowest queue depth, that reach 95% of the peak by a fit to all queue
     /// depths: the figures there may be some percent below or above.
     pub knee: Option<KneePoint>,
-    /// The limit at the peak. Its confirmation tests were made at [`Verdict::at`], which differs from the peak where
-    /// later windows moved that on the same plateau.
-    pub verdict: Option<Verdict>,
-    /// The limit of a single worker, if it does not reach 95% of the peak.
-    pub one_worker: Option<Verdict>,
+    /// Confirmation tests at the peak, or at another setting where later windows moved the peak on the same plateau.
+    #[serde(alias = "verdict")]
+    pub confirmation: Option<Confirmation>,
+    /// Those with a single worker, if it does not reach 95% of the peak.
+    pub one_worker: Option<Confirmation>,
     /// The highest load that meets the latency target, if one was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<TargetResult>,
@@ -410,16 +410,47 @@ pub struct KneePoint {
     pub refined: bool,
 }
 
-/// What limits I/Os per second.
+/// Confirmation tests at a setting, from which rules judge what limits it; the verdict is among the findings.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Confirmation {
+    /// The setting.
+    pub at: Setting,
+    /// The results there in the windows of the tests; absent before version 3.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base: Option<Point>,
+    /// A setting that is surely higher, but was not tested.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub higher: Option<HigherPoint>,
+    /// The confirmation tests.
+    pub experiments: Vec<Experiment>,
+    /// Before version 3: what limits it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<Cause>,
+    /// Before version 3: the evidence, without its last full stop.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// A setting that yields more than one that was tested.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct HigherPoint {
+    /// The setting.
+    pub setting: Setting,
+    /// The lower one.
+    pub over: Setting,
+    /// Its I/Os per second over those of the lower one.
+    pub gain: Ratio,
+}
+
+/// What limits I/Os per second, in records before version 3.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
-    /// A worker's CPU: its thread is CPU-bound, and more workers yield more.
+    /// A worker's CPU.
     SubmittingCore,
-    /// All CPUs are fully used.
+    /// All CPUs.
     AllCores,
-    /// The device or its backing storage: CPUs are available, and neither more workers nor a deeper queue yield
-    /// more.
+    /// The device or its backing storage.
     Device,
     /// An I/O limit of the cgroup.
     CgroupIoLimit,
@@ -427,26 +458,12 @@ pub enum Cause {
     CpuQuota,
     /// The requests of the device's queues (nr_requests).
     QueueRequests,
-    /// The I/O scheduler: it holds I/Os back from a driver that would take more.
+    /// The I/O scheduler.
     IoScheduler,
-    /// The queue depth: a deeper queue yields more than the deepest one that the search allows.
+    /// The queue depth.
     Depth,
     /// The evidence is inconclusive.
-    #[serde(rename = "undecided")]
-    Inconclusive,
-}
-
-/// A limit and the evidence for it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Verdict {
-    /// The setting in question.
-    pub at: Setting,
-    /// The limit.
-    pub cause: Cause,
-    /// The evidence, or why it is inconclusive; the last sentence lacks its full stop.
-    pub reason: String,
-    /// The confirmation tests.
-    pub experiments: Vec<Experiment>,
+    Undecided,
 }
 
 /// What a confirmation test changes.

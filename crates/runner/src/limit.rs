@@ -12,6 +12,7 @@ use crate::targets::OpenTargets;
 use bench::{Bench, EngineExecutor};
 use fathom_analysis::limit::Search;
 use fathom_analysis::processes::competitors;
+use fathom_analysis::rules::judge_limit;
 use fathom_analysis::watch::IoLimit;
 use fathom_machine::guard::Permissions;
 use fathom_model::facts::TargetFacts;
@@ -103,7 +104,8 @@ impl Limit {
         record.header.sampling = session.stop_sampling(|sample, _| sample).1;
         record.competitors = competitors(&session.observed().processes);
         costs::measure(&self.targets, cancel, &mut record);
-        Ok(fathom_analysis::rules::judged_limit(record))
+        record.header.findings = judge_limit(&record);
+        Ok(record)
     }
 
     /// Closes the targets, which is done before a result is printed: its reader may be slow.

@@ -95,7 +95,7 @@ mod tests {
         assert_eq!(run("v1/watch").header.kind, RecordKind::Watch);
         let Record::Limit(limit) = read("v1/limit") else { panic!("not a search") };
         assert_eq!(limit.header.kind, RecordKind::Limit);
-        assert!(limit.report.targets[0].blocks[0].verdict.is_some());
+        assert!(limit.report.targets[0].blocks[0].confirmation.is_some());
         assert_samples([("v1/run", (3, 17)), ("v1/watch", (3, 1)), ("v1/limit/watch", (6, 21))]);
     }
 

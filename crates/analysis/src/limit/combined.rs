@@ -2,14 +2,17 @@
 
 use super::request::WindowRequest;
 use super::state::{At, Event, SearchState};
-use super::thresholds::{CORES_FULL, CORES_SUSPECT, NOT_SLOWER, SAME, SLOWER};
-use super::verdict::{percent, times};
+use super::thresholds::{CORES_SUSPECT, NOT_SLOWER, SAME, SLOWER};
+use super::{percent, times};
 use crate::experiment::{Rate, Repetitions, Series, per_second};
 use crate::stats;
 use fathom_model::limit::{Combined, CombinedCause, CombinedTarget, Phase};
 use fathom_model::window::{CpuShares, Load, Measurement, Ratio, Rw, Setting};
 
 const REPETITIONS: Repetitions = Repetitions { rounds_min: 3, rounds_max: 8, precision: 0.03 };
+
+/// CPU usage from which the CPUs slow targets down; more than for a single target, as no test with fewer CPUs shows it.
+const CORES_FULL: f64 = 0.95;
 
 /// The stage for one kind of I/O.
 #[derive(Debug)]

@@ -3,19 +3,18 @@
 use super::knee::KneeFound;
 use super::peak::CounterResults;
 use super::state::{BlockState, SearchState};
-use super::verdict::{self, Evidence};
+use super::curve::Curve;
+use super::thresholds::helps;
 use crate::experiment::Rate;
 use crate::stats;
-use fathom_model::limit::{
-    BlockLimit, KneePoint, LimitReport, OwnCeiling, QueueFacts, TargetLimit, Verdict,
-};
+use fathom_model::limit::{BlockLimit, Confirmation, HigherPoint, KneePoint, LimitReport, OwnCeiling, TargetLimit};
 use fathom_model::window::{Point, Setting};
 
 /// Everything but the use of time.
 pub(super) fn report(state: &SearchState) -> LimitReport {
     let own = |rates: &[Rate]| (!rates.is_empty()).then(|| stats::rate(rates));
-    let blocks = |queue: Option<&QueueFacts>, blocks: &[BlockState]| {
-        (0..).zip(blocks).map(|(index, block)| block_limit(state, queue, index, block)).collect()
+    let blocks = |blocks: &[BlockState]| {
+        (0..).zip(blocks).map(|(index, block)| block_limit(state, index, block)).collect()
     };
     let targets = state.config.targets.iter().zip(state.targets());
     LimitReport {
@@ -26,23 +25,14 @@ pub(super) fn report(state: &SearchState) -> LimitReport {
             all_cores: own(&state.own_all_cores),
         },
         targets: targets
-            .enumerate()
-            .map(|(index, (name, known))| TargetLimit {
-                name: name.clone(),
-                blocks: blocks(state.config.queues.get(index), known),
-            })
+            .map(|(name, known)| TargetLimit { name: name.clone(), blocks: blocks(known) })
             .collect(),
         combined: state.combined.iter().map(|(_, combined)| combined.clone()).collect(),
         ..LimitReport::default()
     }
 }
 
-fn block_limit(
-    state: &SearchState,
-    queue: Option<&QueueFacts>,
-    index: usize,
-    block: &BlockState,
-) -> BlockLimit {
+fn block_limit(state: &SearchState, index: usize, block: &BlockState) -> BlockLimit {
     let (cores, spec) = (state.config.cores, state.spec(index));
     let curve = &block.curve;
     let point = |s: Setting| {
@@ -52,10 +42,16 @@ fn block_limit(
     let suite = state.config.suite.get(index).map(|test| test.setting);
     let peak = suite.or_else(|| curve.peak(|setting| spec.is_in_range(setting, cores)));
     let knee = block.knee.zip(peak).map(|(knee, peak)| knee.up_to(peak));
-    let verdict = |results: Option<&CounterResults>, peak: Option<Setting>| -> Option<Verdict> {
-        let (results, seconds) = (results?, state.config.seconds);
-        let evidence = Evidence { results, cores, spec, queue, curve, peak, seconds };
-        Some(verdict::decide(&evidence))
+    let confirmation = |results: Option<&CounterResults>, peak: Option<Setting>| {
+        let results = results?;
+        Some(Confirmation {
+            at: results.base.setting(),
+            base: Some(results.base.clone()),
+            higher: higher(results, curve, peak),
+            experiments: results.experiments.clone(),
+            cause: None,
+            reason: None,
+        })
     };
     // One worker that reaches the knee is not the limit.
     let needs_workers = knee.map(|knee| knee.setting).or(peak).is_some_and(|s| s.workers > 1);
@@ -70,8 +66,22 @@ fn block_limit(
             let KneeFound { setting, of_peak, depths, refined } = found;
             Some(KneePoint { point: point(setting)?, of_peak, depths, refined })
         }),
-        verdict: verdict(block.peak.results(), peak),
-        one_worker: verdict(block.peak.one_worker().filter(|_| needs_workers), None),
+        confirmation: confirmation(block.peak.results(), peak),
+        one_worker: confirmation(block.peak.one_worker().filter(|_| needs_workers), None),
         problems: block.problems.clone(),
     }
+}
+
+/// The peak, if it is surely higher than the setting that was tested.
+fn higher(results: &CounterResults, curve: &Curve, peak: Option<Setting>) -> Option<HigherPoint> {
+    let base = results.base.setting();
+    if let Some((over, gain)) = results.moved.filter(|_| !results.is_examined()) {
+        return Some(HigherPoint { setting: base, over, gain });
+    }
+    let is_other =
+        |peak: &Setting| *peak != base && !results.experiments.iter().any(|e| e.setting == *peak);
+    let setting = peak.filter(is_other)?;
+    let (best, tested) = (curve.get(setting)?, curve.get(base)?);
+    let gain = stats::welch(&best.iops(), &tested.iops()).filter(helps)?;
+    Some(HigherPoint { setting, over: base, gain })
 }

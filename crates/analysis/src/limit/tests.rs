@@ -7,10 +7,9 @@ mod rated;
 use super::sim::Sim;
 use super::thresholds::{KNEE_SHARE, helps};
 use super::*;
-use fathom_model::limit::{
-    BlockLimit, BlockSpec, Cause, CombinedCause, Config, ExperimentKind, LimitReport, Phase,
-    Verdict,
-};
+use crate::rules::setting_verdicts;
+use fathom_model::finding::{Finding, Part};
+use fathom_model::limit::{BlockLimit, BlockSpec, CombinedCause, Config, ExperimentKind, LimitReport, Phase};
 use fathom_model::window::{CpuTime, Load, LoadMeasure, Measurement, Rw, Window, WorkerCpu};
 use figures::documented_peak;
 use proptest::prelude::*;
@@ -19,15 +18,31 @@ fn small(report: &LimitReport) -> &BlockLimit {
     &report.targets[0].blocks[0]
 }
 
-fn cause(verdict: &Option<Verdict>) -> Cause {
-    verdict.as_ref().expect("a verdict").cause
+/// The verdicts on kinds of I/O of the first target, as the rule's id and its evidence.
+fn verdicts(sim: &Sim, report: &LimitReport) -> Vec<Finding> {
+    setting_verdicts(&sim.config(report.targets.len(), report.seconds_planned), report)
+}
+
+/// The rule that names what limits small blocks at the peak.
+fn cause(sim: &Sim, report: &LimitReport) -> String {
+    peak_verdict(sim, report).rule
+}
+
+fn peak_verdict(sim: &Sim, report: &LimitReport) -> Finding {
+    of_part(&verdicts(sim, report), Part::Peak { target: 0, block: 0 })
+}
+
+fn of_part(findings: &[Finding], part: Part) -> Finding {
+    let mut found = findings.iter().filter(|finding| finding.part == Some(part));
+    found.next().expect("a verdict").clone()
 }
 
 #[test]
 fn a_device_with_a_fixed_rate_is_found_to_be_the_limit() {
     // 100k I/Os per second at 100 µs: 10 in flight saturate it, 9.5 reach 95%.
     for seconds in [15.0, 60.0] {
-        let (report, _) = Sim::default().run(1, seconds);
+        let mut sim = Sim::default();
+        let (report, _) = sim.run(1, seconds);
         let found = small(&report);
         let peak = found.peak.as_ref().unwrap();
         assert!((peak.iops.mean / 100_000.0 - 1.0).abs() < 0.02, "{peak:?}");
@@ -37,11 +52,12 @@ fn a_device_with_a_fixed_rate_is_found_to_be_the_limit() {
         assert!((9..=12).contains(&knee.point.depth), "{seconds} s: {knee:?}");
         assert!(low >= 8 && high <= 12 && low <= high, "{seconds} s: {knee:?}");
         assert!(knee.refined);
-        assert_eq!(cause(&found.verdict), Cause::Device, "{:?}", found.verdict);
+        assert_eq!(cause(&sim, &report), "device");
         assert_eq!(found.one_worker, None);
         let large = &report.targets[0].blocks[1];
         assert!((large.peak.as_ref().unwrap().bytes_per_second / 2e9 - 1.0).abs() < 0.02);
-        assert_eq!(cause(&large.verdict), Cause::Device, "{:?}", large.verdict);
+        let all = verdicts(&sim, &report);
+        assert_eq!(of_part(&all, Part::Peak { target: 0, block: 1 }).rule, "device", "{all:?}");
         assert!(report.finished);
     }
 }
@@ -80,8 +96,10 @@ fn a_cpu_bound_worker_is_named_and_more_workers_reach_the_peak() {
     let mut sim = Sim { device_iops: 1.5e6, device_bandwidth: 1e10, ..Sim::default() };
     let (report, _) = sim.run(1, 60.0);
     let found = small(&report);
-    assert_eq!(cause(&found.one_worker), Cause::SubmittingCore, "{:?}", found.one_worker);
-    assert_eq!(cause(&found.verdict), Cause::Device, "{:?}", found.verdict);
+    let all = verdicts(&sim, &report);
+    let one = of_part(&all, Part::OneWorker { target: 0, block: 0 });
+    assert_eq!((one.rule.as_str(), one.rank), ("own-cpu-time", Some(2)), "{one:?}");
+    assert_eq!(cause(&sim, &report), "device");
     let peak = found.peak.as_ref().unwrap();
     assert!((peak.iops.mean / 1.5e6 - 1.0).abs() < 0.03, "{peak:?}");
     assert_eq!(found.knee.as_ref().unwrap().point.workers, 3, "{:?}", found.knee);
@@ -92,9 +110,9 @@ fn a_cpu_bound_worker_is_named_and_more_workers_reach_the_peak() {
 fn all_cores_are_named_when_half_of_them_yield_half() {
     let mut sim = Sim { cores: 2, device_iops: 1e7, device_bandwidth: 1e11, ..Sim::default() };
     let (report, _) = sim.run(1, 60.0);
-    let verdict = small(&report).verdict.as_ref().unwrap();
-    assert_eq!(verdict.cause, Cause::AllCores, "{verdict:?}");
-    let fewer = verdict.experiments.iter().find(|e| e.kind == ExperimentKind::FewerCores).unwrap();
+    let tests = small(&report).confirmation.as_ref().unwrap();
+    assert_eq!(cause(&sim, &report), "busy-cpus", "{tests:?}");
+    let fewer = tests.experiments.iter().find(|e| e.kind == ExperimentKind::FewerCores).unwrap();
     assert!((fewer.gain.unwrap().value - 0.5).abs() < 0.03, "{fewer:?}");
 }
 
@@ -102,7 +120,7 @@ fn all_cores_are_named_when_half_of_them_yield_half() {
 fn a_single_cpu_needs_no_confirmation() {
     let mut sim = Sim { cores: 1, device_iops: 1e7, device_bandwidth: 1e11, ..Sim::default() };
     let (report, _) = sim.run(1, 60.0);
-    assert_eq!(cause(&small(&report).verdict), Cause::AllCores);
+    assert_eq!(cause(&sim, &report), "busy-cpus");
 }
 
 #[test]
@@ -117,7 +135,7 @@ fn depth_is_named_when_the_deepest_queue_still_gains() {
     };
     let (report, _) = sim.run(1, 60.0);
     let found = small(&report);
-    assert_eq!(cause(&found.verdict), Cause::Depth, "{:?}", found.verdict);
+    assert_eq!(cause(&sim, &report), "queue-depth");
     let peak = found.peak.as_ref().unwrap();
     assert_eq!((peak.workers, peak.depth), (8, 1024));
 }
@@ -128,10 +146,10 @@ fn with_noise_no_wrong_cause_is_claimed() {
     for seed in 0..40 {
         let mut sim = Sim { noise: 0.2, seed, ..Sim::default() };
         let (report, _) = sim.run(1, 15.0);
-        for verdict in report.targets[0].blocks.iter().filter_map(|b| b.verdict.as_ref()) {
-            let allowed = matches!(verdict.cause, Cause::Device | Cause::Inconclusive);
+        for verdict in verdicts(&sim, &report).iter().filter(|found| found.rank == Some(1)) {
+            let allowed = ["device", "inconclusive"].contains(&verdict.rule.as_str());
             assert!(allowed, "seed {seed}: {verdict:?}");
-            inconclusive += u32::from(verdict.cause == Cause::Inconclusive);
+            inconclusive += u32::from(verdict.rule == "inconclusive");
         }
     }
     assert!(inconclusive > 20, "{inconclusive} of 80 inconclusive");
@@ -170,10 +188,9 @@ fn a_disk_with_200_ios_per_second_gets_a_verdict() {
     let mut sim =
         Sim { latency_ns: 8e6, device_iops: 200.0, device_bandwidth: 1.5e8, ..Sim::default() };
     let (report, _) = sim.run(1, 60.0);
-    for block in &report.targets[0].blocks {
-        assert_eq!(cause(&block.verdict), Cause::Device, "{:?}", block.verdict);
-        assert!(block.knee.is_some());
-    }
+    assert!(report.targets[0].blocks.iter().all(|block| block.knee.is_some()));
+    let all = verdicts(&sim, &report);
+    assert!(all.len() == 2 && all.iter().all(|found| found.rule == "device"), "{all:?}");
     let latency = small(&report).latency.as_ref().unwrap();
     assert!((latency.clat_mean_ns / 8e6 - 1.0).abs() < 0.05, "{latency:?}");
 }
@@ -186,7 +203,7 @@ fn an_overdriven_device_has_its_peak_in_the_middle() {
     let peak = found.peak.as_ref().unwrap();
     assert!((10..=32).contains(&peak.setting().in_flight()), "{peak:?}");
     assert!((peak.iops.mean / 100_000.0 - 1.0).abs() < 0.04);
-    assert_eq!(cause(&found.verdict), Cause::Device, "{:?}", found.verdict);
+    assert_eq!(cause(&sim, &report), "device");
 }
 
 #[test]
@@ -196,7 +213,7 @@ fn windows_with_errors_are_reported_and_do_not_count() {
     let found = small(&report);
     assert!(found.problems.iter().any(|p| p.message == "read: EIO" && p.errors > 0));
     assert!(found.points.iter().all(|p| p.setting().in_flight() < 8), "{:?}", found.points);
-    assert_ne!(cause(&found.verdict), Cause::Device, "{:?}", found.verdict);
+    assert_ne!(cause(&sim, &report), "device");
 }
 
 #[test]
@@ -236,8 +253,9 @@ fn refused_settings_end_the_climb() {
     let (report, _) = sim.run(1, 60.0);
     let found = small(&report);
     assert!((32..64).contains(&found.peak.as_ref().unwrap().setting().in_flight()));
-    assert_eq!(cause(&found.verdict), Cause::Inconclusive, "{:?}", found.verdict);
-    assert!(found.verdict.as_ref().unwrap().reason.contains("was not possible"));
+    assert_eq!(cause(&sim, &report), "inconclusive");
+    let verdict = peak_verdict(&sim, &report);
+    assert!(verdict.summary.contains("was not possible"), "{verdict:?}");
 }
 
 #[test]
@@ -277,7 +295,7 @@ fn the_configuration_sets_block_sizes_direction_and_queue_depth() {
     let found = small(&report);
     assert_eq!((report.targets[0].blocks.len(), found.block_bytes), (1, 65_536));
     assert_eq!(found.peak.as_ref().unwrap().depth, 8);
-    assert_eq!(cause(&found.verdict), Cause::Depth, "{:?}", found.verdict);
+    assert_eq!(cause(&sim, &report), "queue-depth");
 }
 
 #[test]
@@ -303,7 +321,7 @@ fn an_interrupted_search_reports_what_it_has() {
     let report = search.finish();
     assert!(!report.finished);
     assert!(small(&report).peak.is_some() && small(&report).latency.is_some());
-    assert_eq!(small(&report).verdict, None);
+    assert_eq!(small(&report).confirmation, None);
 }
 
 #[test]
@@ -312,8 +330,8 @@ fn no_question_is_left_for_lack_of_time_while_there_is_time() {
         let mut sim = Sim { cores: 2, latency_ns: 600_000.0, noise: 0.25, seed, ..Sim::default() };
         let (report, _) = sim.run(1, 60.0);
         let left = report.seconds_planned - report.seconds_used;
-        for verdict in report.targets[0].blocks.iter().filter_map(|b| b.verdict.as_ref()) {
-            let is_open = verdict.reason.contains("Not enough time");
+        for verdict in verdicts(&sim, &report).iter().filter(|found| found.rank == Some(1)) {
+            let is_open = verdict.summary.contains("Not enough time");
             assert!(!is_open || left < 3.0, "seed {seed}: {left} s left: {verdict:?}");
         }
     }
@@ -339,9 +357,9 @@ fn a_peak_below_the_best_is_left_while_there_is_time() {
         let report = unlucky(60.0, seed);
         let found = small(&report);
         // Chance may take it further on the same plateau.
-        assert!(found.peak.as_ref().unwrap().depth >= 128, "seed {seed}: {:?}", found.verdict);
-        let verdict = found.verdict.as_ref().unwrap();
-        let is_open = verdict.cause == Cause::Inconclusive;
+        assert!(found.peak.as_ref().unwrap().depth >= 128, "seed {seed}: {:?}", found.confirmation);
+        let verdict = peak_verdict(&Sim::default(), &report);
+        let is_open = verdict.rule == "inconclusive";
         let left = report.seconds_planned - report.seconds_used;
         assert!(!is_open || left < 3.0, "seed {seed}: {left} s left: {verdict:?}");
     }
@@ -353,12 +371,13 @@ fn a_better_point_is_the_peak_though_the_time_is_up() {
     for seed in 0..40 {
         let report = unlucky(10.0 + seed as f64 / 2.0, seed);
         let found = small(&report);
-        let (peak, verdict) = (found.peak.as_ref().unwrap(), found.verdict.as_ref().unwrap());
-        let deeper = verdict.experiments.iter().find(|e| e.kind == ExperimentKind::Deeper);
+        let (peak, tests) = (found.peak.as_ref().unwrap(), found.confirmation.as_ref().unwrap());
+        let verdict = peak_verdict(&Sim::default(), &report);
+        let deeper = tests.experiments.iter().find(|e| e.kind == ExperimentKind::Deeper);
         let helped = deeper.and_then(|e| e.gain).is_some_and(|g| helps(&g));
         assert!(peak.depth >= 128 || !helped, "seed {seed}: {verdict:?}");
         cut_short += u32::from(
-            verdict.reason.contains("Not enough time to test this point; rerun with --duration "),
+            verdict.summary.contains("Not enough time to test this point; rerun with --duration "),
         );
     }
     assert!(cut_short > 0, "none was cut short just after the peak had moved");

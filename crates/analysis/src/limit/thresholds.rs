@@ -1,19 +1,13 @@
-//! The margins by which windows are judged. `docs/limit.md` explains those behind a verdict.
+//! The margins by which windows are judged; those of single causes are beside their rules.
 
 use fathom_model::window::Ratio;
 
 /// The knee is where this share of the peak is reached.
 pub const KNEE_SHARE: f64 = 0.95;
 /// A change that yields less than this ratio does not count as a gain.
-pub(super) const GAIN_MIN: f64 = 1.05;
+pub(crate) const GAIN_MIN: f64 = 1.05;
 /// A change whose interval ends below this ratio has no gain worth having.
-pub(super) const NO_GAIN_MAX: f64 = 1.10;
-/// Doubling the queue depth must surely yield this ratio to show that the queue depth is the limit.
-pub(super) const DEPTH_GAIN_MIN: f64 = 1.25;
-/// Half of the CPUs must surely yield less than this ratio to show that the CPUs are the limit.
-pub(super) const FEWER_CORES_MAX: f64 = 0.95;
-/// Latency that rises by this ratio with twice the queue depth is queueing (Little's law: 2).
-pub(super) const QUEUEING_MIN: f64 = 1.6;
+pub(crate) const NO_GAIN_MAX: f64 = 1.10;
 /// Of settings within this share of the best, the one with the fewest I/Os in flight is preferred.
 pub(super) const AS_GOOD: f64 = 0.97;
 
@@ -26,14 +20,8 @@ pub(super) const DROPPED: f64 = 0.5;
 /// It is measured again until it has so many windows.
 pub(super) const WINDOWS_NOISY_MAX: usize = 6;
 
-/// A worker with this CPU usage is CPU-bound; the rest is context switches and noise.
-pub(super) const WORKER_FULL: f64 = 0.90;
-/// All CPUs are fully used at this CPU usage.
-pub(super) const CORES_FULL: f64 = 0.95;
 /// Below this CPU usage the CPUs are not the limit.
-pub(super) const CORES_SUSPECT: f64 = 0.85;
-/// Steal time worth reporting.
-pub(super) const FOREIGN: f64 = 0.10;
+pub(crate) const CORES_SUSPECT: f64 = 0.85;
 
 /// Combined targets below this share of their individual rates slow each other down.
 pub(super) const SLOWER: f64 = 0.95;
@@ -44,7 +32,7 @@ pub(super) const NOT_SLOWER: f64 = 0.90;
 pub(super) const SAME: f64 = 0.97;
 
 /// Whether a change surely yields a gain.
-pub(super) fn helps(gain: &Ratio) -> bool {
+pub(crate) fn helps(gain: &Ratio) -> bool {
     gain.low > 1.0 && gain.value >= GAIN_MIN
 }
 

@@ -343,7 +343,7 @@ fn problem(record: &mut fathom_model::limit::LimitRecord, errors: u64, short_ios
 mod tests {
     use super::super::testing::{SECOND, fires, limit, limit_rules, phrases, silent};
     use super::*;
-    use crate::rules::limit_findings;
+    use crate::rules::judge_limit;
     use fathom_model::record::{JobError, LostWakeups};
 
     #[test]
@@ -403,7 +403,7 @@ mod tests {
     fn errors_of_a_search_come_first_and_make_it_incomplete() {
         let mut record = limit();
         problem(&mut record, 3, 0);
-        let found = limit_findings(&record);
+        let found = judge_limit(&record);
         assert_eq!((found[0].rule.as_str(), found[0].severity), ("io-errors", Severity::Error));
         assert_eq!(phrases(&found[0]), ["4 KiB randread, 1 × QD1, failed: 3"]);
         assert!(!record.is_complete());

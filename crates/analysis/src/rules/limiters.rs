@@ -8,6 +8,7 @@ pub(super) mod cpu;
 pub(super) mod device;
 pub(super) mod memory;
 pub(super) mod queue;
+pub(super) mod setting;
 pub(super) mod stacked;
 #[cfg(test)]
 pub(super) mod testing;
@@ -16,9 +17,13 @@ mod tests;
 pub(super) mod threads;
 mod view;
 
+pub(super) use setting::SettingView;
+pub(crate) use setting::verdicts as setting_verdicts;
 pub(super) use view::View;
 
-use super::{Claim, Input, RULES, Rule};
+#[cfg(test)]
+use super::testing::{Case, gains};
+use super::{Check, Claim, Input, RULES, Rule};
 use crate::watch::Observed;
 use fathom_model::RunRecord;
 use fathom_model::finding::{Class, Evidence, Finding, Severity, Unit};
@@ -42,15 +47,20 @@ pub(super) static INCONCLUSIVE: Rule = Rule {
     meaning: "Nothing that was sampled is known to have limited the workload.",
     threshold: || {
         format!(
-            "No other limiter explains the workload's time, or it was not judged: fewer than {SAMPLES_MIN} samples, or              less than {:.0} s.",
+            "No other limiter explains the workload's time, or it was not judged: fewer than {SAMPLES_MIN} samples, or \
+             less than {:.0} s. In a search, no limiter holds for the setting.",
             view::LIFE_MIN_NS as f64 / 1e9
         )
     },
     remedy: "",
     supersedes: &[],
-    checks: &[],
+    checks: &[Check::Setting("", setting::inconclusive)],
     #[cfg(test)]
-    cases: &[],
+    cases: &[Case::Setting {
+        holds: |r| gains(r, [0.9, 1.3], [0.9, 1.3]),
+        near_miss: |_| (),
+        summary: "Doubling the queue depth yields 1.10× the IOPS (95% CI 0.90–1.30): too noisy for a conclusion.",
+    }],
 };
 
 /// What limited the workload of `record` while `observed` was sampled, the largest cause first, or that no cause was

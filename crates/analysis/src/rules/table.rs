@@ -28,7 +28,10 @@ fn row(rule: &Rule) -> String {
         Severity::Warning => "warning",
         Severity::Error => "error",
     };
-    let commands: Vec<&str> = rule.checks.iter().map(command).collect();
+    let mut commands: Vec<&str> = rule.checks.iter().map(command).collect();
+    if rule.id == super::limiters::INCONCLUSIVE.id {
+        commands.insert(0, "run, watch");
+    }
     let cells = [
         format!("`{}`", rule.id),
         severity.into(),
@@ -43,7 +46,7 @@ fn row(rule: &Rule) -> String {
 fn command(check: &Check) -> &'static str {
     match check {
         Check::Run(_) => "run",
-        Check::Target(_) | Check::Limit(_) => "limit",
+        Check::Target(_) | Check::Limit(_) | Check::Setting(..) => "limit",
         Check::Inspection(_) => "doctor",
         Check::View(_) => "run, watch",
         Check::Topology(_) => "topo",

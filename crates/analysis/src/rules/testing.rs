@@ -2,13 +2,14 @@
 
 use super::doctor::testing::{TestMachine, healthy};
 use super::limiters::testing::Scene;
-use super::{Input, Rule, Target as LimitTarget, judge, limit_findings};
+use super::{Input, Rule, Target as LimitTarget, judge, judge_limit};
 use crate::topology::analyze;
 use crate::watch::Observed;
 use fathom_model::facts::{DeviceFacts, TargetFacts, TargetKind};
 use fathom_model::finding::Finding;
 use fathom_model::limit::{
-    BlockLimit, BlockSpec, Config, LimitRecord, LimitReport, OwnCeiling, TargetLimit,
+    BlockLimit, BlockSpec, Config, Confirmation, Experiment, ExperimentKind, LimitRecord,
+    LimitReport, OwnCeiling, QueueFacts, TargetLimit,
 };
 use fathom_model::outcome::RecordKind;
 use fathom_model::plan::{
@@ -18,7 +19,7 @@ use fathom_model::record::{DiskRecord, Header, JobRecord, RunRecord};
 use fathom_model::topology::{
     CpuPackage, Hop, HopKind, Irq, Link, LinkMode, LinkStandard, NumaNode, Topology,
 };
-use fathom_model::window::{Conditions, CpuShares, Estimate, Point};
+use fathom_model::window::{Conditions, CpuShares, Estimate, Point, Ratio, Setting};
 use fathom_model::{Dir, Facts};
 
 pub(super) const SECOND: u64 = 1_000_000_000;
@@ -44,6 +45,12 @@ pub(super) enum Case {
     View {
         holds: fn(&mut Scene),
         near_miss: fn(&mut Scene),
+        summary: &'static str,
+    },
+    /// Changes a search whose peak neither a deeper queue nor more workers raise; with the summary that follows.
+    Setting {
+        holds: fn(&mut LimitRecord),
+        near_miss: fn(&mut LimitRecord),
         summary: &'static str,
     },
     /// Changes a machine that nothing is wrong with.
@@ -75,6 +82,19 @@ impl Case {
                 scenes.map(|scene| {
                     scene.with_view(|view| rule.check(&Input::View(view))).into_iter().collect()
                 })
+            }
+            Self::Setting { holds, near_miss, summary } => {
+                let found = |change: fn(&mut LimitRecord)| {
+                    let mut record = limit();
+                    gains(&mut record, [0.98, 1.02], [0.98, 1.02]);
+                    change(&mut record);
+                    let all = judge_limit(&record).into_iter();
+                    all.filter(|finding| finding.rule == rule.id).collect::<Vec<_>>()
+                };
+                let [holds, near_miss] = [*holds, *near_miss].map(found);
+                let summaries: Vec<&str> = holds.iter().map(|f| f.summary.as_str()).collect();
+                assert_eq!(summaries, [*summary], "{}", rule.id);
+                [Vec::new(), holds, near_miss]
             }
             Self::Topology { holds, near_miss } => {
                 [|_: &mut Topology| {}, *holds, *near_miss].map(|change: fn(&mut Topology)| {
@@ -125,7 +145,7 @@ pub(super) fn rule_names(record: &RunRecord) -> Vec<String> {
 
 /// Ids of the rules that hold for a search after `change`.
 pub(super) fn limit_rules(change: impl FnOnce(&mut LimitRecord)) -> Vec<String> {
-    limit_findings(&changed(limit(), change)).into_iter().map(|finding| finding.rule).collect()
+    judge_limit(&changed(limit(), change)).into_iter().map(|finding| finding.rule).collect()
 }
 
 /// Ten seconds of direct 4 KiB random reads at depth 32 on a file of 4 GiB on a disk.
@@ -267,6 +287,56 @@ fn block(block_bytes: u64, iops: f64) -> BlockLimit {
 pub(super) fn known(mean: f64, relative: f64) -> Estimate {
     let half = mean * relative;
     Estimate { mean, low: Some(mean - half), high: Some(mean + half), windows: 5 }
+}
+
+/// The first kind of I/O of a search.
+pub(super) fn tested(record: &mut LimitRecord) -> &mut BlockLimit {
+    &mut record.report.targets[0].blocks[0]
+}
+
+/// What its confirmation tests change.
+pub(super) fn base(record: &mut LimitRecord) -> &mut Point {
+    let tests = tested(record).confirmation.as_mut().expect("the peak was tested");
+    tests.base.as_mut().expect("the tests have a base")
+}
+
+pub(super) fn cpu(record: &mut LimitRecord) -> &mut CpuShares {
+    base(record).cpu.get_or_insert_default()
+}
+
+/// The queue of the device, which is named vda.
+pub(super) fn queue(record: &mut LimitRecord) -> &mut QueueFacts {
+    let queue = QueueFacts { device: "vda".into(), ..QueueFacts::default() };
+    record.config.queues = vec![queue];
+    &mut record.config.queues[0]
+}
+
+/// Confirmation tests in which a deeper queue and more workers yield ratios within these intervals.
+pub(super) fn gains(record: &mut LimitRecord, deeper: [f64; 2], more: [f64; 2]) {
+    record.report.cores = record.config.cores;
+    let block = tested(record);
+    let base = block.peak.clone();
+    let at = base.as_ref().expect("the record has peaks").setting();
+    block.confirmation =
+        Some(Confirmation { at, base, higher: None, experiments: Vec::new(), cause: None, reason: None });
+    add_test(record, ExperimentKind::Deeper, deeper);
+    add_test(record, ExperimentKind::MoreWorkers, more);
+}
+
+pub(super) fn add_test(record: &mut LimitRecord, kind: ExperimentKind, [low, high]: [f64; 2]) {
+    let cores = record.config.cores;
+    let tests = tested(record).confirmation.as_mut().expect("the peak was tested");
+    let more = tests.at.workers + u32::from(kind == ExperimentKind::MoreWorkers);
+    tests.experiments.push(Experiment {
+        kind,
+        setting: Setting { workers: more, depth: tests.at.depth },
+        cores,
+        base_iops: known(100_000.0, 0.01),
+        changed_iops: known(100_000.0, 0.01),
+        gain: Some(Ratio { value: f64::midpoint(low, high), low, high }),
+        latency_ratio: (kind == ExperimentKind::Deeper).then_some(2.0),
+        refused: None,
+    });
 }
 
 /// The first peak of a search.

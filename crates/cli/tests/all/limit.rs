@@ -4,7 +4,7 @@
 use crate::common::{
     Cgroup, FATHOM, Loop, MIB, Place, Running, as_root, assert_one_error, checksum, says, until,
 };
-use fathom_model::limit::{Cause, LimitRecord};
+use fathom_model::limit::LimitRecord;
 use rustix::process::Signal;
 use std::fs;
 use std::os::fd::AsRawFd;
@@ -28,6 +28,9 @@ fn a_file_is_searched_and_not_changed() {
     let record: LimitRecord = serde_json::from_str(&place.read("kept/record.json")).unwrap();
     assert!(record.is_complete() && record.report.windows > 0);
     assert!(record.costs_missing.is_some() || record.costs.len() == 2, "{:?}", record.costs);
+    // Each kind of I/O has a verdict, which `runs` lists.
+    let verdict: Vec<_> = record.header.findings.iter().filter(|found| found.rank == Some(1)).collect();
+    assert!(verdict.len() == 2 && verdict.iter().all(|found| !found.evidence.is_empty()), "{verdict:?}");
     let windows = place.read("kept/windows.ndjson").lines().count();
     assert_eq!(windows, record.report.windows as usize);
 }
@@ -143,11 +146,12 @@ fn a_cpu_quota_is_not_taken_for_the_device() {
         Running::start(Command::new("sh").args(["-c", &script]).current_dir(place.path(".")));
     let record: LimitRecord = serde_json::from_str(&running.wait().stdout).unwrap();
     let block = &record.report.targets[0].blocks[0];
-    let (peak, verdict) = (block.peak.as_ref().unwrap(), block.verdict.as_ref());
+    let peak = block.peak.as_ref().unwrap();
+    let verdict = record.header.findings.iter().find(|finding| finding.rank == Some(1));
     let throttled = peak.cpu.unwrap().throttled * f64::from(record.report.cores);
     println!("throttled for {throttled:.2} of a CPU: {verdict:?}");
     // On a slow disk, the quota may not be in the way.
-    let is_device = verdict.is_some_and(|verdict| verdict.cause == Cause::Device);
+    let is_device = verdict.is_some_and(|verdict| verdict.rule == "device");
     assert!(throttled < 0.05 || !is_device, "throttled for {throttled} of a CPU: {verdict:?}");
 }
 

@@ -7,15 +7,18 @@ mod paragraph;
 pub(super) use paragraph::limited;
 
 use super::header::Origin;
+use super::limited_by::next_step;
 use super::{counters, doctor_line, not_measured};
 use crate::doc::{
     DataColumn, Document, Quantity, QuantityUnit, Text, bandwidth, bytes, count, of, percent,
     plural, text, time,
 };
 use fathom_model::facts::TargetFacts;
+use fathom_model::Finding;
+use fathom_model::finding::Part;
 use fathom_model::limit::{
-    BlockLimit, Cause, Combined, CombinedCause, Experiment, ExperimentKind, LimitRecord, SuiteTest,
-    TargetLimit, TargetResult, Verdict,
+    BlockLimit, Combined, CombinedCause, Confirmation, Experiment, ExperimentKind, LimitRecord,
+    SuiteTest, TargetLimit, TargetResult,
 };
 use fathom_model::units;
 use fathom_model::watch::Unavailable;
@@ -147,7 +150,7 @@ fn of_target(
 ) -> Document {
     let mut body = Document::default();
     if record.config.suite.is_empty() {
-        target.blocks.iter().for_each(|block| verdicts(&mut body, block));
+        verdicts(&mut body, record, index, &target.blocks);
         for (spec, block) in record.config.blocks.iter().zip(&target.blocks) {
             let in_range = |setting| spec.is_in_range(setting, record.report.cores);
             curve(&mut body, block, in_range, options.verbose);
@@ -241,7 +244,7 @@ fn marks(block: &BlockLimit, point: &Point, in_range: bool) -> Text {
         }
     });
     let peak = is(block.peak.as_ref()).then(|| "peak".to_string());
-    let tested = block.verdict.as_ref().is_some_and(|verdict| verdict.at == setting);
+    let tested = block.confirmation.as_ref().is_some_and(|tests| tests.at == setting);
     let tested = (tested && peak.is_none()).then(|| "tested".to_string());
     let noisy = point.noisy.then(|| "noisy".to_string());
     let beyond = (!in_range).then(|| "beyond the search".to_string());
@@ -329,52 +332,37 @@ fn suite(body: &mut Document, tests: &[SuiteTest], blocks: &[BlockLimit]) {
     body.table(columns, tests.iter().zip(blocks).map(row).collect());
 }
 
-/// What the confirmation tests showed; the cause at the peak is in the answer.
-fn verdicts(body: &mut Document, block: &BlockLimit) {
-    let size = block.name();
-    let shown = |verdict: &Verdict, limit: Option<&str>| {
-        let at = verdict.at.in_words();
-        let limit = limit.map(|limit| format!("limited by {limit}. "));
-        text!(size.as_str(), ", ", at, ": ", Text::from(limit), verdict.reason.as_str(), ".")
-    };
-    if let Some(verdict) = &block.one_worker {
-        let limit = cause(verdict.cause).unwrap_or("something that the tests do not show");
-        body.paragraph(shown(verdict, Some(limit)));
-    }
-    match &block.verdict {
-        Some(verdict) => body.paragraph(shown(verdict, None)),
-        None => body.paragraph(text!(size, ": no verdict, no confirmation test was run")),
-    }
+/// The verdict on a part of the search.
+fn verdict(record: &LimitRecord, part: Part) -> Option<&Finding> {
+    let mut findings = record.header.findings.iter();
+    findings.find(|finding| finding.is_verdict() && finding.part == Some(part))
 }
 
-/// The id of the rule that says the same of a run.
-pub(super) fn rule(cause: Cause) -> &'static str {
-    match cause {
-        Cause::SubmittingCore => "own-cpu-time",
-        Cause::AllCores => "busy-cpus",
-        Cause::Device => "device",
-        Cause::CgroupIoLimit => "cgroup-io-limit",
-        Cause::CpuQuota => "cgroup-cpu-quota",
-        Cause::QueueRequests => "queue-requests",
-        Cause::IoScheduler => "io-scheduler",
-        Cause::Depth => "queue-depth",
-        Cause::Inconclusive => "inconclusive",
+/// What the confirmation tests showed, and what to do next; the cause at the peak is in the answer.
+fn verdicts(body: &mut Document, record: &LimitRecord, target: usize, blocks: &[BlockLimit]) {
+    let mut steps: Vec<&Finding> = Vec::new();
+    for (block, limit) in blocks.iter().enumerate() {
+        let size = limit.name();
+        let mut show = |tests: Option<&Confirmation>, part: Part, has_limit: bool| {
+            let (tests, verdict) = tests.zip(verdict(record, part))?;
+            let name = verdict.limited_by.as_deref();
+            let name = name.unwrap_or("something that the tests do not show");
+            let limit = has_limit.then(|| format!("limited by {name}. "));
+            let at = tests.at.in_words();
+            let summary = verdict.summary.as_str();
+            body.paragraph(text!(size.as_str(), ", ", at, ": ", Text::from(limit), summary));
+            Some(verdict)
+        };
+        show(limit.one_worker.as_ref(), Part::OneWorker { target, block }, true);
+        match show(limit.confirmation.as_ref(), Part::Peak { target, block }, false) {
+            Some(verdict) if !steps.iter().any(|known| known.next_step == verdict.next_step) => {
+                steps.push(verdict);
+            }
+            Some(_) => {}
+            None => body.paragraph(text!(size, ": no verdict, no confirmation test was run")),
+        }
     }
-}
-
-/// A cause in words.
-fn cause(cause: Cause) -> Option<&'static str> {
-    match cause {
-        Cause::SubmittingCore => Some("the submitting core"),
-        Cause::AllCores => Some("the CPUs of this machine"),
-        Cause::Device => Some("the device or its backing storage"),
-        Cause::CgroupIoLimit => Some("an I/O limit of its cgroup"),
-        Cause::CpuQuota => Some("the CPU quota of its cgroup"),
-        Cause::QueueRequests => Some("the number of requests in the device's queues"),
-        Cause::IoScheduler => Some("the I/O scheduler"),
-        Cause::Depth => Some("the queue depth"),
-        Cause::Inconclusive => None,
-    }
+    steps.into_iter().for_each(|verdict| next_step(body, "next", verdict));
 }
 
 fn experiments(body: &mut Document, blocks: &[BlockLimit]) {
@@ -384,7 +372,7 @@ fn experiments(body: &mut Document, blocks: &[BlockLimit]) {
     let numbers = numbers.map(|(name, rank)| DataColumn::number(name).ranked(rank));
     let mut rows = Vec::new();
     for block in blocks {
-        for e in block.one_worker.iter().chain(&block.verdict).flat_map(|v| &v.experiments) {
+        for e in block.one_worker.iter().chain(&block.confirmation).flat_map(|v| &v.experiments) {
             let mut row = vec![Text::from(block.name()), experiment(e)];
             row.extend(e.gain.iter().flat_map(|gain| {
                 [

@@ -1,8 +1,11 @@
 //! The last block of `run` and `watch`: what limited the workload.
 
 use super::parts;
-use crate::doc::{Document, Text};
+use crate::doc::{Block, Document, Text};
 use fathom_model::Finding;
+
+/// A gain below this ratio is not worth a word.
+const GAIN_SHOWN: f64 = 1.05;
 
 /// The verdict among `findings`: the causes with their figures, or how to resolve an inconclusive result.
 pub(super) fn limited_by(page: &mut Document, findings: &[Finding]) {
@@ -17,6 +20,7 @@ pub(super) fn limited_by(page: &mut Document, findings: &[Finding]) {
                 let step = cause.next_step.as_ref();
                 let step = step.map_or_else(String::new, |step| format!(" {step}."));
                 body.paragraph(format!("{}{step}", cause.summary));
+                body.blocks.extend(command(cause).map(|line| Block::Paragraph(line.into())));
             }
         }
     }
@@ -36,9 +40,28 @@ fn details(body: &mut Document, cause: &Finding) {
         });
         body.entry("", parts(evidence));
     }
+    next_step(body, "", cause);
+}
+
+/// What to do about a cause, and the command line that does it.
+pub(super) fn next_step(body: &mut Document, key: &str, cause: &Finding) {
+    let label = if key.is_empty() { "next: " } else { "" };
+    let gain = cause.expected_gain.map(|gain| gain.throughput_ratio_max);
+    let gain = gain.filter(|most| *most >= GAIN_SHOWN);
+    let gain = gain.map_or_else(String::new, |most| format!(" (gain: at most {most:.1}×)"));
     if let Some(step) = &cause.next_step {
-        body.entry("", format!("next: {step}"));
+        body.entry(key, format!("{label}{step}{gain}"));
+        if let Some(line) = command(cause) {
+            body.entry("", line);
+        }
     }
+}
+
+/// The command line of the next step, where the step does not hold it.
+fn command(cause: &Finding) -> Option<String> {
+    let step = cause.next_step.as_deref().unwrap_or("");
+    let command = cause.next_command.as_ref().filter(|command| !step.contains(*command))?;
+    Some(format!("$ {command}"))
 }
 
 /// How a verdict differs from that of the findings `before`, which the record holds.

@@ -4,7 +4,9 @@ use crate::calendar::{self, TimeZone};
 use crate::doc::{DataColumn, Document, Text, bandwidth, bytes, count, of, plural, text, time};
 use crate::render;
 use fathom_analysis::derive;
+use fathom_analysis::rules::missing_limit_verdict;
 use fathom_model::Finding;
+use fathom_model::finding::Part;
 use fathom_model::experiment::{Claim, ExperimentRecord};
 use fathom_model::limit::LimitRecord;
 use fathom_model::outcome::{Outcome, RecordKind};
@@ -113,13 +115,16 @@ pub fn run_summary(record: &Record) -> RunSummary {
 
 /// What limits the first kind of I/O of the first target.
 fn limit_verdict(record: &LimitRecord) -> (String, Vec<String>) {
+    let missing = missing_limit_verdict(record);
+    let part = Some(Part::Peak { target: 0, block: 0 });
+    let mut all = record.header.findings.iter().chain(&missing);
     let block = record.report.targets.first().and_then(|target| target.blocks.first());
-    let Some((block, verdict)) = block.and_then(|block| Some((block, block.verdict.as_ref()?)))
-    else {
+    let verdict = all.find(|found| found.is_verdict() && found.part == part);
+    let Some((block, verdict)) = block.zip(verdict) else {
         return (String::new(), Vec::new());
     };
     let sentence = super::limit::limited(&format!("{} peak", block.name()), verdict);
-    (render::line(&sentence), vec![super::limit::rule(verdict.cause).to_string()])
+    (render::line(&sentence), vec![verdict.rule.clone()])
 }
 
 /// The main figure of a run: IOPS and bandwidth of all jobs.

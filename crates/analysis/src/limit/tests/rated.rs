@@ -33,7 +33,7 @@ fn the_suite_measures_each_row_and_searches_nothing() {
     assert_eq!((blocks.len(), report.finished), (8, true));
     for block in blocks {
         assert_eq!(block.peak.as_ref().unwrap().iops.windows, 5, "{block:?}");
-        assert!(block.verdict.is_none() && block.knee.is_none() && block.points.len() == 1);
+        assert!(block.confirmation.is_none() && block.knee.is_none() && block.points.len() == 1);
     }
     assert!((blocks[4].peak.as_ref().unwrap().iops.mean / 100_000.0 - 1.0).abs() < 0.01);
     assert!(windows.iter().all(|window| window.probe.phase != Phase::Climb));

@@ -1,20 +1,21 @@
 //! Limits, costs and weights of the cgroup that the workload runs in.
 
-use super::View;
+use super::{SettingView, View};
 use super::device::{DEVICE, OTHERS_SHARE_MIN};
 use super::queue::held_in_scheduler;
 #[cfg(test)]
 use super::testing::{Scene, held};
+use crate::limit::percent;
 #[cfg(test)]
-use crate::rules::testing::Case;
+use crate::rules::testing::{Case, cpu, queue};
 use crate::rules::{Check, Claim, Rule};
 use crate::watch::{IoLimit, REACHED};
 use fathom_model::finding::{Class, Confidence, Evidence, Severity, Subject, Unit};
-use fathom_model::units;
+use fathom_model::{Dir, units};
 use fathom_model::watch::ThreadState;
 
-/// Percent of the time for which CPU time must have been refused.
-const THROTTLED_MIN: f64 = 5.0;
+/// Share of the time of a CPU for which the quota must have refused it.
+const THROTTLED_MIN: f64 = 0.05;
 /// Times per second that the memory limit must have been hit.
 const HITS_MIN: f64 = 1.0;
 /// Pages per second that must have been read again soon after they were reclaimed.
@@ -38,7 +39,8 @@ pub(in crate::rules) static IO_LIMIT: Rule = Rule {
     threshold: || {
         format!(
             "In {:.0}% or more of the intervals with I/O, the cgroup's rate was {:.0}–{:.0}% of a limit, and threads waited \
-             for I/O. Where only the device's rate is known, other programs must not have issued most of it.",
+             for I/O. Where only the device's rate is known, other programs must not have issued most of it. In a search, \
+             the rate of a setting is, and a deeper queue yields no gain.",
             REACHED_MIN * 100.0,
             REACHED.start() * 100.0,
             REACHED.end() * 100.0
@@ -46,9 +48,14 @@ pub(in crate::rules) static IO_LIMIT: Rule = Rule {
     },
     remedy: "Raise the limit, or run it in another cgroup",
     supersedes: &[&DEVICE],
-    checks: &[Check::View(io_limit)],
+    checks: &[Check::View(io_limit), Check::Setting("an I/O limit of its cgroup", setting_at_limit)],
     #[cfg(test)]
     cases: &[
+        Case::Setting {
+            holds: |r| queue(r).io_limits = vec!["/db vda riops=100000 wiops=100".into()],
+            near_miss: |r| queue(r).io_limits = vec!["/db vda riops=150000 wiops=100000".into()],
+            summary: "The cgroup /db allows 100k reads/s on vda (riops); the peak is 100k.",
+        },
         Case::View {
             holds: |s| s.io_limit(10_010),
             near_miss: |s| s.io_limit(12_000),
@@ -103,6 +110,37 @@ fn io_limit(view: &View) -> Option<Claim> {
     let subject = Subject::Cgroup { path: cgroup.clone() };
     let claim = claim.about(subject).weight(limit.reached_share() * waits);
     Some(claim.confidence(Confidence::High))
+}
+
+fn setting_at_limit(view: &SettingView) -> Option<Claim> {
+    let queue = view.queue.filter(|_| view.may_be_held())?;
+    let limits = queue.io_limits.iter().flat_map(|entry| IoLimit::parse(entry));
+    let reached = |limit: &IoLimit| {
+        let (dir, word) = match limit.key.as_str() {
+            "riops" | "rbps" => (Dir::Read, "read"),
+            _ => (Dir::Write, "write"),
+        };
+        let (_, percent) = view.spec.rw.dirs().iter().find(|(of, _)| *of == dir)?;
+        let is_bytes = limit.key.ends_with("bps");
+        let rate = if is_bytes { view.base.bytes_per_second } else { view.base.iops.mean };
+        let rate = rate * f64::from(*percent) / 100.0;
+        let show = |rate| if is_bytes { units::bandwidth(rate) } else { units::count(rate) };
+        let what = if is_bytes { format!("of {word}s") } else { format!("{word}s/s") };
+        REACHED.contains(&(rate / limit.limit)).then(|| {
+            let text = format!(
+                "The cgroup {} allows {} {what} on {} ({}); the peak is {}",
+                limit.cgroup,
+                show(limit.limit),
+                limit.device,
+                limit.key,
+                show(rate)
+            );
+            let reached = Evidence::number("rate over the limit", rate / limit.limit, Unit::Ratio);
+            let subject = Subject::Cgroup { path: limit.cgroup.clone() };
+            view.claim(text, [reached.with_source(&limit.key)]).about(subject)
+        })
+    };
+    limits.into_iter().find_map(|limit| reached(&limit))
 }
 
 /// What a cgroup's I/O settings say, such as `weight=50`, where `keys` has it; the innermost cgroup first.
@@ -290,19 +328,28 @@ pub(in crate::rules) static CPU_QUOTA: Rule = Rule {
     meaning: "The cgroup used up its CPU quota, and its threads waited for the next period.",
     threshold: || {
         format!(
-            "It was throttled for {THROTTLED_MIN:.0}% of the time or more, on average over the CPUs that its threads would \
-             use: the kernel adds up the time on each."
+            "It was throttled for {:.0}% of the time or more, on average over the CPUs that its threads would use: the kernel \
+             adds up the time on each. In a search, for that part of one CPU's time, and a deeper queue yields no gain.",
+            THROTTLED_MIN * 100.0
         )
     },
     remedy: "Raise cpu.max (cgroup v1: cpu.cfs_quota_us)",
     supersedes: &[&super::cpu::OWN_TIME, &super::cpu::OTHER_PROGRAMS],
-    checks: &[Check::View(cpu_quota)],
+    checks: &[Check::View(cpu_quota), Check::Setting("the CPU quota of its cgroup", quota_at_setting)],
     #[cfg(test)]
-    cases: &[Case::View {
-        holds: |s| s.throttled(7_800_000),
-        near_miss: |s| s.throttled(400_000),
-        summary: "The cgroup /db is limited to 0.20 CPUs; it was throttled for 78% of the time.",
-    }],
+    cases: &[
+        Case::View {
+            holds: |s| s.throttled(7_800_000),
+            near_miss: |s| s.throttled(400_000),
+            summary: "The cgroup /db is limited to 0.20 CPUs; it was throttled for 78% of the time.",
+        },
+        Case::Setting {
+            // Of 8 CPUs.
+            holds: |r| cpu(r).throttled = 0.30 / 8.0,
+            near_miss: |r| cpu(r).throttled = 0.04 / 8.0,
+            summary: "The CPU quota of the cgroup kept fathom's threads from running: throttled time is 30% of one CPU's time.",
+        },
+    ],
 };
 
 fn cpu_quota(view: &View) -> Option<Claim> {
@@ -312,7 +359,7 @@ fn cpu_quota(view: &View) -> Option<Claim> {
     let is_sampled = !view.states.is_empty();
     let ready = if is_sampled { view.state(ThreadState::OnCpu) + runnable } else { f64::INFINITY };
     let throttled = rates.throttled? / ready.clamp(1.0, view.cpus().max(1.0));
-    if throttled < THROTTLED_MIN {
+    if throttled < THROTTLED_MIN * 100.0 {
         return None;
     }
     let throttled = throttled.min(100.0);
@@ -327,6 +374,20 @@ fn cpu_quota(view: &View) -> Option<Claim> {
     let claim = Claim::new(summary, vec![periods.with_source("cpu.stat")]);
     let claim = claim.about(view.own_cgroup()).gain_of(weight);
     Some(claim.weight(weight).confidence(Confidence::High))
+}
+
+fn quota_at_setting(view: &SettingView) -> Option<Claim> {
+    // A single worker is throttled on one of the CPUs only, however many there are.
+    let throttled = view.base.cpu?.throttled * f64::from(view.cores);
+    (throttled >= THROTTLED_MIN && view.may_be_held()).then(|| {
+        let text = format!(
+            "The CPU quota of the cgroup kept fathom's threads from running: throttled time is {} of one CPU's time",
+            percent(throttled)
+        );
+        let share = Evidence::number("throttled time of one CPU", throttled, Unit::Share);
+        let claim = view.claim(text, [share.with_source("cpu.stat")]);
+        if view.base.workers == 1 { claim.gain_of(throttled) } else { claim }
+    })
 }
 
 /// A limit on the memory of the cgroup, page cache included.

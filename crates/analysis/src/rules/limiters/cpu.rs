@@ -1,13 +1,19 @@
 //! CPU time: that of other programs, and the workload's own.
 
-use super::View;
+use super::setting::{Effect, FEWER_CORES_MAX, WORKER_FULL};
+use super::{SettingView, View};
 #[cfg(test)]
 use super::testing::Scene;
 use super::view::{AGAINST_MIN, CPU_SAMPLES_MIN, CPUS_BUSY_MIN, PEER_CPUS_MIN};
+use crate::limit::thresholds::CORES_SUSPECT;
+use crate::limit::{percent, times};
 #[cfg(test)]
-use crate::rules::testing::Case;
+use crate::rules::testing::{Case, add_test, base, cpu, gains};
 use crate::rules::{Check, Claim, Rule};
 use fathom_model::finding::{Class, Confidence, Evidence, Severity, Subject, Unit};
+use fathom_model::limit::ExperimentKind;
+#[cfg(test)]
+use fathom_model::limit::LimitRecord;
 use fathom_model::watch::{ProcessUse, ThreadState};
 
 /// Share of their time that threads must have waited for a CPU.
@@ -174,15 +180,31 @@ pub(in crate::rules) static BUSY_CPUS: Rule = Rule {
             "CPUs were neither idle nor waiting for I/O {CPUS_BUSY_MIN:.0}% of the time or more, and on average {WAITING_MIN} \
              threads or more were runnable. For a program: {BUSY_MIN} threads or more were busy, it spent {:.0}% of its time or more running, runnable or waiting \
              for a process that used {PEER_CPUS_MIN} CPUs or more at the other end of its pipes and sockets, and neither \
-             `other-programs-cpu` nor `own-cpu-time` holds. Not where more threads waited for each other.",
-            NEEDED_MIN * 100.0
+             `other-programs-cpu` nor `own-cpu-time` holds. Not where more threads waited for each other. In a search, neither \
+             a deeper queue nor more workers yield a gain, CPU usage is {:.0}% or more, and half of the CPUs yield less than \
+             {FEWER_CORES_MAX} times the IOPS with 95% confidence; or the only CPU is {CPUS_BUSY_MIN:.0}% busy, and its worker uses \
+             {:.0}% of it.",
+            NEEDED_MIN * 100.0,
+            CORES_SUSPECT * 100.0,
+            WORKER_FULL * 100.0
         )
     },
     remedy: "Use more CPUs, or reduce CPU time; `fathom top` shows what uses it",
     supersedes: &[],
-    checks: &[Check::View(busy_cpus)],
+    checks: &[Check::View(busy_cpus), Check::Setting("the CPUs", cpus_at_setting)],
     #[cfg(test)]
     cases: &[
+        Case::Setting {
+            holds: |r| {
+                gains(r, [0.98, 1.02], [0.98, 1.02]);
+                on_half_of_the_cpus(r, [0.45, 0.55]);
+            },
+            near_miss: |r| {
+                gains(r, [0.98, 1.02], [0.98, 1.02]);
+                on_half_of_the_cpus(r, [0.9, 1.0]);
+            },
+            summary: "CPU usage is 97%. With half the CPUs, IOPS are 0.50× (95% CI 0.45–0.55).",
+        },
         Case::View {
             holds: client,
             // It sleeps for 20 ms, and each time waits for a CPU.
@@ -281,6 +303,29 @@ fn busy_cpus(view: &View) -> Option<Claim> {
     Some(claim.weight(needed * busy / 100.0).confidence(Confidence::High))
 }
 
+fn cpus_at_setting(view: &SettingView) -> Option<Claim> {
+    let (deeper, _) = view.effects()?;
+    if deeper == Effect::Gain || !view.suspects_cores() {
+        return None;
+    }
+    let is_only = view.cores == 1 && view.base.worker_share >= WORKER_FULL;
+    let text = match view.gain(ExperimentKind::FewerCores).filter(|_| view.needs_cores()) {
+        _ if is_only => "There is only one CPU".to_string(),
+        Some(gain) => format!("With half the CPUs, IOPS are {}", times(&gain)),
+        None => return None,
+    };
+    let claim = view.claim(format!("{}. {text}", view.cpu_usage()), []);
+    let remedy = "Measure with more CPUs, or make each I/O cheaper (larger blocks, polled completions, a raw device instead of \
+                  a file): the device may reach more";
+    Some(claim.about(Subject::Machine).remedy(remedy).command("fathom top"))
+}
+
+#[cfg(test)]
+fn on_half_of_the_cpus(record: &mut LimitRecord, interval: [f64; 2]) {
+    cpu(record).busy = 0.97;
+    add_test(record, ExperimentKind::FewerCores, interval);
+}
+
 /// The workload's own CPU time.
 pub(in crate::rules) static OWN_TIME: Rule = Rule {
     id: "own-cpu-time",
@@ -290,20 +335,48 @@ pub(in crate::rules) static OWN_TIME: Rule = Rule {
     threshold: || {
         format!(
             "Its busy threads were on a CPU or runnable {:.0}% of the time or more, and {THREADS_MIN} of them ran \
-             on average.",
-            ON_CPU_MIN * 100.0
+             on average. In a search, a worker uses {:.0}% of its CPU or more, more workers yield a gain, and a deeper queue \
+             does not.",
+            ON_CPU_MIN * 100.0,
+            WORKER_FULL * 100.0
         )
     },
     remedy: "Use more threads or jobs, or lower the CPU time per I/O",
     supersedes: &[],
-    checks: &[Check::View(own_time)],
+    checks: &[Check::View(own_time), Check::Setting("the CPU core that submits the I/O", full_worker)],
     #[cfg(test)]
-    cases: &[Case::View {
-        holds: |s| s.computes(0.95),
-        near_miss: |s| s.computes(0.6),
-        summary: "fio spent its time on the CPU: 0.9 of its 1.0 busy threads ran on average, on 2 CPUs.",
-    }],
+    cases: &[
+        Case::View {
+            holds: |s| s.computes(0.95),
+            near_miss: |s| s.computes(0.6),
+            summary: "fio spent its time on the CPU: 0.9 of its 1.0 busy threads ran on average, on 2 CPUs.",
+        },
+        Case::Setting {
+            holds: |r| {
+                gains(r, [0.98, 1.02], [1.9, 2.0]);
+                base(r).worker_share = 0.97;
+            },
+            near_miss: |r| {
+                gains(r, [0.98, 1.02], [1.9, 2.0]);
+                base(r).worker_share = 0.8;
+            },
+            summary: "The worker uses 97% of its CPU. A second worker yields 1.95× the IOPS (95% CI 1.90–2.00); doubling the \
+                      queue depth adds no throughput.",
+        },
+    ],
 };
+
+fn full_worker(view: &SettingView) -> Option<Claim> {
+    let share = view.base.worker_share;
+    if view.effects()? != (Effect::NoGain, Effect::Gain) || share < WORKER_FULL {
+        return None;
+    }
+    let whose = if view.base.workers == 1 { "The worker" } else { "The busiest worker" };
+    let text = format!("{whose} uses {} of its CPU. {}", percent(share), view.only_workers_help());
+    let share = Evidence::number("CPU usage of the busiest worker", share, Unit::Share);
+    let claim = view.claim(text, [share]).about(Subject::Process { comm: "fathom".into(), pid: None });
+    Some(claim.remedy("Use more workers, or make each I/O cheaper"))
+}
 
 fn own_time(view: &View) -> Option<Claim> {
     let (ran, waited) = (view.state(ThreadState::OnCpu), view.state(ThreadState::Runnable));

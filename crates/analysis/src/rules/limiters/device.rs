@@ -1,15 +1,19 @@
 //! The block device itself, and other programs' I/O on it.
 
-use super::View;
+use super::setting::WORKER_FULL;
+use super::{SettingView, View};
 use super::cpu::program;
 #[cfg(test)]
 use super::testing::Scene;
 use super::view::{AGAINST_MIN, UTIL_MIN, WAIT_MIN};
 use crate::machine::DiskRates;
+use crate::limit::percent;
+use crate::limit::thresholds::CORES_SUSPECT;
 #[cfg(test)]
-use crate::rules::testing::Case;
+use crate::rules::testing::{Case, cpu};
 use crate::rules::{Check, Claim, Rule};
 use fathom_model::facts::TargetFacts;
+use fathom_model::limit::ExperimentKind;
 use fathom_model::finding::{Class, Confidence, Evidence, Severity, Subject, Unit};
 #[cfg(test)]
 use fathom_model::{facts::HeldBy, watch::ThreadState};
@@ -17,6 +21,8 @@ use fathom_model::{shell, units};
 
 /// Share that other programs must have of all bytes read and written, and of the I/Os in flight at the disk.
 pub(super) const OTHERS_SHARE_MIN: f64 = 0.3;
+/// Latency that rises by this ratio with twice the queue depth is queueing (Little's law: 2).
+const QUEUEING_MIN: f64 = 1.6;
 /// Bytes per second below which other programs' I/O does not matter.
 const OTHERS_BYTES_MIN: f64 = 1e6;
 
@@ -150,15 +156,23 @@ pub(in crate::rules) static DEVICE: Rule = Rule {
     threshold: || {
         format!(
             "Its busy threads waited for I/O {:.0}% of the time or more, and a device was busy {UTIL_MIN:.0}% of the time \
-             or more. Not if something that holds I/Os back explains half of that.",
-            WAIT_MIN * 100.0
+             or more. Not if something that holds I/Os back explains half of that. In a search, neither a deeper queue nor \
+             more workers yield a gain, and CPU usage is below {:.0}%.",
+            WAIT_MIN * 100.0,
+            CORES_SUSPECT * 100.0
         )
     },
     remedy: "Compare with twice the queue depth: if IOPS stay the same and latency doubles, the device is saturated",
     supersedes: &[],
-    checks: &[Check::View(device)],
+    checks: &[Check::View(device), Check::Setting("the device", saturated)],
     #[cfg(test)]
     cases: &[
+        Case::Setting {
+            holds: |_| (),
+            near_miss: |r| cpu(r).busy = 0.86,
+            summary: "Doubling the queue depth doubles latency (2.00×) without adding throughput (1.00×, 95% CI 0.98–1.02); a \
+                      second worker adds nothing either (1.00×, 95% CI 0.98–1.02). CPU usage is only 20%.",
+        },
         Case::View {
             holds: |_| (),
             near_miss: |s| s.disk("vda", 10_000, 0.4, 40.0),
@@ -223,4 +237,50 @@ fn device(view: &View) -> Option<Claim> {
         Some(target) => claim.command(format!("fathom limit {}", shell::quoted(&target.path))),
         None => claim,
     })
+}
+
+/// Neither more workers nor a deeper queue yield more.
+fn saturated(view: &SettingView) -> Option<Claim> {
+    view.effects()?;
+    let (base, cpu) = (view.base, view.base.cpu?);
+    let is_hidden = view.queue.is_some_and(|queue| queue.hidden);
+    let is_free = cpu.taken() < CORES_SUSPECT && !view.suspects_cores();
+    if !view.no_more_load_helps() || !is_free || is_hidden {
+        return None;
+    }
+    let mut text = format!("{}. CPU usage is only {}", no_gain(view), percent(cpu.busy));
+    if view.latency_of_deeper().is_some_and(|l| l < QUEUEING_MIN) {
+        text += ". Latency does not rise in proportion: some requests queue above the device";
+    }
+    let is_bound = base.worker_share >= WORKER_FULL && base.workers == 1;
+    if is_bound {
+        text += ". The worker is CPU-bound too, but a second one does not help";
+    }
+    let against = is_bound.then(|| Evidence::number("CPU usage of the worker", base.worker_share, Unit::Share));
+    let claim = view.claim(text, []).despite(against).command("fathom topo");
+    Some(claim.remedy(
+        "Compare with the device's data sheet and link speed; more workers or queue depth gain nothing",
+    ))
+}
+
+/// The tests without a gain.
+pub(super) fn no_gain(view: &SettingView) -> String {
+    let gain = |kind| match view.gain(kind) {
+        Some(g) => format!(" ({:.2}×, 95% CI {:.2}–{:.2})", g.value, g.low, g.high),
+        None => String::new(),
+    };
+    let deeper = match view.latency_of_deeper() {
+        Some(l) if (1.9..2.1).contains(&l) => {
+            format!("doubles latency ({l:.2}×) without adding")
+        }
+        Some(l) if l >= QUEUEING_MIN => format!("raises latency {l:.2}× without adding"),
+        Some(l) => format!("(latency {l:.2}×) does not add"),
+        None => "does not add".to_string(),
+    };
+    format!(
+        "Doubling the queue depth {deeper} throughput{}; {} adds nothing either{}",
+        gain(ExperimentKind::Deeper),
+        view.more_workers(),
+        gain(ExperimentKind::MoreWorkers)
+    )
 }

@@ -1,6 +1,7 @@
 //! The block layer above a device: its requests, I/O scheduler, writeback throttling and splits.
 
-use super::View;
+use super::setting::Effect;
+use super::{SettingView, View};
 use super::cgroup::{HELD_THREADS_MIN, is_writeback_throttled};
 use super::device::DEVICE;
 #[cfg(test)]
@@ -8,25 +9,40 @@ use super::testing::held;
 use super::view::{CPU_SAMPLES_MIN, UTIL_MIN};
 use crate::blocks::{GapReason, await_gaps};
 use crate::derive;
+use crate::limit::thresholds::CORES_SUSPECT;
 use crate::layers::Layer;
 use crate::machine::DiskRates;
 #[cfg(test)]
-use crate::rules::testing::Case;
+use crate::rules::testing::{Case, gains, known, queue, tested};
 use crate::rules::{Check, Claim, Rule};
 use fathom_model::Histogram;
 use fathom_model::facts::DeviceFacts;
 use fathom_model::finding::{Class, Confidence, Evidence, Severity, Subject, Unit};
+#[cfg(test)]
+use fathom_model::limit::LimitRecord;
+use fathom_model::limit::{ExperimentKind, QueueFacts};
 use fathom_model::watch::{SplitSamples, ThreadState};
+use fathom_model::window::{Point, Setting};
+use std::ops::RangeInclusive;
 
-/// Part of the queue's requests that must have been in use on average.
-const REQUESTS_USED_MIN: f64 = 0.75;
+/// Part of the requests that must have been in use on average for none to be left: those that complete are not counted.
+const REQUESTS_USED_MIN: f64 = 0.6;
+/// Part of the peak that half as many I/Os in flight may reach: a device with room to spare doubles its IOPS.
+const HALF_MAX: f64 = 0.75;
+/// Time at the driver over that with one I/O in flight, up to which the device does not queue.
+const FAST_MAX: f64 = 1.5;
+/// With so many at the driver, a device that serves one I/O at a time, as rotational ones do, may be busy all the time.
+const ONE_AT_A_TIME: RangeInclusive<f64> = 0.9..=1.5;
+/// Doubling the queue depth must surely yield this ratio to show that the queue depth is the limit.
+const DEPTH_GAIN_MIN: f64 = 1.25;
 /// Mean number of threads that must have waited for a request of the queue.
 const REQUEST_WAITERS_MIN: f64 = 0.2;
 /// I/Os that a job must have had in flight for each request of the queue.
 const REQUESTED_MIN: f64 = 1.5;
 /// Share of CPU time in the I/O scheduler.
 const SCHEDULER_CPU_MIN: f64 = 0.15;
-/// Share of an I/O's time between entering the queue and its issue to the driver.
+/// Share of an I/O's time between entering the queue and its issue to the driver, which is by Little's law the part of the
+/// I/Os in flight that is there.
 const HELD_MIN: f64 = 0.3;
 /// Sampled requests needed for that share.
 const HELD_SAMPLES_MIN: u64 = 100;
@@ -47,15 +63,27 @@ pub(in crate::rules) static REQUESTS: Rule = Rule {
         format!(
             "{:.0}% of a queue's requests were in use on average while the device was busy, which was {UTIL_MIN:.0}% of \
              the time or more, and {REQUEST_WAITERS_MIN} threads or more waited for one (blk_mq_get_tag), or the jobs had \
-             {REQUESTED_MIN} times as many I/Os in flight.",
-            REQUESTS_USED_MIN * 100.0
+             {REQUESTED_MIN} times as many I/Os in flight. In a search, a deeper queue yields no gain, and half as many I/Os \
+             reached at most {:.0}% of the IOPS.",
+            REQUESTS_USED_MIN * 100.0,
+            HALF_MAX * 100.0
         )
     },
     remedy: "Raise /sys/block/DEVICE/queue/nr_requests, or lower the queue depth if the device is saturated",
     supersedes: &[&DEVICE],
-    checks: &[Check::View(requests)],
+    checks: &[
+        Check::View(requests),
+        Check::Setting("the number of requests in the device's queues", requests_at_setting),
+    ],
     #[cfg(test)]
     cases: &[
+        Case::Setting {
+            holds: |r| full_queue(r, 50_000.0),
+            // The device did not do more before they were all in use.
+            near_miss: |r| full_queue(r, 90_000.0),
+            summary: "vda takes 32 requests per hardware queue (nr_requests; hardware queues: 1). 31.0 I/Os were in flight \
+                      there, 32 at the workers; IOPS rose until all requests were in use.",
+        },
         Case::View {
             holds: |s| s.tags(3.9, 99.0, 0.6),
             // The queue is full, but nobody waits for it.
@@ -120,14 +148,56 @@ fn requests(view: &View) -> Option<Claim> {
     let claim = claim.weight(weight).confidence(Confidence::High).remedy(format!(
         "Raise /sys/block/{name}/queue/nr_requests, or lower the queue depth if the device is saturated"
     ));
-    // Without a scheduler, there are no more requests than tags.
-    let twice = device.nr_requests?.saturating_mul(2);
-    let is_scheduled = device.scheduler.as_deref().is_some_and(|name| name != "none");
-    let can_be_raised = is_scheduled || device.driver_tags.is_some_and(|tags| tags >= twice);
-    Some(match can_be_raised {
-        true => claim.command(format!("echo {twice} >/sys/block/{name}/queue/nr_requests")),
-        false => claim,
-    })
+    let command = twice(name, device.nr_requests?, device.scheduler.as_deref(), device.driver_tags);
+    Some(Claim { command, ..claim })
+}
+
+/// A command that doubles the requests, where the queue may have so many: without a scheduler, no more than tags.
+fn twice(name: &str, requests: u32, scheduler: Option<&str>, tags: Option<u32>) -> Option<String> {
+    let twice = requests.saturating_mul(2);
+    let is_scheduled = scheduler.is_some_and(|name| name != "none");
+    let can_be_raised = is_scheduled || tags.is_some_and(|tags| tags >= twice);
+    can_be_raised.then(|| format!("echo {twice} >/sys/block/{name}/queue/nr_requests"))
+}
+
+/// All requests that the queues have are in use, and IOPS rose in proportion until they were.
+fn requests_at_setting(view: &SettingView) -> Option<Claim> {
+    let queue = view.queue.filter(|_| view.may_be_held())?;
+    let (requests, queues) = (queue.nr_requests?, queue.hardware_queues.unwrap_or(1).max(1));
+    let (base, at_device) = (view.base, view.base.device_queue?);
+    let used = f64::from(requests.max(1)) * f64::from(used_queues(queue, base));
+    let few = view.points.iter().filter(|point| point.setting().in_flight() as f64 <= used / 2.0);
+    let half = few.map(|point| point.iops.mean).fold(0.0, f64::max);
+    let rises = half > 0.0 && half <= HALF_MAX * base.iops.mean;
+    if at_device < REQUESTS_USED_MIN * used || !rises {
+        return None;
+    }
+    let name = &queue.device;
+    let text = format!(
+        "{name} takes {requests} requests per hardware queue (nr_requests; hardware queues: {queues}). {at_device:.1} I/Os \
+         were in flight there, {:.0} at the workers; IOPS rose until all requests were in use",
+        base.in_flight
+    );
+    let at_device = Evidence::number("aqu-sz", at_device, Unit::Count);
+    let claim = view.claim(text, [at_device.with_source("/proc/diskstats")]);
+    let command = twice(name, requests, queue.scheduler.as_deref(), queue.driver_tags);
+    Some(Claim { command, ..claim }.remedy(format!("Raise /sys/block/{name}/queue/nr_requests")))
+}
+
+/// Hardware queues in use: workers on one CPU use one of several.
+fn used_queues(queue: &QueueFacts, point: &Point) -> u32 {
+    queue.hardware_queues.unwrap_or(1).max(1).min(point.workers.max(1))
+}
+
+#[cfg(test)]
+fn full_queue(record: &mut LimitRecord, half_iops: f64) {
+    let facts = queue(record);
+    (facts.nr_requests, facts.hardware_queues) = (Some(32), Some(1));
+    let block = tested(record);
+    let base = block.confirmation.as_mut().and_then(|tests| tests.base.as_mut()).unwrap();
+    (base.device_queue, base.in_flight) = (Some(31.0), 31.5);
+    let half = Point { workers: 1, depth: 16, iops: known(half_iops, 0.01), ..Point::default() };
+    block.points.push(half);
 }
 
 /// I/Os wait in the I/O scheduler, or it uses the CPU time.
@@ -140,7 +210,9 @@ pub(in crate::rules) static SCHEDULER: Rule = Rule {
         format!(
             "A device with a scheduler was busy {UTIL_MIN:.0}% of the time or more; the median time of sampled I/Os between \
              insertion and issue was {:.0}% or more of the sum of that and their median time from issue to completion, while fewer than {:.0}% of the requests that the driver accepts were in use and \
-             threads waited for I/O; or {:.0}% of the CPU time went to it.",
+             threads waited for I/O; or {:.0}% of the CPU time went to it. In a search, a deeper queue yields no gain, and at \
+             the setting or a deeper one that part of the I/Os in flight was held, while the driver was not full and took at \
+             most {FAST_MAX} times as long as with one I/O in flight.",
             HELD_MIN * 100.0,
             REQUESTS_USED_MIN * 100.0,
             SCHEDULER_CPU_MIN * 100.0
@@ -148,9 +220,16 @@ pub(in crate::rules) static SCHEDULER: Rule = Rule {
     },
     remedy: "Compare with none: echo none >/sys/block/DEVICE/queue/scheduler",
     supersedes: &[&DEVICE],
-    checks: &[Check::View(scheduler)],
+    checks: &[Check::View(scheduler), Check::Setting("the I/O scheduler", scheduler_at_setting)],
     #[cfg(test)]
     cases: &[
+        Case::Setting {
+            holds: |r| held_at_driver(r, 2.0),
+            // The driver gets all that it takes.
+            near_miss: |r| held_at_driver(r, 31.0),
+            summary: "With 1 worker, QD32, 32.0 I/Os were in flight at the queue of vda, of which bfq had issued only 2.0 to the \
+                      driver, which takes 64.",
+        },
         Case::View {
             holds: |s| s.scheduler("bfq", 600),
             near_miss: |s| s.scheduler("none", 600),
@@ -233,9 +312,94 @@ fn scheduler(view: &View) -> Option<Claim> {
     let by_cpu = cpu.unwrap_or(0.0) * on_cpu * 2.0;
     let weight = (held.unwrap_or(0.0) * waits.unwrap_or(0.0)).max(by_cpu);
     let claim = Claim::new(format!("{of} {effect}."), evidence).weight(weight);
-    let command = format!("echo none >/sys/block/{}/queue/scheduler", disk.name);
-    let claim = claim.about(Subject::device(&disk.name)).confidence(Confidence::Medium);
-    Some(claim.remedy(format!("Compare with none: {command}")).command(command))
+    Some(without_scheduler(claim.about(Subject::device(&disk.name)), &disk.name))
+}
+
+fn without_scheduler(claim: Claim, device: &str) -> Claim {
+    let command = format!("echo none >/sys/block/{device}/queue/scheduler");
+    let claim = claim.confidence(Confidence::Medium);
+    claim.remedy(format!("Compare with none: {command}")).command(command)
+}
+
+/// The scheduler keeps I/Os while the driver would take more, the device does not queue them, and there is CPU time to
+/// hand them over; by the deepest setting at which it does, as the peak is where nothing has to wait yet.
+fn scheduler_at_setting(view: &SettingView) -> Option<Claim> {
+    let queue = view.queue.filter(|_| view.may_be_held())?;
+    let name = queue.scheduler.as_deref().filter(|name| *name != "none")?;
+    let (alone_ns, tags) = (view.point(Setting::ONE)?.clat_mean_ns, queue.driver_tags?);
+    let held = |at: &Point| {
+        let (queued, at_driver) = (at.device_queue?, at.driver_queue?);
+        let room = f64::from(tags) * f64::from(used_queues(queue, at));
+        let is_held = queued - at_driver >= HELD_MIN * queued.max(1.0);
+        let has_room = at_driver < REQUESTS_USED_MIN * room;
+        let has_cpu = at.cpu.is_some_and(|cpu| cpu.taken() < CORES_SUSPECT);
+        // Little's law: the time at the driver, which grows where the device queues.
+        let driver_ns = at_driver * 1e9 / at.iops.mean.max(1e-9);
+        let is_serial = queue.rotational != Some(false) && ONE_AT_A_TIME.contains(&at_driver);
+        let is_fast = !is_serial && driver_ns <= FAST_MAX * alone_ns;
+        (is_held && has_room && has_cpu && is_fast).then_some((queued, at_driver, room))
+    };
+    let least = view.base.setting().in_flight();
+    let deeper = view.points.iter().filter(|point| point.setting().in_flight() >= least);
+    let mut deeper: Vec<&Point> = deeper.collect();
+    deeper.sort_by_key(|at| std::cmp::Reverse(at.setting().in_flight()));
+    let (at, (queued, at_driver, room)) = deeper.iter().find_map(|at| Some((at, held(at)?)))?;
+    let text = format!(
+        "With {}, {queued:.1} I/Os were in flight at the queue of {}, of which {name} had issued only {at_driver:.1} to the \
+         driver, which takes {room:.0}",
+        at.setting().describe(),
+        queue.device
+    );
+    let share = Evidence::number("I/Os held by the scheduler", 1.0 - at_driver / queued, Unit::Share);
+    let claim = view.claim(text, [share.with_source("/proc/diskstats, inflight")]);
+    Some(without_scheduler(claim, &queue.device))
+}
+
+#[cfg(test)]
+fn held_at_driver(record: &mut LimitRecord, at_driver: f64) {
+    let facts = queue(record);
+    (facts.scheduler, facts.driver_tags) = (Some("bfq".into()), Some(64));
+    let block = tested(record);
+    let mut point = block.peak.clone().unwrap();
+    (point.device_queue, point.driver_queue) = (Some(32.0), Some(at_driver));
+    let clat_mean_ns = 1e5;
+    block.points = vec![point, Point { workers: 1, depth: 1, clat_mean_ns, ..Point::default() }];
+}
+
+/// The queue depth itself.
+pub(in crate::rules) static DEPTH: Rule = Rule {
+    id: "queue-depth",
+    class: Class::Limiter,
+    severity: Severity::Info,
+    meaning: "A deeper queue yields more than the deepest one that the search allows.",
+    threshold: || {
+        format!("Doubling the queue depth yields at least {DEPTH_GAIN_MIN}× the IOPS with 95% confidence.")
+    },
+    remedy: "Raise the queue depth or the number of workers, or rerun with a longer --duration",
+    supersedes: &[],
+    checks: &[Check::Setting("the queue depth", deeper_helps)],
+    #[cfg(test)]
+    cases: &[Case::Setting {
+        holds: |r| gains(r, [1.9, 2.0], [1.9, 2.0]),
+        near_miss: |r| gains(r, [1.2, 2.0], [1.9, 2.0]),
+        summary: "Doubling the queue depth yields 1.95× the IOPS (95% CI 1.90–2.00) at 2.00× the latency. To search deeper, \
+                  rerun with --duration 30s.",
+    }],
+};
+
+fn deeper_helps(view: &SettingView) -> Option<Claim> {
+    let (Effect::Gain, _) = view.effects()? else { return None };
+    view.gain(ExperimentKind::Deeper).filter(|gain| gain.low >= DEPTH_GAIN_MIN)?;
+    let depth_max = view.spec.depth_max;
+    let end = if view.base.depth >= depth_max {
+        format!("The search does not exceed QD{depth_max} per worker")
+    } else {
+        format!("To search deeper, rerun with --duration {}", view.longer())
+    };
+    let latency = view.latency_of_deeper();
+    let latency = latency.map_or_else(String::new, |l| format!(" at {l:.2}× the latency"));
+    let yields = view.yields(ExperimentKind::Deeper, "Doubling the queue depth yields");
+    Some(view.claim(format!("{yields}{latency}. {end}"), []))
 }
 
 /// The part of the time of I/Os that passed before they were issued to the driver, where the driver could have taken

@@ -1,7 +1,10 @@
 //! The answer, in a line for each kind of I/O: how fast, at which latency, and what limits it.
 
+use super::verdict;
 use crate::doc::{Document, Text, bandwidth, count, text, time};
-use fathom_model::limit::{BlockLimit, Cause, LimitRecord, TargetResult};
+use fathom_model::Finding;
+use fathom_model::finding::Part;
+use fathom_model::limit::{BlockLimit, LimitRecord, TargetResult};
 use fathom_model::units;
 use fathom_model::window::Point;
 
@@ -14,16 +17,17 @@ pub(super) fn answers(page: &mut Document, record: &LimitRecord) {
         return;
     }
     let several = record.report.targets.len() > 1;
-    for target in &record.report.targets {
-        for block in &target.blocks {
+    for (index, target) in record.report.targets.iter().enumerate() {
+        for (number, block) in target.blocks.iter().enumerate() {
+            let limit = verdict(record, Part::Peak { target: index, block: number });
             let name = several.then(|| format!("{}, ", target.name));
             let what = format!("{} {}: ", units::bytes(block.block_bytes), block.rw.in_words());
-            page.paragraph(text!(Text::from(name), what, answer(block), "."));
+            page.paragraph(text!(Text::from(name), what, answer(block, limit), "."));
         }
     }
 }
 
-fn answer(block: &BlockLimit) -> Text {
+fn answer(block: &BlockLimit, limit: Option<&Finding>) -> Text {
     let Some(peak) = &block.peak else {
         let why = block.problems.first().map(|problem| problem.message.clone());
         return text!("no result", Text::from(why.map(|why| format!(" ({why})"))));
@@ -33,8 +37,8 @@ fn answer(block: &BlockLimit) -> Text {
     let knee = block.knee.as_ref().map(|knee| &knee.point);
     let knee = knee.filter(|knee| knee.setting() != peak.setting());
     let knee = knee.map(|knee| text!(rate(block, knee), ", ", latency(knee)));
-    let limit = block.verdict.as_ref().map(|verdict| match cause(verdict.cause) {
-        Some(cause) => format!("limited by {cause}"),
+    let limit = limit.map(|verdict| match &verdict.limited_by {
+        Some(limit) => format!("limited by {limit}"),
         None => "what limits it is inconclusive".to_string(),
     });
     let parts = [Some(highest), knee, within(block.target.as_ref()), limit.map(Text::from)];
@@ -70,13 +74,4 @@ fn latency(point: &Point) -> Text {
         workers => format!(" with {workers} workers at QD{}", point.depth),
     };
     text!("p99 ", time(point.clat_p99_ns as f64), at)
-}
-
-/// What limits the peak, briefly.
-fn cause(cause: Cause) -> Option<&'static str> {
-    match cause {
-        Cause::Device => Some("the device"),
-        Cause::AllCores => Some("the CPUs"),
-        other => super::cause(other),
-    }
 }

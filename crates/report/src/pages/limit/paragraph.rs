@@ -1,23 +1,29 @@
 //! A paragraph that can be forwarded by itself: what was measured, the results, what limits them, and what to do next.
 
-use super::{cause, description, estimate, how, setting};
+use super::{description, estimate, how, setting, verdict};
 use crate::doc::{Text, bandwidth, count, number, percent, text, time};
-use fathom_model::limit::{
-    BlockLimit, Cause, Combined, CombinedCause, LimitRecord, TargetLimit, Verdict,
-};
+use fathom_model::Finding;
+use fathom_model::finding::Part;
+use fathom_model::limit::{BlockLimit, Combined, CombinedCause, LimitRecord, TargetLimit};
 use fathom_model::window::Point;
 
 /// The paragraph about target `index`; empty where there is none.
 pub(super) fn paragraph(record: &LimitRecord, index: usize) -> Text {
     let Some(target) = record.report.targets.get(index) else { return Text::default() };
     let mut sentences = vec![subject(record, target, index)];
-    for (index, block) in target.blocks.iter().enumerate() {
-        sentences.extend(about_block(block, index == 0));
+    for (number, block) in target.blocks.iter().enumerate() {
+        sentences.extend(about_block(block, number == 0));
+        let limits = [
+            ("One worker", Part::OneWorker { target: index, block: number }),
+            ("The peak", Part::Peak { target: index, block: number }),
+        ];
+        let limits = limits.into_iter().filter_map(|(what, part)| Some((what, verdict(record, part)?)));
+        sentences.extend(limits.map(|(what, verdict)| limited(what, verdict)));
     }
     sentences.extend(own_ceiling(record, target));
     let combined = record.report.combined.iter();
     sentences.extend(combined.filter_map(|combined| others(combined, index)));
-    sentences.extend(next_step(target));
+    sentences.extend(next_step(record, index));
     Text::join(sentences, " ")
 }
 
@@ -85,18 +91,17 @@ fn about_block(block: &BlockLimit, is_first: bool) -> Vec<Text> {
             " IOPS per core."
         ));
     }
-    sentences.extend(block.one_worker.iter().map(|verdict| limited("One worker", verdict)));
-    sentences.extend(block.verdict.iter().map(|verdict| limited("The peak", verdict)));
     sentences
 }
 
 /// What limits `what`, in a sentence.
-pub(in crate::pages) fn limited(what: &str, verdict: &Verdict) -> Text {
-    match cause(verdict.cause) {
-        Some(cause) => format!("{what} is limited by {cause}: {}.", verdict.reason),
+pub(in crate::pages) fn limited(what: &str, verdict: &Finding) -> Text {
+    let summary = &verdict.summary;
+    match &verdict.limited_by {
+        Some(limit) => format!("{what} is limited by {limit}: {summary}"),
         None => {
             let what = what.to_lowercase();
-            format!("It is inconclusive what limits {what}. {}.", verdict.reason)
+            format!("It is inconclusive what limits {what}. {summary}")
         }
     }
     .into()
@@ -137,26 +142,12 @@ fn others(combined: &Combined, index: usize) -> Option<Text> {
     })
 }
 
-fn next_step(target: &TargetLimit) -> Option<Text> {
-    let verdict = target.blocks.first()?.verdict.as_ref()?;
-    let step = match verdict.cause {
-        Cause::SubmittingCore => "use more workers, or make each I/O cheaper",
-        Cause::AllCores => {
-            "the device may reach more: measure it with more CPUs, or make each I/O cheaper (larger blocks, polled \
-             completions, a raw device instead of a file)"
-        }
-        Cause::Device => {
-            "compare with the device's data sheet and link speed; more workers or queue depth gain nothing"
-        }
-        Cause::CgroupIoLimit | Cause::CpuQuota => "raise the limit, or run it in another cgroup",
-        Cause::QueueRequests => "raise nr_requests in /sys/block/DEVICE/queue",
-        Cause::IoScheduler => {
-            "compare with no scheduler: echo none >/sys/block/DEVICE/queue/scheduler"
-        }
-        Cause::Depth => {
-            "raise the queue depth or the number of workers, or rerun with a longer --duration"
-        }
-        Cause::Inconclusive => "rerun on an idle machine or with a longer --duration",
-    };
-    Some(format!("Next: {step}.").into())
+fn next_step(record: &LimitRecord, target: usize) -> Option<Text> {
+    let verdict = verdict(record, Part::Peak { target, block: 0 })?;
+    let step = verdict.next_step.as_ref()?;
+    let mut chars = step.chars();
+    let first = chars.next()?.to_lowercase();
+    let command = verdict.next_command.as_ref().filter(|command| !step.contains(*command));
+    let command = command.map_or_else(String::new, |command| format!(" ({command})"));
+    Some(format!("Next: {}{}{command}.", first, chars.as_str()).into())
 }

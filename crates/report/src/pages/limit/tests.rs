@@ -3,7 +3,7 @@ use crate::json;
 use crate::limit::line;
 use crate::render::{self, assert_fits, unwrapped};
 use fathom_analysis::limit::Search;
-use fathom_analysis::rules::judged_limit;
+use fathom_analysis::rules::judge_limit;
 use fathom_model::facts::{DeviceFacts, Host, TargetKind};
 use fathom_model::limit::{BlockSpec, Config, PeakCost};
 use fathom_model::outcome::Outcome;
@@ -103,7 +103,12 @@ fn record(targets: usize, windows: usize) -> LimitRecord {
         costs: Vec::new(),
         costs_missing: None,
     };
-    judged_limit(record)
+    judged(record)
+}
+
+fn judged(mut record: LimitRecord) -> LimitRecord {
+    record.header.findings = judge_limit(&record);
+    record
 }
 
 #[test]
@@ -293,7 +298,7 @@ fn problems_and_findings_are_shown_worst_first() {
         message: "read: EIO".into(),
     });
     r.conditions[0].direct = false;
-    let text = render(&judged_limit(r));
+    let text = render(&judged(r));
     let error = text.find("ERROR   /dev/nvme0n1: 5 I/Os failed").unwrap();
     assert!(error < text.find("WARNING /dev/nvme0n1 was read through the page cache").unwrap());
     assert!(text.contains("1 worker, QD1: read: EIO"), "{text}");
