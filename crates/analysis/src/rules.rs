@@ -7,6 +7,7 @@
 mod cache;
 mod depth;
 mod doctor;
+mod effects;
 mod failures;
 mod host;
 mod jobs;
@@ -26,9 +27,11 @@ pub use requested::unpolled;
 
 use crate::topology::TopologyReport;
 use crate::watch::Observed;
+use effects::Variant;
+use fathom_model::experiment::ExperimentRecord;
 use fathom_model::facts::TargetFacts;
 use fathom_model::finding::{
-    Class, Confidence, Evidence, ExpectedGain, Finding, Severity, Subject,
+    Class, Confidence, Evidence, ExpectedGain, Finding, Part, Severity, Subject,
 };
 use fathom_model::limit::{BlockLimit, LimitRecord, TargetLimit};
 use fathom_model::outcome::RecordKind;
@@ -75,6 +78,10 @@ enum Check {
     View(fn(&View) -> Option<Claim>),
     /// Needs a setting of a limit search with its confirmation tests: whether it limits that, and what it is called then.
     Setting(&'static str, fn(&SettingView) -> Option<Claim>),
+    /// Needs the whole record of an experiment.
+    Experiment(fn(&ExperimentRecord) -> Option<Claim>),
+    /// Needs a condition of an experiment.
+    Variant(fn(&Variant) -> Option<Claim>),
     /// Needs the topology of the machine.
     Topology(fn(&TopologyReport) -> Option<Claim>),
 }
@@ -100,6 +107,8 @@ enum Input<'a> {
     Limit(&'a LimitRecord),
     View(&'a View<'a>),
     Setting(&'a SettingView<'a>),
+    Experiment(&'a ExperimentRecord),
+    Variant(&'a Variant<'a>),
     Topology(&'a TopologyReport),
 }
 
@@ -229,6 +238,8 @@ pub static RULES: &[&Rule] = &[
     &limiters::cpu::OWN_TIME,
     &limiters::device::DEVICE,
     &limiters::INCONCLUSIVE,
+    &effects::EFFECT,
+    &effects::CURVE,
     &topology::DEGRADED_LINK,
     &topology::UPLINK,
     &topology::CROWDED_COMPLEX,
@@ -262,8 +273,7 @@ pub fn judge_limit(record: &LimitRecord) -> Vec<Finding> {
         record.header.facts.targets.iter().zip(&record.conditions).zip(&record.report.targets);
     let targets = targets.map(|((facts, conditions), limit)| Target { facts, conditions, limit });
     let about_targets = targets.flat_map(|target| evaluate(&Input::Target(target)));
-    let mut findings =
-        worst_first(about_targets.chain(evaluate(&Input::Limit(record))).collect());
+    let mut findings = worst_first(about_targets.chain(evaluate(&Input::Limit(record))).collect());
     findings.extend(setting_verdicts(&record.config, &record.report));
     findings
 }
@@ -274,6 +284,29 @@ pub fn missing_limit_verdict(record: &LimitRecord) -> Vec<Finding> {
         true => Vec::new(),
         false => setting_verdicts(&record.config, &record.report),
     }
+}
+
+/// The findings of an experiment, worst first, and then the verdict on each variant.
+pub fn judge_experiment(record: &ExperimentRecord) -> Vec<Finding> {
+    let mut findings = worst_first(evaluate(&Input::Experiment(record)));
+    findings.extend(variant_verdicts(record));
+    findings
+}
+
+/// The verdict on an experiment whose record holds none, as before version 3.
+pub fn missing_experiment_verdict(record: &ExperimentRecord) -> Vec<Finding> {
+    match record.header.findings.iter().any(Finding::is_verdict) {
+        true => Vec::new(),
+        false => variant_verdicts(record),
+    }
+}
+
+fn variant_verdicts(record: &ExperimentRecord) -> Vec<Finding> {
+    let verdict = |(index, variant): (usize, Variant)| {
+        let found = evaluate(&Input::Variant(&variant)).into_iter().next()?;
+        Some(Finding { rank: Some(1), part: Some(Part::Condition { index }), ..found })
+    };
+    Variant::all(record).enumerate().filter_map(verdict).collect()
 }
 
 /// The findings about a topology, worst first.
@@ -310,6 +343,8 @@ impl Rule {
             (Check::Setting(limit, check), Input::Setting(view)) => {
                 check(view).map(|claim| Claim { limited_by: Some(limit), ..claim })
             }
+            (Check::Experiment(check), Input::Experiment(record)) => check(record),
+            (Check::Variant(check), Input::Variant(variant)) => check(variant),
             (Check::Topology(check), Input::Topology(report)) => check(report),
             _ => None,
         })
@@ -424,6 +459,9 @@ mod tests {
             let is_view = |case: &Case| matches!(case, Case::View { .. });
             let wants_view = |check: &Check| matches!(check, Check::View(_));
             assert_eq!(rule.checks.iter().any(wants_view), rule.cases.iter().any(is_view));
+            let is_experiment = |case: &Case| matches!(case, Case::Experiment { .. });
+            let wants = |check: &Check| matches!(check, Check::Experiment(_) | Check::Variant(_));
+            assert_eq!(rule.checks.iter().any(wants), rule.cases.iter().any(is_experiment));
             let is_setting = |case: &Case| matches!(case, Case::Setting { .. });
             let wants_setting = |check: &Check| matches!(check, Check::Setting(..));
             assert_eq!(rule.checks.iter().any(wants_setting), rule.cases.iter().any(is_setting));

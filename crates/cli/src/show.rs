@@ -6,11 +6,13 @@ use crate::stacks::StacksView;
 use crate::threads::ThreadsView;
 use crate::watch::SampleView;
 use fathom_analysis::derive::PartialRun;
-use fathom_analysis::rules::{judge, judge_limit, missing_limit_verdict, missing_verdict};
+use fathom_analysis::rules::{
+    judge, judge_experiment, judge_limit, missing_experiment_verdict, missing_limit_verdict,
+    missing_verdict,
+};
 use fathom_model::outcome::{Outcome, RecordKind};
 use fathom_model::watch::SampledView;
 use fathom_model::{Record, RunRecord};
-use fathom_report::doc::Document;
 use fathom_report::fio_json;
 use fathom_report::json::{self, WatchResult};
 use fathom_report::pages::{self, LimitPageOptions, judged_anew};
@@ -52,9 +54,16 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
             let json = json::text(&*record)?;
             (pages::limit(&record, options), json, judged_anew(&before, &record.header.findings))
         }
-        Record::Experiment(record) => {
-            let json = json::text(&record)?;
-            (pages::experiment(&record, verbose), json, Document::default())
+        Record::Experiment(mut record) => {
+            let missing = missing_experiment_verdict(&record);
+            record.header.findings.extend(missing);
+            let before = record.header.findings.clone();
+            if args.judge {
+                record.header.findings = judge_experiment(&record);
+            }
+            let json = json::text(&*record)?;
+            let anew = judged_anew(&before, &record.header.findings);
+            (pages::experiment(&record, verbose), json, anew)
         }
         Record::Run(mut record) => {
             let is_run = record.header.kind == RecordKind::Run;

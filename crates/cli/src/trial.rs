@@ -7,6 +7,7 @@ pub use measure::{MeasureArgs, MeasurePlan, measure};
 use crate::page::PageArgs;
 use crate::{experiments, show};
 use fathom_analysis::experiment::compare_stored;
+use fathom_analysis::rules::judge_experiment;
 use fathom_model::Record;
 use fathom_model::experiment::{Experiment, ExperimentRecord, Metric, TrialWindow};
 use fathom_report::json;
@@ -192,8 +193,9 @@ fn compare(args: &Args, dirs: &[PathBuf]) -> Result<ExitCode, String> {
         true => ("first".to_string(), "second".to_string()),
         false => (kernels.0.clone(), kernels.1.clone()),
     };
-    let compared =
+    let mut compared =
         compare_stored((&names.0, &records.0, &windows.0), (&names.1, &records.1, &windows.1))?;
+    compared.header.findings = judge_experiment(&compared);
     let to = args.page.destination(record_files(dirs).iter().map(String::as_str))?;
     let page = pages::experiment(&compared, args.page.verbose);
     args.page.print(&page, || json::text(&compared), to.as_ref())?;

@@ -54,6 +54,26 @@ fn scaled(value: f64, base: f64, suffixes: &[&str], gap: &str) -> String {
     format!("{text}{gap}{}", suffixes[index]).trim_end().to_string()
 }
 
+/// A change in percent: `+4.9%`, `−54%`.
+pub fn change(value: f64) -> String {
+    let sign = if value < 0.0 { '−' } else { '+' };
+    match value.abs() {
+        v if v < 0.05 => "0.0%".into(),
+        v if v >= 99.95 => format!("{sign}{v:.0}%"),
+        v => format!("{sign}{v:.1}%"),
+    }
+}
+
+/// A percentage: `0.05%`, `12.3%`.
+pub fn percent(value: f64) -> String {
+    match value.abs() {
+        0.0 => "0%".into(),
+        v if v >= 99.95 => format!("{value:.0}%"),
+        v if v >= 9.995 => format!("{value:.1}%"),
+        _ => format!("{value:.2}%"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

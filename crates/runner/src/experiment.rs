@@ -15,6 +15,7 @@ use crate::targets::OpenTargets;
 use crate::wording::Vocabulary;
 use bench::{Bench, Failure};
 use fathom_analysis::experiment::{Trial, Turn, report};
+use fathom_analysis::rules::judge_experiment;
 use fathom_machine::guard::Permissions;
 use fathom_model::experiment::{Condition, Detail, ExperimentRecord, Load, Request, TrialWindow};
 use fathom_model::outcome::{Outcome, RecordKind};
@@ -136,6 +137,7 @@ impl TryRunner {
         record.header.elapsed_ns = began.elapsed().as_nanos() as u64;
         record.header.outcome = interrupted.map_or(Outcome::Finished, Outcome::interrupted);
         record.report = report(&trial, &request, &details);
+        record.header.findings = judge_experiment(&record);
         Ok(record)
     }
 

@@ -1,13 +1,15 @@
 //! The report of what a search knows.
 
+use super::curve::Curve;
 use super::knee::KneeFound;
 use super::peak::CounterResults;
 use super::state::{BlockState, SearchState};
-use super::curve::Curve;
 use super::thresholds::helps;
 use crate::experiment::Rate;
 use crate::stats;
-use fathom_model::limit::{BlockLimit, Confirmation, HigherPoint, KneePoint, LimitReport, OwnCeiling, TargetLimit};
+use fathom_model::limit::{
+    BlockLimit, Confirmation, HigherPoint, KneePoint, LimitReport, OwnCeiling, TargetLimit,
+};
 use fathom_model::window::{Point, Setting};
 
 /// Everything but the use of time.

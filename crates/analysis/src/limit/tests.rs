@@ -9,7 +9,9 @@ use super::thresholds::{KNEE_SHARE, helps};
 use super::*;
 use crate::rules::setting_verdicts;
 use fathom_model::finding::{Finding, Part};
-use fathom_model::limit::{BlockLimit, BlockSpec, CombinedCause, Config, ExperimentKind, LimitReport, Phase};
+use fathom_model::limit::{
+    BlockLimit, BlockSpec, CombinedCause, Config, ExperimentKind, LimitReport, Phase,
+};
 use fathom_model::window::{CpuTime, Load, LoadMeasure, Measurement, Rw, Window, WorkerCpu};
 use figures::documented_peak;
 use proptest::prelude::*;

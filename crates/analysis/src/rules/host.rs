@@ -4,6 +4,7 @@ use super::jobs::{jobs_where, named};
 #[cfg(test)]
 use super::testing::{Case, peak};
 use super::{Check, Claim, Rule, Target};
+use fathom_model::facts::Host;
 use fathom_model::finding::{Class, Evidence, Severity, Unit};
 use fathom_model::limit::{Competitor, LimitRecord};
 use fathom_model::record::RunRecord;
@@ -42,17 +43,25 @@ pub(super) static BUSY_MACHINE: Rule = Rule {
     meaning: "The machine was busy before the measurement; other programs may be sharing it.",
     threshold: || {
         format!(
-            "run: the 1-minute load average is {LOAD_SHARE} per CPU or more; info below 1 per CPU, as it may come from \
+            "run, try, sweep: the 1-minute load average is {LOAD_SHARE} per CPU or more; info below 1 per CPU, as it may come from \
              an earlier run. limit: CPU usage in the idle window before the test is {:.0}% or more.",
             FOREIGN_SHARE * 100.0
         )
     },
     remedy: "Rerun when the machine is idle; `fathom top` shows what is running",
     supersedes: &[],
-    checks: &[Check::Run(busy_machine), Check::Limit(busy_before_search)],
+    checks: &[
+        Check::Run(|record| busy_machine(&record.header.facts.host)),
+        Check::Limit(busy_before_search),
+        Check::Experiment(|record| busy_machine(&record.header.facts.host)),
+    ],
     #[cfg(test)]
     cases: &[
         Case::Run {
+            holds: |r| r.header.facts.host.load_1min = 4.0,
+            near_miss: |r| r.header.facts.host.load_1min = 3.9,
+        },
+        Case::Experiment {
             holds: |r| r.header.facts.host.load_1min = 4.0,
             near_miss: |r| r.header.facts.host.load_1min = 3.9,
         },
@@ -60,8 +69,7 @@ pub(super) static BUSY_MACHINE: Rule = Rule {
     ],
 };
 
-fn busy_machine(record: &RunRecord) -> Option<Claim> {
-    let host = &record.header.facts.host;
+fn busy_machine(host: &Host) -> Option<Claim> {
     let per_cpu = host.load_1min / f64::from(host.cpus_online);
     if host.cpus_online == 0 || per_cpu < LOAD_SHARE {
         return None;

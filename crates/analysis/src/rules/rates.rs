@@ -1,10 +1,12 @@
 //! Whether rates were sustained, and stable.
 
+use super::effects::Variant;
 use super::jobs::{Job, jobs_where, named, sentence};
 #[cfg(test)]
 use super::testing::{Case, known, peak};
 use super::{Check, Claim, Rule, Target};
 use crate::derive::{self, Spread, percent};
+use fathom_model::experiment::ExperimentRecord;
 use fathom_model::finding::{Class, Evidence, Severity, Unit};
 use fathom_model::plan::Rate;
 use fathom_model::record::RunRecord;
@@ -32,15 +34,42 @@ pub(super) static COULD_NOT_KEEP_UP: Rule = Rule {
         format!(
             "The I/Os that started over 1 ms late or never exceed {percent:.0}% of those due, or two per job if that \
              is fewer; info unless those never started exceed both, or those late or never started exceed \
-             {percent:.0}% and {LATE_FEW:.0}."
+             {percent:.0}% and {LATE_FEW:.0}. try, sweep: a variant never started more than {percent:.0}% of those due; info in a \
+             sweep, which looks for that load."
         )
     },
     remedy: "Use the response latency: it counts from the scheduled start, as a client would see it",
     supersedes: &[],
-    checks: &[Check::Run(could_not_keep_up)],
+    checks: &[Check::Run(could_not_keep_up), Check::Experiment(variants_behind)],
     #[cfg(test)]
-    cases: &[Case::Run { holds: |r| paced(r, 150_000, 200_000), near_miss: |r| paced(r, 1, 1) }],
+    cases: &[
+        Case::Run { holds: |r| paced(r, 150_000, 200_000), near_miss: |r| paced(r, 1, 1) },
+        Case::Experiment {
+            holds: |r| r.report.conditions[1].started_share = Some(0.98),
+            near_miss: |r| r.report.conditions[1].started_share = Some(0.995),
+        },
+    ],
 };
+
+fn variants_behind(record: &ExperimentRecord) -> Option<Claim> {
+    let behind = Variant::all(record).filter_map(|variant| {
+        let share = variant.found.started_share.filter(|share| *share < 1.0 - LATE_SHARE)?;
+        Some((variant.label(), share))
+    });
+    let behind: Vec<(String, f64)> = behind.collect();
+    let (worst, share) = behind.iter().min_by(|a, b| a.1.total_cmp(&b.1))?;
+    let summary = format!(
+        "{} of {} variants could not sustain their rate; {worst} started only {} of the I/Os due.",
+        behind.len(),
+        record.report.conditions.len(),
+        percent(*share, 1.0)
+    );
+    let started = |(label, share): &(String, f64)| {
+        Evidence::number(format!("{label}, started"), *share, Unit::Share)
+    };
+    let claim = Claim::new(summary, behind.iter().take(4).map(started).collect());
+    Some(if record.request.is_sweep { claim.severity(Severity::Info) } else { claim })
+}
 
 fn could_not_keep_up(record: &RunRecord) -> Option<Claim> {
     let paced = jobs_where(record, |job| job.plan.is_paced());

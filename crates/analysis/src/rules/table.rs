@@ -48,6 +48,7 @@ fn command(check: &Check) -> &'static str {
         Check::Run(_) => "run",
         Check::Target(_) | Check::Limit(_) | Check::Setting(..) => "limit",
         Check::Inspection(_) => "doctor",
+        Check::Experiment(_) | Check::Variant(_) => "try, sweep",
         Check::View(_) => "run, watch",
         Check::Topology(_) => "topo",
     }

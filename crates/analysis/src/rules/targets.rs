@@ -4,6 +4,7 @@ use super::jobs::{facts_of, jobs_where, named, targets_of};
 #[cfg(test)]
 use super::testing::Case;
 use super::{Check, Claim, Rule, Target, cache, depth};
+use fathom_model::experiment::ExperimentRecord;
 use fathom_model::facts::{TargetFacts, TargetKind};
 use fathom_model::finding::{Class, Confidence, Evidence, Severity, Unit};
 use fathom_model::limit::LimitRecord;
@@ -13,6 +14,8 @@ use std::collections::BTreeSet;
 
 /// A file with less than this share allocated is sparse. Compression and rounding explain more.
 const ALLOCATED_MIN: f64 = 0.9;
+/// Requests of the disks per I/O of an experiment below which another layer served some.
+const DISK_IOS_MIN: f64 = 0.5;
 /// Targets below this size may fit into a device's own cache.
 const SMALL_BYTES: u64 = 1 << 30;
 /// Models of virtual disks contain one of these.
@@ -58,18 +61,33 @@ pub(super) static SPARSE_TARGET: Rule = Rule {
     threshold: || {
         format!(
             "Less than {:.0}% of the file is allocated (st_blocks), and neither this run nor its preparation \
-             filled it; compression and rounding explain smaller differences.",
+             filled it; compression and rounding explain smaller differences. try, sweep: and the disks completed fewer than \
+             {DISK_IOS_MIN} requests per I/O.",
             ALLOCATED_MIN * 100.0
         )
     },
     remedy: "Write the whole file before reading it, or use a block device",
     supersedes: &[&cache::CACHED_READS, &cache::DIRECT_READS_MISSING, &depth::DEVICE_DEPTH],
-    checks: &[Check::Run(sparse_target), Check::Target(sparse_limit_target)],
+    checks: &[
+        Check::Run(sparse_target),
+        Check::Target(sparse_limit_target),
+        Check::Experiment(sparse_experiment_target),
+    ],
     #[cfg(test)]
     cases: &[
         Case::Run {
             holds: |r| r.header.facts.targets[0].allocated_bytes = 3 << 30,
             near_miss: |r| r.header.facts.targets[0].allocated_bytes = (4 << 30) / 100 * 91,
+        },
+        Case::Experiment {
+            holds: |r| {
+                r.header.facts.targets[0].allocated_bytes = 3 << 30;
+                r.report.conditions[1].disk_requests_per_io = Some(0.4);
+            },
+            near_miss: |r| {
+                r.header.facts.targets[0].allocated_bytes = 3 << 30;
+                r.report.conditions[1].disk_requests_per_io = Some(0.6);
+            },
         },
         Case::Limit {
             holds: |r| r.header.facts.targets[0].allocated_bytes = 3 << 30,
@@ -92,6 +110,14 @@ fn sparse_target(record: &RunRecord) -> Option<Claim> {
 
 fn sparse_limit_target(target: &Target) -> Option<Claim> {
     is_sparse(target.facts).then(|| sparse_claim(&[target.facts]))?
+}
+
+/// Its variants may write: only where the disks did little.
+fn sparse_experiment_target(record: &ExperimentRecord) -> Option<Claim> {
+    let at_disks = record.report.conditions.iter().filter_map(|found| found.disk_requests_per_io);
+    let is_served_elsewhere = at_disks.reduce(f64::min).is_some_and(|least| least < DISK_IOS_MIN);
+    let sparse = record.header.facts.targets.iter().filter(|facts| is_sparse(facts));
+    sparse_claim(&sparse.collect::<Vec<_>>()).filter(|_| is_served_elsewhere)
 }
 
 fn sparse_claim(sparse: &[&TargetFacts]) -> Option<Claim> {

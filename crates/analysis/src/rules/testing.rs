@@ -2,14 +2,17 @@
 
 use super::doctor::testing::{TestMachine, healthy};
 use super::limiters::testing::Scene;
-use super::{Input, Rule, Target as LimitTarget, judge, judge_limit};
+use super::{Input, Rule, Target as LimitTarget, judge, judge_experiment, judge_limit};
 use crate::topology::analyze;
 use crate::watch::Observed;
-use fathom_model::facts::{DeviceFacts, TargetFacts, TargetKind};
+use fathom_model::experiment::{
+    Condition, Experiment, ExperimentRecord, MeasuredCondition, Request, TrialReport,
+};
+use fathom_model::facts::{DeviceFacts, Host, TargetFacts, TargetKind};
 use fathom_model::finding::Finding;
 use fathom_model::limit::{
-    BlockLimit, BlockSpec, Config, Confirmation, Experiment, ExperimentKind, LimitRecord,
-    LimitReport, OwnCeiling, QueueFacts, TargetLimit,
+    BlockLimit, BlockSpec, Config, Confirmation, ExperimentKind, LimitRecord, LimitReport,
+    OwnCeiling, QueueFacts, TargetLimit,
 };
 use fathom_model::outcome::RecordKind;
 use fathom_model::plan::{
@@ -36,6 +39,11 @@ pub(super) enum Case {
     Limit {
         holds: fn(&mut LimitRecord),
         near_miss: fn(&mut LimitRecord),
+    },
+    /// Changes two variants that do the same.
+    Experiment {
+        holds: fn(&mut ExperimentRecord),
+        near_miss: fn(&mut ExperimentRecord),
     },
     Topology {
         holds: fn(&mut Topology),
@@ -83,6 +91,13 @@ impl Case {
                     scene.with_view(|view| rule.check(&Input::View(view))).into_iter().collect()
                 })
             }
+            Self::Experiment { holds, near_miss } => {
+                let changes = [|_: &mut ExperimentRecord| {}, *holds, *near_miss];
+                changes.map(|change: fn(&mut ExperimentRecord)| {
+                    let all = judge_experiment(&changed(experiment(), change)).into_iter();
+                    all.filter(|finding| finding.rule == rule.id).collect()
+                })
+            }
             Self::Setting { holds, near_miss, summary } => {
                 let found = |change: fn(&mut LimitRecord)| {
                     let mut record = limit();
@@ -106,7 +121,7 @@ impl Case {
     }
 }
 
-fn changed<T>(mut record: T, change: impl FnOnce(&mut T)) -> T {
+pub(super) fn changed<T>(mut record: T, change: impl FnOnce(&mut T)) -> T {
     change(&mut record);
     record
 }
@@ -270,6 +285,28 @@ pub(super) fn limit() -> LimitRecord {
     }
 }
 
+/// Two variants, measured alike, on one drive.
+pub(super) fn experiment() -> ExperimentRecord {
+    let variant = |name: &str, against: &[usize]| Condition {
+        name: name.into(),
+        against: against.to_vec(),
+        ..Condition::default()
+    };
+    let conditions = vec![variant("a", &[]), variant("b", &[0])];
+    let host = Host { cpus_online: 8, ..Host::default() };
+    let facts = Facts { host, targets: vec![facts("disk0")], ..Facts::default() };
+    let found = MeasuredCondition { windows: 10, iops: 100_000.0, ..MeasuredCondition::default() };
+    ExperimentRecord {
+        header: Header { kind: RecordKind::Experiment, facts, ..Header::default() },
+        request: Request {
+            experiment: Experiment { conditions, ..Experiment::default() },
+            ..Request::default()
+        },
+        conditions: vec![Conditions { direct: true, scratch: false }],
+        report: TrialReport { conditions: vec![found; 2], ..TrialReport::default() },
+    }
+}
+
 fn block(block_bytes: u64, iops: f64) -> BlockLimit {
     let peak = Point {
         workers: 1,
@@ -317,8 +354,14 @@ pub(super) fn gains(record: &mut LimitRecord, deeper: [f64; 2], more: [f64; 2]) 
     let block = tested(record);
     let base = block.peak.clone();
     let at = base.as_ref().expect("the record has peaks").setting();
-    block.confirmation =
-        Some(Confirmation { at, base, higher: None, experiments: Vec::new(), cause: None, reason: None });
+    block.confirmation = Some(Confirmation {
+        at,
+        base,
+        higher: None,
+        experiments: Vec::new(),
+        cause: None,
+        reason: None,
+    });
     add_test(record, ExperimentKind::Deeper, deeper);
     add_test(record, ExperimentKind::MoreWorkers, more);
 }
@@ -327,7 +370,7 @@ pub(super) fn add_test(record: &mut LimitRecord, kind: ExperimentKind, [low, hig
     let cores = record.config.cores;
     let tests = tested(record).confirmation.as_mut().expect("the peak was tested");
     let more = tests.at.workers + u32::from(kind == ExperimentKind::MoreWorkers);
-    tests.experiments.push(Experiment {
+    tests.experiments.push(fathom_model::limit::Experiment {
         kind,
         setting: Setting { workers: more, depth: tests.at.depth },
         cores,

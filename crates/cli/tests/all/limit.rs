@@ -29,8 +29,12 @@ fn a_file_is_searched_and_not_changed() {
     assert!(record.is_complete() && record.report.windows > 0);
     assert!(record.costs_missing.is_some() || record.costs.len() == 2, "{:?}", record.costs);
     // Each kind of I/O has a verdict, which `runs` lists.
-    let verdict: Vec<_> = record.header.findings.iter().filter(|found| found.rank == Some(1)).collect();
-    assert!(verdict.len() == 2 && verdict.iter().all(|found| !found.evidence.is_empty()), "{verdict:?}");
+    let verdict: Vec<_> =
+        record.header.findings.iter().filter(|found| found.rank == Some(1)).collect();
+    assert!(
+        verdict.len() == 2 && verdict.iter().all(|found| !found.evidence.is_empty()),
+        "{verdict:?}"
+    );
     let windows = place.read("kept/windows.ndjson").lines().count();
     assert_eq!(windows, record.report.windows as usize);
 }

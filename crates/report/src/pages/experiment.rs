@@ -10,6 +10,7 @@ use crate::doc::{
     text, time,
 };
 use fathom_analysis::experiment::RUN_DELAY_MIN;
+use fathom_model::Finding;
 use fathom_model::experiment::{
     Claim, Condition, Direction, Effect, ExperimentRecord, MeasuredCondition, Metric,
 };
@@ -46,7 +47,9 @@ pub fn experiment(record: &ExperimentRecord, verbose: bool) -> Document {
     if record.request.is_sweep {
         sweep::sweep(&mut body, record);
     } else {
-        effects(record).into_iter().for_each(|effect| body.paragraph(effect));
+        effects(record.header.findings.iter())
+            .into_iter()
+            .for_each(|effect| body.paragraph(effect));
         waiting(&mut body, record);
         conditions(&mut body, record);
         controls(&mut body, record);
@@ -139,41 +142,11 @@ fn verdict(effect: &Effect) -> Text {
     }
 }
 
-/// The effects, in sentences; none where these are too many.
-pub(super) fn effects(record: &ExperimentRecord) -> Vec<Text> {
-    let experiment = &record.request.experiment;
-    let with_effect =
-        || all(record).filter(|(_, found)| found.effect.is_some() && found.windows > 0);
-    if with_effect().count() > SENTENCES_MAX {
-        return Vec::new();
-    }
-    let sentence = |(condition, found): (&Condition, &MeasuredCondition)| {
-        let effect = found.effect.as_ref()?;
-        let corrected = if found.corrected.is_some() { "corrected " } else { "" };
-        let metric = format!("{corrected}{}", experiment.metric.title());
-        let names = condition.against.iter().filter_map(|base| experiment.conditions.get(*base));
-        let names: Vec<String> = names.map(|base| base.name.clone()).collect();
-        let base = match names.as_slice() {
-            [one] => one.clone(),
-            several => format!("the sum of {} alone", several.len()),
-        };
-        let label = condition.label(&experiment.axes);
-        Some(match (&effect.claim, &effect.ratio) {
-            (Claim::Changed, Some(ratio)) => {
-                text!(label, ": ", metric, " ", change(ratio), " relative to ", base, ".")
-            }
-            (Claim::NoneAbove(share), _) => {
-                text!(label, ": no effect on ", metric, " above ", percent(share * 100.0), ".")
-            }
-            (Claim::Inconclusive(why), ratio) => {
-                let ratio = ratio.as_ref().map(|ratio| text!(" ", decisive(effect, ratio), ";"));
-                text!(label, ": inconclusive:", Text::from(ratio), " ", why.as_str(), ".")
-            }
-            (Claim::NotComparable(why), _) => text!(label, ": not comparable: ", why.as_str(), "."),
-            (Claim::Changed, None) => text!(label, ": inconclusive."),
-        })
-    };
-    with_effect().filter_map(sentence).collect()
+/// The verdicts on variants, in sentences; none where these are too many.
+pub(super) fn effects<'a>(findings: impl Iterator<Item = &'a Finding>) -> Vec<&'a str> {
+    let verdicts = findings.filter(|finding| finding.is_verdict());
+    let all: Vec<&str> = verdicts.map(|finding| finding.summary.as_str()).collect();
+    if all.len() > SENTENCES_MAX { Vec::new() } else { all }
 }
 
 /// For how long workers waited for a CPU, where that matters, and what follows from it.

@@ -13,8 +13,8 @@ use crate::doc::{
     DataColumn, Document, Quantity, QuantityUnit, Text, bandwidth, bytes, count, of, percent,
     plural, text, time,
 };
-use fathom_model::facts::TargetFacts;
 use fathom_model::Finding;
+use fathom_model::facts::TargetFacts;
 use fathom_model::finding::Part;
 use fathom_model::limit::{
     BlockLimit, Combined, CombinedCause, Confirmation, Experiment, ExperimentKind, LimitRecord,

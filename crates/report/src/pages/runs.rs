@@ -4,10 +4,10 @@ use crate::calendar::{self, TimeZone};
 use crate::doc::{DataColumn, Document, Text, bandwidth, bytes, count, of, plural, text, time};
 use crate::render;
 use fathom_analysis::derive;
-use fathom_analysis::rules::missing_limit_verdict;
+use fathom_analysis::rules::{missing_experiment_verdict, missing_limit_verdict};
 use fathom_model::Finding;
-use fathom_model::finding::Part;
 use fathom_model::experiment::{Claim, ExperimentRecord};
+use fathom_model::finding::Part;
 use fathom_model::limit::LimitRecord;
 use fathom_model::outcome::{Outcome, RecordKind};
 use fathom_model::record::{Record, RunRecord};
@@ -98,9 +98,9 @@ pub fn run_summary(record: &Record) -> RunSummary {
             (limit_result(record), sentence, limited_by)
         }
         Record::Experiment(record) => {
-            let effects: Vec<String> =
-                super::experiment::effects(record).iter().map(render::line).collect();
-            (experiment_result(record), effects.join(" "), limited_by)
+            let missing = missing_experiment_verdict(record);
+            let effects = super::experiment::effects(header.findings.iter().chain(&missing));
+            (experiment_result(record), effects.join(" "), Vec::new())
         }
     };
     RunSummary {

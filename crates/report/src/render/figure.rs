@@ -128,8 +128,8 @@ pub(super) fn scalar(value: f64, unit: QuantityUnit) -> String {
         QuantityUnit::Whole => format!("{value:.0}"),
         QuantityUnit::Number => number(value),
         QuantityUnit::Ratio => format!("{}×", number(value)),
-        QuantityUnit::Percent => percent(value),
-        QuantityUnit::Change => change(value),
+        QuantityUnit::Percent => units::percent(value),
+        QuantityUnit::Change => units::change(value),
         QuantityUnit::PercentBar => "█".repeat((value / 100.0 * BAR).round() as usize),
         QuantityUnit::Nanoseconds => units::time(value),
         QuantityUnit::Bytes => units::bytes(value as u64),
@@ -172,24 +172,5 @@ pub(crate) fn number(value: f64) -> String {
         v if v >= 99.95 => format!("{value:.0}"),
         v if v >= 9.995 => format!("{value:.1}"),
         _ => format!("{value:.2}"),
-    }
-}
-
-/// A change in percent: `+4.9%`, `−54%`.
-fn change(value: f64) -> String {
-    let sign = if value < 0.0 { '−' } else { '+' };
-    match value.abs() {
-        v if v < 0.05 => "0.0%".into(),
-        v if v >= 99.95 => format!("{sign}{v:.0}%"),
-        v => format!("{sign}{v:.1}%"),
-    }
-}
-
-fn percent(value: f64) -> String {
-    match value.abs() {
-        0.0 => "0%".into(),
-        v if v >= 99.95 => format!("{value:.0}%"),
-        v if v >= 9.995 => format!("{value:.1}%"),
-        _ => format!("{value:.2}%"),
     }
 }

@@ -1,18 +1,18 @@
 //! Limits, costs and weights of the cgroup that the workload runs in.
 
-use super::{SettingView, View};
 use super::device::{DEVICE, OTHERS_SHARE_MIN};
 use super::queue::held_in_scheduler;
 #[cfg(test)]
 use super::testing::{Scene, held};
+use super::{SettingView, View};
 use crate::limit::percent;
 #[cfg(test)]
 use crate::rules::testing::{Case, cpu, queue};
 use crate::rules::{Check, Claim, Rule};
 use crate::watch::{IoLimit, REACHED};
 use fathom_model::finding::{Class, Confidence, Evidence, Severity, Subject, Unit};
-use fathom_model::{Dir, units};
 use fathom_model::watch::ThreadState;
+use fathom_model::{Dir, units};
 
 /// Share of the time of a CPU for which the quota must have refused it.
 const THROTTLED_MIN: f64 = 0.05;
@@ -48,7 +48,10 @@ pub(in crate::rules) static IO_LIMIT: Rule = Rule {
     },
     remedy: "Raise the limit, or run it in another cgroup",
     supersedes: &[&DEVICE],
-    checks: &[Check::View(io_limit), Check::Setting("an I/O limit of its cgroup", setting_at_limit)],
+    checks: &[
+        Check::View(io_limit),
+        Check::Setting("an I/O limit of its cgroup", setting_at_limit),
+    ],
     #[cfg(test)]
     cases: &[
         Case::Setting {
@@ -335,7 +338,10 @@ pub(in crate::rules) static CPU_QUOTA: Rule = Rule {
     },
     remedy: "Raise cpu.max (cgroup v1: cpu.cfs_quota_us)",
     supersedes: &[&super::cpu::OWN_TIME, &super::cpu::OTHER_PROGRAMS],
-    checks: &[Check::View(cpu_quota), Check::Setting("the CPU quota of its cgroup", quota_at_setting)],
+    checks: &[
+        Check::View(cpu_quota),
+        Check::Setting("the CPU quota of its cgroup", quota_at_setting),
+    ],
     #[cfg(test)]
     cases: &[
         Case::View {

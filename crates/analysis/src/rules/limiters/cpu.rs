@@ -1,10 +1,10 @@
 //! CPU time: that of other programs, and the workload's own.
 
 use super::setting::{Effect, FEWER_CORES_MAX, WORKER_FULL};
-use super::{SettingView, View};
 #[cfg(test)]
 use super::testing::Scene;
 use super::view::{AGAINST_MIN, CPU_SAMPLES_MIN, CPUS_BUSY_MIN, PEER_CPUS_MIN};
+use super::{SettingView, View};
 use crate::limit::thresholds::CORES_SUSPECT;
 use crate::limit::{percent, times};
 #[cfg(test)]
@@ -343,7 +343,10 @@ pub(in crate::rules) static OWN_TIME: Rule = Rule {
     },
     remedy: "Use more threads or jobs, or lower the CPU time per I/O",
     supersedes: &[],
-    checks: &[Check::View(own_time), Check::Setting("the CPU core that submits the I/O", full_worker)],
+    checks: &[
+        Check::View(own_time),
+        Check::Setting("the CPU core that submits the I/O", full_worker),
+    ],
     #[cfg(test)]
     cases: &[
         Case::View {
@@ -374,7 +377,8 @@ fn full_worker(view: &SettingView) -> Option<Claim> {
     let whose = if view.base.workers == 1 { "The worker" } else { "The busiest worker" };
     let text = format!("{whose} uses {} of its CPU. {}", percent(share), view.only_workers_help());
     let share = Evidence::number("CPU usage of the busiest worker", share, Unit::Share);
-    let claim = view.claim(text, [share]).about(Subject::Process { comm: "fathom".into(), pid: None });
+    let claim =
+        view.claim(text, [share]).about(Subject::Process { comm: "fathom".into(), pid: None });
     Some(claim.remedy("Use more workers, or make each I/O cheaper"))
 }
 

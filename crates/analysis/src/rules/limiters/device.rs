@@ -1,20 +1,20 @@
 //! The block device itself, and other programs' I/O on it.
 
-use super::setting::WORKER_FULL;
-use super::{SettingView, View};
 use super::cpu::program;
+use super::setting::WORKER_FULL;
 #[cfg(test)]
 use super::testing::Scene;
 use super::view::{AGAINST_MIN, UTIL_MIN, WAIT_MIN};
-use crate::machine::DiskRates;
+use super::{SettingView, View};
 use crate::limit::percent;
 use crate::limit::thresholds::CORES_SUSPECT;
+use crate::machine::DiskRates;
 #[cfg(test)]
 use crate::rules::testing::{Case, cpu};
 use crate::rules::{Check, Claim, Rule};
 use fathom_model::facts::TargetFacts;
-use fathom_model::limit::ExperimentKind;
 use fathom_model::finding::{Class, Confidence, Evidence, Severity, Subject, Unit};
+use fathom_model::limit::ExperimentKind;
 #[cfg(test)]
 use fathom_model::{facts::HeldBy, watch::ThreadState};
 use fathom_model::{shell, units};
@@ -256,7 +256,8 @@ fn saturated(view: &SettingView) -> Option<Claim> {
     if is_bound {
         text += ". The worker is CPU-bound too, but a second one does not help";
     }
-    let against = is_bound.then(|| Evidence::number("CPU usage of the worker", base.worker_share, Unit::Share));
+    let against = is_bound
+        .then(|| Evidence::number("CPU usage of the worker", base.worker_share, Unit::Share));
     let claim = view.claim(text, []).despite(against).command("fathom topo");
     Some(claim.remedy(
         "Compare with the device's data sheet and link speed; more workers or queue depth gain nothing",

@@ -1,16 +1,16 @@
 //! The block layer above a device: its requests, I/O scheduler, writeback throttling and splits.
 
-use super::setting::Effect;
-use super::{SettingView, View};
 use super::cgroup::{HELD_THREADS_MIN, is_writeback_throttled};
 use super::device::DEVICE;
+use super::setting::Effect;
 #[cfg(test)]
 use super::testing::held;
 use super::view::{CPU_SAMPLES_MIN, UTIL_MIN};
+use super::{SettingView, View};
 use crate::blocks::{GapReason, await_gaps};
 use crate::derive;
-use crate::limit::thresholds::CORES_SUSPECT;
 use crate::layers::Layer;
+use crate::limit::thresholds::CORES_SUSPECT;
 use crate::machine::DiskRates;
 #[cfg(test)]
 use crate::rules::testing::{Case, gains, known, queue, tested};
@@ -350,7 +350,8 @@ fn scheduler_at_setting(view: &SettingView) -> Option<Claim> {
         at.setting().describe(),
         queue.device
     );
-    let share = Evidence::number("I/Os held by the scheduler", 1.0 - at_driver / queued, Unit::Share);
+    let share =
+        Evidence::number("I/Os held by the scheduler", 1.0 - at_driver / queued, Unit::Share);
     let claim = view.claim(text, [share.with_source("/proc/diskstats, inflight")]);
     Some(without_scheduler(claim, &queue.device))
 }
@@ -373,7 +374,9 @@ pub(in crate::rules) static DEPTH: Rule = Rule {
     severity: Severity::Info,
     meaning: "A deeper queue yields more than the deepest one that the search allows.",
     threshold: || {
-        format!("Doubling the queue depth yields at least {DEPTH_GAIN_MIN}× the IOPS with 95% confidence.")
+        format!(
+            "Doubling the queue depth yields at least {DEPTH_GAIN_MIN}× the IOPS with 95% confidence."
+        )
     },
     remedy: "Raise the queue depth or the number of workers, or rerun with a longer --duration",
     supersedes: &[],

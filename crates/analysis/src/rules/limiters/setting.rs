@@ -178,11 +178,14 @@ impl SettingView<'_> {
     /// A sentence without its full stop, with `own` evidence and that of the tests, about the target's device.
     pub fn claim(&self, text: String, own: impl IntoIterator<Item = Evidence>) -> Claim {
         let tests = self.tests.experiments.iter().filter_map(|e| {
-            let (gain, name) = (e.gain?, match e.kind {
-                ExperimentKind::Deeper => "IOPS at twice the queue depth",
-                ExperimentKind::MoreWorkers => "IOPS with more workers",
-                ExperimentKind::FewerCores => "IOPS on half of the CPUs",
-            });
+            let (gain, name) = (
+                e.gain?,
+                match e.kind {
+                    ExperimentKind::Deeper => "IOPS at twice the queue depth",
+                    ExperimentKind::MoreWorkers => "IOPS with more workers",
+                    ExperimentKind::FewerCores => "IOPS on half of the CPUs",
+                },
+            );
             let ratio = Evidence::number(name, gain.value, Unit::Ratio);
             Some(ratio.with_interval(gain.low, gain.high).with_source("confirmation test"))
         });
@@ -339,7 +342,8 @@ pub(super) fn inconclusive(view: &SettingView) -> Option<Claim> {
     if others.any(|rule| rule.claim(&Input::Setting(view)).is_some()) {
         return None;
     }
-    let claim = view.claim(view.doubt(), []).remedy("Rerun on an idle machine or with a longer --duration");
+    let claim =
+        view.claim(view.doubt(), []).remedy("Rerun on an idle machine or with a longer --duration");
     Some(Claim { confidence: None, ..claim })
 }
 

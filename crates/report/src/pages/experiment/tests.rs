@@ -1,5 +1,6 @@
 use super::*;
 use crate::render::{assert_fits, html, unwrapped};
+use fathom_analysis::rules::judge_experiment;
 use fathom_model::experiment::{
     Detail, Direction, Experiment, LayerShare, Published, Request, TrialReport,
 };
@@ -50,12 +51,17 @@ fn record(
     is_sweep: bool,
 ) -> ExperimentRecord {
     let report = TrialReport { seconds_used: 30.0, windows: 33, rounds: 10, conditions };
-    ExperimentRecord {
+    judged(ExperimentRecord {
         header: Header::default(),
         request: Request { experiment, is_sweep, ..Request::default() },
         conditions: Vec::new(),
         report,
-    }
+    })
+}
+
+fn judged(mut record: ExperimentRecord) -> ExperimentRecord {
+    record.header.findings = judge_experiment(&record);
+    record
 }
 
 fn schedulers() -> ExperimentRecord {
@@ -191,7 +197,7 @@ fn a_curve_that_still_rises_has_no_knee() {
 fn the_interval_beside_inconclusive_is_the_one_that_decided() {
     let mut record = schedulers();
     record.report.conditions[3].effect = effect(0.98, Claim::Inconclusive("why".into()));
-    let shown = unwrapped(&experiment(&record, false));
+    let shown = unwrapped(&experiment(&judged(record), false));
     assert!(shown.contains("kyber: inconclusive: −2.0% (99% CI −3.3 to −0.7); why."), "{shown}");
     assert!(shown.contains("inconclusive, −2.0% (99% CI −3.3 to −0.7)"), "{shown}");
 }
@@ -202,7 +208,7 @@ fn two_runs_that_are_not_comparable_have_no_figure() {
     let claim = Claim::NotComparable("other programs used 0.05 CPUs in a, 1.60 CPUs in b".into());
     record.report.conditions[3].effect =
         Some(Effect { ratio: None, ratio_99: None, pairs: 9, claim });
-    let shown = unwrapped(&experiment(&record, false));
+    let shown = unwrapped(&experiment(&judged(record), false));
     let line = "kyber: not comparable: other programs used 0.05 CPUs in a, 1.60 CPUs in b.";
     assert!(shown.contains(line), "{shown}");
 }
@@ -289,7 +295,7 @@ fn a_busy_machine_is_named_with_what_follows() {
     assert!(!shown.contains("corrected"), "{shown}");
     let found = &mut record.report.conditions;
     found[2].corrected = Some(Estimate { mean: 61.2e3, ..Estimate::default() });
-    let shown = unwrapped(&experiment(&record, false));
+    let shown = unwrapped(&experiment(&judged(record), false));
     for part in [
         "mq-deadline: corrected IOPS −54.3% (95% CI −55.3 to −53.3) relative to none.",
         "Other programs kept workers waiting for a CPU for up to 31.0% of the time. Effects therefore \

@@ -1,7 +1,7 @@
 //! A paragraph that can be forwarded by itself: what was measured, the results, what limits them, and what to do next.
 
 use super::{description, estimate, how, setting, verdict};
-use crate::doc::{Text, bandwidth, count, number, percent, text, time};
+use crate::doc::{Text, bandwidth, count, number, of, percent, text, time};
 use fathom_model::Finding;
 use fathom_model::finding::Part;
 use fathom_model::limit::{BlockLimit, Combined, CombinedCause, LimitRecord, TargetLimit};
@@ -17,7 +17,8 @@ pub(super) fn paragraph(record: &LimitRecord, index: usize) -> Text {
             ("One worker", Part::OneWorker { target: index, block: number }),
             ("The peak", Part::Peak { target: index, block: number }),
         ];
-        let limits = limits.into_iter().filter_map(|(what, part)| Some((what, verdict(record, part)?)));
+        let limits =
+            limits.into_iter().filter_map(|(what, part)| Some((what, verdict(record, part)?)));
         sentences.extend(limits.map(|(what, verdict)| limited(what, verdict)));
     }
     sentences.extend(own_ceiling(record, target));
@@ -60,8 +61,8 @@ fn about_block(block: &BlockLimit, is_first: bool) -> Vec<Text> {
         "With ",
         name,
         " it peaks at ",
-        estimate(&peak.iops),
-        " IOPS, ",
+        of(estimate(&peak.iops), "IOPS"),
+        ", ",
         bandwidth(peak.bytes_per_second),
         ", with ",
         setting(peak.setting()),
