@@ -16,8 +16,8 @@ use fathom_watch::rings::RingSampler;
 use fathom_watch::system::SystemSampler;
 use fathom_watch::threads::{self, ThreadOptions, ThreadSampler};
 use fathom_watch::{
-    CallSampler, Clock, ProcessSampler, Sampler, Scope, StackSampler, StackSettings, TimedSample,
-    TraceCoverage, Watcher, timer_interrupt_ns,
+    CallSampler, Clock, PLAIN_SAMPLERS, ProcessSampler, Sampler, Scope, StackSampler,
+    StackSettings, TimedSample, TraceCoverage, Watcher, timer_interrupt_ns,
 };
 use std::sync::mpsc::RecvTimeoutError;
 use std::thread;
@@ -204,7 +204,12 @@ fn open(options: &SamplingOptions) -> Opened {
     let pid = options.pids().first().copied();
     let system = SystemSampler::open(proc, sys, pid).map_err(missing("CPUs and memory"));
     opened.add(system, SystemSampler::missing);
-    opened.add(DiskSampler::open(proc, sys).map_err(missing("disks")), |_| &[]);
+    for (what, open) in PLAIN_SAMPLERS {
+        match open(proc, sys) {
+            Ok(sampler) => opened.samplers.push(sampler),
+            Err(error) => opened.missing.push(missing(what)(error)),
+        }
+    }
     let thread_options = ThreadOptions {
         proc_root: proc.clone(),
         scope: options.scope.clone(),

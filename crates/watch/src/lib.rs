@@ -30,6 +30,7 @@ pub mod threads;
 mod watcher;
 
 pub use calls::CallSampler;
+use disks::DiskSampler;
 pub use pattern::Pattern;
 pub use perf::TraceCoverage;
 pub use pids::Process;
@@ -38,4 +39,13 @@ pub use sampler::Sampler;
 pub use scope::Scope;
 use scope::own_pid;
 pub use stacks::{Clock, StackSampler, StackSettings, timer_interrupt_ns};
+use std::io;
+use std::path::Path;
 pub use watcher::{TimedSample, Watcher};
+
+/// Opens a sampler, given the roots of /proc and /sys.
+type Open = fn(&Path, &Path) -> io::Result<Box<dyn Sampler>>;
+
+/// Samplers of the whole machine that need nothing but /proc and /sys, with what they measure.
+pub const PLAIN_SAMPLERS: &[(&str, Open)] =
+    &[("disks", |proc, sys| Ok(Box::new(DiskSampler::open(proc, sys)?)))];
