@@ -47,8 +47,7 @@ pub fn heading<'a>(
     name: &str,
     devices: impl IntoIterator<Item = &'a DeviceFacts>,
 ) -> Option<Heading> {
-    let args = std::env::args_os();
-    let command: Vec<String> = args.map(|arg| arg.to_string_lossy().into_owned()).collect();
+    let command = fathom_runner::command();
     let origin = Origin {
         name,
         version: env!("CARGO_PKG_VERSION"),

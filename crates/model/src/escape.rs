@@ -62,9 +62,14 @@ pub fn json(text: &str) -> Cow<'_, str> {
 
 /// Escapes a name that may not be UTF-8; invalid bytes become `\xff`.
 pub fn bytes(name: &[u8]) -> String {
+    text(&invalid(name)).into_owned()
+}
+
+/// Escapes only the bytes that are not UTF-8, as `\xff`.
+pub fn invalid(name: &[u8]) -> String {
     let mut out = String::new();
     for chunk in name.utf8_chunks() {
-        out.push_str(&text(chunk.valid()));
+        out.push_str(chunk.valid());
         for byte in chunk.invalid() {
             let _ = write!(out, "\\x{byte:02x}");
         }

@@ -53,6 +53,6 @@ pub use cancel::CancelToken;
 pub use ring::RingRecorder;
 pub use run::{Hooks, RunOptions, Runner};
 pub use sampling::{SamplingOptions, Sources};
-pub use session::{RecordTo, Session, new_header, stored};
+pub use session::{RecordTo, Session, command, new_header, stored};
 pub use sources::System;
 pub use targets::OpenTargets;

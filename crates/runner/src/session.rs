@@ -10,12 +10,13 @@ use fathom_model::outcome::{Outcome, RecordKind};
 use fathom_model::progress::Sample;
 use fathom_model::record::{Header, RECORD_VERSION};
 use fathom_model::watch::{CommandRecord, Level, MachineSample, SamplingRecord};
-use fathom_model::{Facts, RunRecord, units};
+use fathom_model::{Facts, RunRecord, escape, units};
 use fathom_store::{
     DEFAULT_BYTES_MAX, DEFAULT_KEEP, EncodedSample, Reader, RunDir, Runs, Writer, Written,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -49,6 +50,11 @@ impl RecordTo {
     }
 }
 
+/// The command line of this process; bytes that are not UTF-8 are escaped, as JSON cannot hold them.
+pub fn command() -> Vec<String> {
+    std::env::args_os().map(|arg| escape::invalid(arg.as_bytes())).collect()
+}
+
 /// The header of a record that begins now.
 pub fn new_header(kind: RecordKind, facts: Facts) -> Header {
     // Empty if /proc is not mounted.
@@ -58,7 +64,7 @@ pub fn new_header(kind: RecordKind, facts: Facts) -> Header {
         kind,
         run_id: uuid.trim().to_string(),
         fathom_version: env!("CARGO_PKG_VERSION").to_string(),
-        command: std::env::args_os().map(|arg| arg.to_string_lossy().into_owned()).collect(),
+        command: command(),
         started_unix_ns: fathom_engine::clock::unix_ns(),
         facts,
         ..Header::default()
