@@ -65,7 +65,9 @@ fn every_io_of_a_device_without_requests_is_counted() {
     assert_eq!((&seen["bio_based"], &seen["issued"]), (&true.into(), &0.into()), "{total}");
     // Its lines cover everything in between, and the last one is the sum.
     let text = writes(&[], &device, 4096, 1500).unwrap().stderr;
-    says(&text, &["1.5k queued", "1.5k completed · 0 errors", "queue to completion"]);
+    says(&text, &["1.5k queued", "1.5k completed · 0 errors"]);
+    // On a busy machine, one in so many may not represent the others.
+    assert!(["queue to completion", "is biased"].iter().any(|part| text.contains(part)), "{text}");
 
     // A device removed meanwhile is not shown as idle.
     let running = Place::new().start(&["blocks", "-i", "50ms", &device]);
