@@ -38,5 +38,5 @@ fathom run --name=job --filename="$node" --rw=randread --bs=4k --iodepth=8 --tim
 jq -s '[.[].machine.blocks | values] | last' own/samples.ndjson >own.blocks
 is own.blocks '.devices[0].name' "${node#/dev/}"
 is own.blocks '.devices | length' 4
-is own/record.json '[.sampling.missing[] | select(.what | startswith("block layer events of"))] | length' 1
+is own/record.json '[.sampling.missing[] | select(.source | startswith("block layer events of"))] | length' 1
 keep batch7 batch32 split own

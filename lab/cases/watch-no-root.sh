@@ -23,7 +23,7 @@ seen() {
     is last '[.stacks, .blocks, .rings.events, .submits] | all(. == null or . == [])' true
     check "$1: the user's own ring is seen" \
         [ "$(jq -s '[.[].machine.rings.rings[]?.pid] | unique | length' "$1/samples.ndjson")" = 1 ]
-    jq -r '.sampling.missing[] | "\(.what): \(.why); \(.allow)"' "$1/record.json" >missing
+    jq -r '.sampling.missing[] | "\(.source): \(.reason); \(.remedy)"' "$1/record.json" >missing
     denied missing
 }
 
