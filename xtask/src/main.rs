@@ -1,4 +1,4 @@
-//! Developer tools: `cargo xtask agree`, `bench`, `beside-fio`, `dist`, `effects`, `lab`, `steps` and `threads`.
+//! Developer tools: `cargo xtask agree`, `bench`, `beside-fio`, `dist`, `effects`, `lab`, `steps`, `threads` and `verdicts`.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
@@ -14,6 +14,7 @@ mod programs;
 mod run;
 mod table;
 mod threads;
+mod verdicts;
 
 use clap::Parser;
 use std::process::ExitCode;
@@ -52,6 +53,8 @@ enum Command {
     /// The threads sampled by `threads`.
     #[command(hide = true)]
     ThreadsLoad(threads::load::Options),
+    /// Watch programs whose cause is known, and print whether fathom names it.
+    Verdicts(verdicts::Options),
 }
 
 fn main() -> ExitCode {
@@ -65,6 +68,7 @@ fn main() -> ExitCode {
         Command::Steps { command } => steps(&command),
         Command::Threads(options) => threads::run(&options),
         Command::ThreadsLoad(options) => threads::load::run(&options),
+        Command::Verdicts(options) => verdicts::run(&options),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
