@@ -321,7 +321,7 @@ pub(crate) fn set_key(job: &mut JobSpec, line: &Line, global: bool) -> Result<()
     }
     let mut cut = false;
     match key.action {
-        _ if key.off.contains(&text) => {}
+        _ if key.is_off(text) => {}
         Action::Set(set) => {
             let value = KeyValue::strict(text, u64::from(job.show.kb_base));
             if let Err(why) = set.0(job, value) {
@@ -373,7 +373,7 @@ fn notes(job: &JobSpec) -> impl Iterator<Item = String> {
     ];
     let without_effect = job.given.iter().filter_map(|given| {
         let key = keys::find(given.key)?;
-        let is_off = given.value == "0" || key.off.contains(&given.value.as_str());
+        let is_off = given.value == "0" || key.is_off(&given.value);
         let needs = key.needs.filter(|_| !is_off)?;
         Some(format!("{}={} has no effect without {needs}", given.key, given.value))
     });

@@ -6,10 +6,8 @@ mod data;
 mod distribution;
 mod engine;
 mod logs;
-mod off;
 mod priority;
 mod rate;
-mod refused;
 mod report;
 mod schedule;
 mod target;
@@ -33,8 +31,8 @@ pub struct Key {
     pub doc: &'static str,
     /// How it differs from fio; empty if it does not.
     pub differs: &'static str,
-    /// Values that request nothing, accepted even if the key is refused otherwise.
-    pub off: &'static [&'static str],
+    /// Values that request nothing, separated by commas, accepted even if the key is refused otherwise.
+    pub off: &'static str,
     /// The key without which this one has no effect, whatever its value.
     pub needs: Option<&'static str>,
     pub action: Action,
@@ -109,7 +107,7 @@ impl KeyGroup {
 impl Key {
     const fn new(name: &'static str, takes: Takes, doc: &'static str, set: Setter) -> Self {
         let action = Action::Set(SetFn(set));
-        let (group, off, needs) = (KeyGroup::Target, &[], None);
+        let (group, off, needs) = (KeyGroup::Target, "", None);
         Self { name, aliases: &[], group, takes, doc, differs: "", off, needs, action }
     }
 
@@ -140,6 +138,10 @@ impl Key {
     pub fn is_flag(&self) -> bool {
         self.takes == Takes::Flag
     }
+
+    pub(crate) fn is_off(&self, value: &str) -> bool {
+        !value.is_empty() && self.off.split(',').any(|off| off == value)
+    }
 }
 
 static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| {
@@ -156,8 +158,31 @@ static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| {
     ];
     let supported =
         groups.into_iter().flat_map(|(group, keys)| keys.iter().map(move |k| k.in_group(group)));
-    supported.chain(refused::keys()).collect()
+    supported.chain(refused()).collect()
 });
+
+fn refused() -> Vec<Key> {
+    let (mut doc, mut why) = ("", "");
+    let mut keys = Vec::new();
+    for line in include_str!("refused.txt").lines().filter(|line| !line.starts_with('#')) {
+        if let Some(heading) = line.split_once(" | ") {
+            (doc, why) = heading;
+            continue;
+        }
+        for word in line.split_whitespace() {
+            let (word, needs) = word.split_once('<').unwrap_or((word, ""));
+            let (name, off) = word.split_once('=').unwrap_or((word, ""));
+            keys.push(Key {
+                group: KeyGroup::Refused,
+                off,
+                needs: Some(needs).filter(|needs| !needs.is_empty()),
+                action: Action::Refuse(why),
+                ..Key::value(name, "…", doc, |_, _| Ok(()))
+            });
+        }
+    }
+    keys
+}
 
 pub fn keys() -> impl Iterator<Item = &'static Key> {
     KEYS.iter()
@@ -253,6 +278,7 @@ mod tests {
             if let Action::Refuse(why) = key.action {
                 assert!(!why.is_empty() && !why.ends_with('.'), "{}: {why}", key.name);
             }
+            assert!(key.needs.is_none_or(|needs| find(needs).is_some()), "{}", key.name);
         }
     }
 
