@@ -99,7 +99,7 @@ pub enum Fallocate {
 }
 
 /// One worker: a thread with its own queue.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct JobPlan {
     /// Section name, or `--name`.
     pub name: String,
@@ -215,59 +215,14 @@ fn one() -> u32 {
 impl JobPlan {
     /// A job with fio's defaults: 4 KiB, queue depth 1, buffered, no rate limit.
     pub fn new(name: impl Into<String>, engine: Engine, mix: Mix, order: Order) -> Self {
-        let block = BlockSizes::Fixed(4096);
         Self {
             name: name.into(),
-            description: None,
-            clone: 0,
-            group: 0,
-            group_reporting: false,
-            wave: 0,
-            exitall: false,
-            exitall_on_error: false,
-            exit_what: ExitWhat::Group,
-            start_delay_ns: 0,
             engine,
             depth: 1,
-            requested_depth: None,
-            batch: Batch::default(),
-            direct: false,
-            sync_io: SyncIo::None,
-            regions: Vec::new(),
-            virtual_regions: Vec::new(),
-            file_service: FileService::RoundRobin,
             file_service_ios: 1,
-            open_files: None,
-            advice: Advice::None,
-            write_life: None,
-            invalidate: false,
             fresh_passes: 1,
-            pre_read: false,
-            flags: IoFlags::default(),
-            priorities: PerDir::default(),
-            serialize_overlap: false,
-            access: Access {
-                mix,
-                order,
-                block_sizes: PerDir::splat(block),
-                align: PerDir::splat(4096),
-                random_percent: PerDir::splat(100),
-                repeat_offset: false,
-                seed: 1,
-            },
-            until: Until::default(),
-            rate: PerDir::default(),
-            rate_process: RateProcess::Linear,
-            rate_floor: RateFloor::default(),
-            flow: None,
-            think: None,
-            sync: FlushPlan::default(),
-            buffers: Buffers::default(),
-            on_error: OnError::default(),
-            placement: Placement::default(),
-            show: Show::default(),
-            logs: None,
-            options: BTreeMap::new(),
+            access: Access { mix, order, ..Access::default() },
+            ..Self::default()
         }
     }
 

@@ -2,35 +2,25 @@
 
 use fathom_model::plan::NameOp;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum EngineName {
+    #[default]
     IoUring,
-    /// NVMe passthrough over io_uring.
     IoUringCmd,
-    /// Linux native AIO.
     Libaio,
-    /// pread, pwrite.
     Psync,
-    /// lseek, read, write.
     Sync,
-    /// preadv, pwritev.
     Pvsync,
-    /// preadv2, pwritev2.
     Pvsync2,
-    /// readv, writev, for adjacent I/Os.
     Vsync,
     Mmap,
     Splice,
-    /// aio_read, aio_write.
     Posixaio,
-    /// SCSI commands through SG_IO.
     Sg,
     Falloc,
     Ftruncate,
     Names(NameOp),
-    /// io_uring no-ops.
     Nop,
-    /// No I/O at all.
     Null,
 }
 

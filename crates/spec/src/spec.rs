@@ -186,7 +186,7 @@ impl SpecBuilder {
         apply(&mut job, lines, false, &mut self.problems);
         if job.work.rw.kind == RwKind::TrimWrite {
             // It writes what it trims.
-            job.work.sizes.write = job.work.sizes.trim.clone();
+            job.plan.access.block_sizes.write = job.plan.access.block_sizes.trim.clone();
         }
         let problem = match () {
             () if job.name.is_empty() => Some("empty job name; use --name=NAME".to_string()),
@@ -323,7 +323,7 @@ pub(crate) fn set_key(job: &mut JobSpec, line: &Line, global: bool) -> Result<()
     match key.action {
         _ if key.is_off(text) => {}
         Action::Set(set) => {
-            let value = KeyValue::strict(text, u64::from(job.show.kb_base));
+            let value = KeyValue::strict(text, u64::from(job.plan.show.kb_base));
             if let Err(why) = set.0(job, value) {
                 cut = set.0(job, KeyValue { lax: true, ..value }).is_ok();
                 cut.then_some(()).ok_or_else(|| fail(format!("{}: {why}", line.key)))?;
@@ -419,7 +419,7 @@ fn contradiction(
 
 /// As in fio, `time_based` without `runtime` is ignored, with a note.
 fn without_runtime(job: &mut JobSpec) -> Option<String> {
-    let ignored = job.schedule.time_based && job.schedule.runtime_ns.is_none();
+    let ignored = job.schedule.time_based && job.plan.until.runtime_ns.is_none();
     job.schedule.time_based &= !ignored;
     ignored.then(|| {
         let name = shorten(&job.name);
@@ -466,7 +466,7 @@ fn opposite_units(job: &JobSpec) -> Option<String> {
     };
     let sized = ["bs", "bsrange", "bssplit", "size", "filesize", "io_size", "offset", "rate"];
     let given = job.given.iter().find(|g| sized.contains(&g.key) && ends(&g.value));
-    given.filter(|_| job.show.kb_base == 1024).map(|g| {
+    given.filter(|_| job.plan.show.kb_base == 1024).map(|g| {
         format!(
             "{}={}: as in fio, kib, mib and gib are powers of 1000 unless kb_base=1000; \
              write k, m or g for powers of 1024",

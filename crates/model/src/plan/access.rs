@@ -27,6 +27,20 @@ pub struct Access {
     pub seed: u64,
 }
 
+impl Default for Access {
+    fn default() -> Self {
+        Self {
+            mix: Mix::Only(Dir::Read),
+            order: Order::Sequential { skip: 0 },
+            block_sizes: PerDir::splat(BlockSizes::Fixed(4096)),
+            align: PerDir::splat(4096),
+            random_percent: all_random(),
+            repeat_offset: false,
+            seed: 1,
+        }
+    }
+}
+
 fn all_random() -> PerDir<u32> {
     PerDir::splat(100)
 }

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// I/O engine.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Engine {
     /// io_uring on a file or block device.
@@ -31,6 +31,7 @@ pub enum Engine {
     /// io_uring no-ops: measures the overhead of the ring.
     Nop(Uring),
     /// Completes I/Os immediately without the kernel: measures the overhead of the engine.
+    #[default]
     Null,
 }
 

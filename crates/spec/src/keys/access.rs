@@ -22,16 +22,16 @@ pub(super) const KEYS: &[Key] = &[
         Ok(())
     }),
     Key::value("bs", "SIZE[,SIZE[,SIZE]]", "Block size, for reads,writes,trims", |job, v| {
-        triple(v, &mut job.work.sizes, |v| Ok(BlockSizes::Fixed(one_block(v)?)))
+        triple(v, &mut job.plan.access.block_sizes, |v| Ok(BlockSizes::Fixed(one_block(v)?)))
     })
     .aliases(&["blocksize"])
     .differs("A job's own `bs`, `bsrange` or `bssplit` overrides any of them in `[global]`; two in one section are an error."),
     Key::value("bsrange", "SIZE-SIZE[,…]", "Range of block sizes, in multiples of the lower bound", |job, v| {
-        triple(v, &mut job.work.sizes, range)
+        triple(v, &mut job.plan.access.block_sizes, range)
     })
     .aliases(&["blocksize_range"]),
     Key::value("bssplit", "SIZE/PERCENT:…[,…]", "Block sizes and the percentage of I/Os of each", |job, v| {
-        triple(v, &mut job.work.sizes, |v| {
+        triple(v, &mut job.plan.access.block_sizes, |v| {
             let split = block_split(v)?;
             match split.iter().find(|(size, _)| *size > BLOCK_MAX) {
                 Some((size, _)) => Err(too_large(*size)),
@@ -81,11 +81,11 @@ pub(super) const KEYS: &[Key] = &[
         Ok(())
     }),
     Key::value("rw_sequencer", "KIND", "Offsets of a run of I/Os (rw=randread:8): sequential or identical", |job, v| {
-        job.work.repeat_offset = v.choice(&[("sequential", false), ("identical", true)])?;
+        job.plan.access.repeat_offset = v.choice(&[("sequential", false), ("identical", true)])?;
         Ok(())
     }),
     Key::value("percentage_random", "PERCENT[,PERCENT[,PERCENT]]", "Percentage of random I/Os in a random workload; the others continue at the previous one", |job, v| {
-        triple(v, &mut job.work.random_percent, |v| v.percent())
+        triple(v, &mut job.plan.access.random_percent, |v| v.percent())
     }),
     Key::flag("randrepeat", "Use the same random sequence in every run", |job, v| {
         job.work.repeat = v.flag()?;

@@ -8,19 +8,19 @@ use fathom_model::plan::{Fill, SyncIo};
 
 pub(super) const KEYS: &[Key] = &[
     Key::flag("zero_buffers", "Fill buffers with zeroes", |job, v| {
-        job.buffers.fill = if v.flag()? { Fill::Zero } else { Fill::Random };
+        job.plan.buffers.fill = if v.flag()? { Fill::Zero } else { Fill::Random };
         Ok(())
     }),
     Key::flag("refill_buffers", "Refill the buffer with random data for every write", |job, v| {
-        job.buffers.refill = v.flag()?;
+        job.plan.buffers.refill = v.flag()?;
         Ok(())
     }),
     Key::flag("scramble_buffers", "Slightly change the buffer for every write", |job, v| {
-        job.buffers.repeat = !v.flag()?;
+        job.plan.buffers.repeat = !v.flag()?;
         Ok(())
     }),
     Key::value("buffer_pattern", "BYTES", "Fill buffers with this repeating pattern", |job, v| {
-        job.buffers.fill = Fill::Pattern(pattern(v.text)?);
+        job.plan.buffers.fill = Fill::Pattern(pattern(v.text)?);
         Ok(())
     })
     .differs("Reading the pattern from a file is not supported."),
@@ -30,11 +30,11 @@ pub(super) const KEYS: &[Key] = &[
         "Percentage by which buffer contents can be compressed",
         |job, v| {
             match v.percent()? {
-                100 => (job.buffers.fill, job.buffers.compress_percent) = (Fill::Zero, 0),
-                0 => job.buffers.compress_percent = 0,
+                100 => (job.plan.buffers.fill, job.plan.buffers.compress_percent) = (Fill::Zero, 0),
+                0 => job.plan.buffers.compress_percent = 0,
                 percent => {
-                    job.buffers.compress_percent = percent;
-                    job.buffers.refill = true;
+                    job.plan.buffers.compress_percent = percent;
+                    job.plan.buffers.refill = true;
                 }
             }
             Ok(())
@@ -45,7 +45,7 @@ pub(super) const KEYS: &[Key] = &[
         "SIZE",
         "Length of which that percentage can be compressed",
         |job, v| {
-            job.buffers.compress_chunk = v.count32(0, 1 << 30)?;
+            job.plan.buffers.compress_chunk = v.count32(0, 1 << 30)?;
             Ok(())
         },
     )
@@ -56,7 +56,7 @@ pub(super) const KEYS: &[Key] = &[
         "Percentage of identical buffers among the writes",
         |job, v| {
             job.dedupe.percent = v.percent()?;
-            job.buffers.refill |= job.dedupe.percent > 0;
+            job.plan.buffers.refill |= job.dedupe.percent > 0;
             Ok(())
         },
     ),
@@ -83,19 +83,19 @@ pub(super) const KEYS: &[Key] = &[
         Ok(())
     }),
     Key::value("fsync", "N", "Call fsync after every N writes", |job, v| {
-        job.sync.fsync_every = v.count32(0, u32::MAX)?;
+        job.plan.sync.fsync_every = v.count32(0, u32::MAX)?;
         Ok(())
     }),
     Key::value("fdatasync", "N", "Call fdatasync after every N writes", |job, v| {
-        job.sync.fdatasync_every = v.count32(0, u32::MAX)?;
+        job.plan.sync.fdatasync_every = v.count32(0, u32::MAX)?;
         Ok(())
     }),
     Key::flag("end_fsync", "Call fsync at the end of the job", |job, v| {
-        job.sync.at_end = v.flag()?;
+        job.plan.sync.at_end = v.flag()?;
         Ok(())
     }),
     Key::flag("fsync_on_close", "Call fsync when closing a file", |job, v| {
-        job.sync.on_close = v.flag()?;
+        job.plan.sync.on_close = v.flag()?;
         Ok(())
     }),
     Key::value(
@@ -103,7 +103,7 @@ pub(super) const KEYS: &[Key] = &[
         "KIND",
         "Synchronous writes: none, sync (O_SYNC) or dsync (O_DSYNC)",
         |job, v| {
-            job.sync_io = v.choice(&[
+            job.plan.sync_io = v.choice(&[
                 ("none", SyncIo::None),
                 ("sync", SyncIo::Sync),
                 ("dsync", SyncIo::Dsync),
@@ -127,7 +127,7 @@ pub(super) const KEYS: &[Key] = &[
                 ("0", (false, false)),
                 ("1", (true, true)),
             ])?;
-            job.on_error.keep_going = PerDir { read, write, trim: write };
+            job.plan.on_error.keep_going = PerDir { read, write, trim: write };
             Ok(())
         },
     )
@@ -153,6 +153,6 @@ fn ignore(job: &mut JobSpec, v: KeyValue<'_>) -> Result<(), String> {
             "verification is not supported yet, so its errors cannot be ignored; remove the third list".into()
         );
     }
-    job.on_error.ignore = PerDir { read, trim: write.clone(), write };
+    job.plan.on_error.ignore = PerDir { read, trim: write.clone(), write };
     Ok(())
 }

@@ -219,7 +219,7 @@ pub(super) const KEYS: &[Key] = &[
     Key::flag("userspace_reap", "No effect: io_getevents reaps the completions of libaio", accept_flag)
         .differs("No effect: io_uring reaps completions from user space, libaio does not."),
     Key::value("mem", "KIND", "Buffer memory: malloc, shm, shmhuge, mmap, mmapshared or mmaphuge", |job, v| {
-        job.buffers.memory = v.choice(&[
+        job.plan.buffers.memory = v.choice(&[
             ("malloc", Memory::Normal),
             ("shm", Memory::Normal),
             ("mmap", Memory::Normal),

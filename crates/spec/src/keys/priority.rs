@@ -1,7 +1,7 @@
 //! Priorities of single I/Os.
 
 use super::Key;
-use crate::job::{JobSpec, PriorityShare, PrioritySpec};
+use crate::job::{JobSpec, PriorityShare};
 use crate::value::{KeyValue, triple};
 use fathom_model::plan::CommandPriority;
 use fathom_model::{Dir, PerDir};
@@ -56,18 +56,6 @@ fn parse_entry(v: KeyValue<'_>, text: &str) -> Result<PriorityShare, String> {
         _ => return Err(format!("invalid entry '{text}'; write it as 64k/50 or 64k/50/1/0")),
     };
     Ok(PriorityShare { block: fields[0].size()?, percent: fields[1].count32(0, 100)?, own })
-}
-
-impl Default for PrioritySpec {
-    fn default() -> Self {
-        Self {
-            percent: PerDir::default(),
-            class: PerDir::splat(1),
-            level: PerDir::default(),
-            hint: PerDir::default(),
-            split: PerDir::default(),
-        }
-    }
 }
 
 impl JobSpec {

@@ -16,19 +16,19 @@ pub(super) const KEYS: &[Key] = &[
     })
     .differs("Open loop, as with `rate`."),
     Key::value("rate_min", "BYTES[,BYTES[,BYTES]]", "Bandwidth in bytes per second below which the job fails, for reads,writes,trims", |job, v| {
-        triple(v, &mut job.rate.floor.bytes, |v| Ok(Some(v.bytes()?).filter(|n| *n > 0)))
+        triple(v, &mut job.plan.rate_floor.bytes, |v| Ok(Some(v.bytes()?).filter(|n| *n > 0)))
     })
     .aliases(&["ratemin"]),
     Key::value("rate_iops_min", "COUNT[,COUNT[,COUNT]]", "IOPS below which the job fails, for reads,writes,trims", |job, v| {
-        triple(v, &mut job.rate.floor.iops, |v| Ok(Some(v.bytes()?).filter(|n| *n > 0)))
+        triple(v, &mut job.plan.rate_floor.iops, |v| Ok(Some(v.bytes()?).filter(|n| *n > 0)))
     }),
     Key::value("rate_cycle", "MILLISECONDS", "Time over which rate_min and rate_iops_min are averaged", |job, v| {
-        job.rate.floor.cycle_ns = v.count(1, 86_400_000)? * 1_000_000;
+        job.plan.rate_floor.cycle_ns = v.count(1, 86_400_000)? * 1_000_000;
         Ok(())
     })
     .aliases(&["ratecycle"]),
     Key::value("max_latency", "TIME[,TIME[,TIME]]", "Latency of an I/O above which the job fails, for reads,writes,trims; default unit: µs", |job, v| {
-        triple(v, &mut job.rate.floor.latency_ns, |v| {
+        triple(v, &mut job.plan.rate_floor.latency_ns, |v| {
             Ok(Some(v.time_ns(MICROSECOND_NS)?).filter(|ns| *ns > 0))
         })
     })
@@ -48,7 +48,7 @@ pub(super) const KEYS: &[Key] = &[
     Key::value("flow_watermark", "NUMBER", "No effect, as in fio since 3.21", |_, v| v.bytes().map(|_| ()))
         .differs("No effect in either."),
     Key::value("rate_process", "linear|poisson", "Distribution of arrival times under a rate limit", |job, v| {
-        job.rate.process =
+        job.plan.rate_process =
             v.choice(&[("linear", RateProcess::Linear), ("poisson", RateProcess::Poisson)])?;
         Ok(())
     }),

@@ -6,7 +6,7 @@ use fathom_model::plan::Unified;
 
 pub(super) const KEYS: &[Key] = &[
     Key::flag("stats", "Report the job, and count it in its group", |job, v| {
-        job.show.stats = v.flag()?;
+        job.plan.show.stats = v.flag()?;
         Ok(())
     })
     .differs("Affects the report only; still recorded, and the job's problems are printed. fio's JSON has empty entries without a name instead."),
@@ -14,33 +14,33 @@ pub(super) const KEYS: &[Key] = &[
         v.count(1, 10).map(|_| ())
     }),
     Key::value("percentile_list", "N:N…", "Percentiles to report", |job, v| {
-        job.show.percentiles = floats(v.text)?;
+        job.plan.show.percentiles = floats(v.text)?;
         Ok(())
     }),
     Key::flag("clat_percentiles", "Report percentiles of completion latency", |job, v| {
-        job.show.clat_percentiles = v.flag()?;
+        job.plan.show.clat_percentiles = v.flag()?;
         Ok(())
     }),
     Key::flag("lat_percentiles", "Report percentiles of total latency", |job, v| {
-        job.show.lat_percentiles = v.flag()?;
+        job.plan.show.lat_percentiles = v.flag()?;
         Ok(())
     }),
     Key::flag("slat_percentiles", "Report percentiles of submission latency", |job, v| {
-        job.show.slat_percentiles = v.flag()?;
+        job.plan.show.slat_percentiles = v.flag()?;
         Ok(())
     }),
     Key::flag("disable_lat", "Do not report total latency", |job, v| {
-        job.show.lat = !v.flag()?;
+        job.plan.show.lat = !v.flag()?;
         Ok(())
     })
     .differs("Affects the report only; still measured and recorded."),
     Key::flag("disable_clat", "Do not report completion latency", |job, v| {
-        job.show.clat = !v.flag()?;
+        job.plan.show.clat = !v.flag()?;
         Ok(())
     })
     .differs("Affects the report only; still measured and recorded."),
     Key::flag("disable_slat", "Do not report submission latency", |job, v| {
-        job.show.slat = !v.flag()?;
+        job.plan.show.slat = !v.flag()?;
         Ok(())
     })
     .differs("Affects the report only; still measured and recorded."),
@@ -52,7 +52,7 @@ pub(super) const KEYS: &[Key] = &[
     .differs("fio reports them, too, contrary to its manual."),
     Key::flag("gtod_reduce", "Set disable_lat, disable_clat and disable_slat", |job, v| {
         if v.flag()? {
-            let show = &mut job.show;
+            let show = &mut job.plan.show;
             (show.lat, show.clat, show.slat) = (false, false, false);
             show.lat_percentiles = false;
             show.clat_percentiles = false;
@@ -66,7 +66,7 @@ pub(super) const KEYS: &[Key] = &[
         "KIND",
         "Report directions separately (none), combined (mixed), or both",
         |job, v| {
-            job.show.unified = v.choice(&[
+            job.plan.show.unified = v.choice(&[
                 ("none", Unified::Separate),
                 ("mixed", Unified::Mixed),
                 ("both", Unified::Both),
@@ -82,7 +82,7 @@ pub(super) const KEYS: &[Key] = &[
         "1000|1024",
         "Value of the k prefix, in values and in text output",
         |job, v| {
-            job.show.kb_base = v.choice(&[("1000", 1000), ("1024", 1024)])?;
+            job.plan.show.kb_base = v.choice(&[("1000", 1000), ("1024", 1024)])?;
             Ok(())
         },
     )
@@ -94,7 +94,7 @@ pub(super) const KEYS: &[Key] = &[
         "0|1|8",
         "Report bandwidth in bytes (1) or bits (8) per second",
         |job, v| {
-            job.show.unit_base = v.choice(&[("0", 0), ("1", 1), ("8", 8)])?;
+            job.plan.show.unit_base = v.choice(&[("0", 0), ("1", 1), ("8", 8)])?;
             Ok(())
         },
     ),

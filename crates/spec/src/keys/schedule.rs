@@ -22,7 +22,7 @@ pub(super) const KEYS: &[Key] = &[
         "Overrides the section name; ignored in `[global]`. Default file names derive from it.",
     ),
     Key::value("description", "TEXT", "Description to include in the results", |job, v| {
-        job.description = Some(v.text.to_string());
+        job.plan.description = Some(v.text.to_string());
         Ok(())
     }),
     Key::value("numjobs", "COUNT", "Number of clones of the job", |job, v| {
@@ -47,7 +47,7 @@ pub(super) const KEYS: &[Key] = &[
         start_delay,
     ),
     Key::value("runtime", "TIME", "End the job after this time; default unit: s", |job, v| {
-        job.schedule.runtime_ns = Some(v.time_ns(SECOND_NS)?).filter(|ns| *ns > 0);
+        job.plan.until.runtime_ns = Some(v.time_ns(SECOND_NS)?).filter(|ns| *ns > 0);
         Ok(())
     })
     .aliases(&["timeout"]),
@@ -65,7 +65,7 @@ pub(super) const KEYS: &[Key] = &[
         "TIME",
         "Run this long before recording results; default unit: s",
         |job, v| {
-            job.schedule.ramp_ns = v.time_ns(SECOND_NS)?;
+            job.plan.until.ramp_ns = v.time_ns(SECOND_NS)?;
             Ok(())
         },
     ),
@@ -84,16 +84,16 @@ pub(super) const KEYS: &[Key] = &[
         Ok(())
     }),
     Key::flag("exitall", "End the group when this job ends", |job, v| {
-        job.schedule.exitall = v.flag()?;
+        job.plan.exitall = v.flag()?;
         Ok(())
     })
     .differs("Applies only to jobs that set it; in fio, one job that sets it sets it for all."),
     Key::flag("exitall_on_error", "End all jobs when this job fails", |job, v| {
-        job.schedule.exitall_on_error = v.flag()?;
+        job.plan.exitall_on_error = v.flag()?;
         Ok(())
     }),
     Key::value("exit_what", "KIND", "Jobs that exitall ends: group, stonewall or all", |job, v| {
-        job.schedule.exit_what = v.choice(&[
+        job.plan.exit_what = v.choice(&[
             ("group", ExitWhat::Group),
             ("stonewall", ExitWhat::Stonewall),
             ("all", ExitWhat::All),
@@ -105,7 +105,7 @@ pub(super) const KEYS: &[Key] = &[
         Ok(())
     }),
     Key::flag("group_reporting", "Report the jobs of a group as one", |job, v| {
-        job.schedule.group_reporting = v.flag()?;
+        job.plan.group_reporting = v.flag()?;
         Ok(())
     }),
     Key::value("cpus_allowed", "LIST", "CPUs the job may run on, such as 0,5,8-15", |job, v| {
@@ -150,12 +150,12 @@ pub(super) const KEYS: &[Key] = &[
         "SIZE",
         "Memory to lock for each clone, so that others cannot use it",
         |job, v| {
-            job.placement.locked_bytes = v.bytes()?;
+            job.plan.placement.locked_bytes = v.bytes()?;
             Ok(())
         },
     ),
     Key::value("nice", "N", "nice(2) value, -20 to 19", |job, v| {
-        job.placement.nice = v.signed(-20, 19)? as i32;
+        job.plan.placement.nice = v.signed(-20, 19)? as i32;
         Ok(())
     }),
     Key::value("prio", "N", "I/O priority, 0 to 7", |job, v| {
@@ -176,7 +176,7 @@ pub(super) const KEYS: &[Key] = &[
 fn memory_policy(job: &mut JobSpec, v: KeyValue<'_>) -> Result<(), String> {
     let (kind, nodes) = v.text.split_once(':').unwrap_or((v.text, ""));
     let nodes = || cpus::parse(nodes).map_err(|why| why.replace("CPU", "node"));
-    job.placement.memory = match kind {
+    job.plan.placement.memory = match kind {
         "default" => MemoryPolicy::Default,
         "local" => MemoryPolicy::Local,
         "bind" => MemoryPolicy::Bind(nodes()?),

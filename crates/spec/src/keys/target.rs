@@ -30,7 +30,7 @@ pub(super) const KEYS: &[Key] = &[
     })
     .aliases(&["nr_files"]),
     Key::value("openfiles", "COUNT", "Number of files to keep open at once", |job, v| {
-        job.files.open_max = Some(v.count32(1, 65_536)?);
+        job.plan.open_files = Some(v.count32(1, 65_536)?);
         Ok(())
     })
     .differs("Limits the files in use at once, but all of them stay open."),
@@ -110,7 +110,7 @@ pub(super) const KEYS: &[Key] = &[
         Ok(())
     }),
     Key::flag("pre_read", "Read the files into the page cache before the job starts; implies invalidate=0", |job, v| {
-        job.files.pre_read = v.flag()?;
+        job.plan.pre_read = v.flag()?;
         Ok(())
     })
     .differs("Only jobs that read do so; an error with direct I/O, which bypasses the page cache."),
@@ -125,7 +125,7 @@ pub(super) const KEYS: &[Key] = &[
         Ok(())
     }),
     Key::value("write_hint", "LIFE", "Expected lifetime of the data in the file or device: none, short, medium, long or extreme", |job, v| {
-        job.files.write_life = Some(v.choice(&[
+        job.plan.write_life = Some(v.choice(&[
             ("none", WriteLife::None),
             ("short", WriteLife::Short),
             ("medium", WriteLife::Medium),
@@ -170,12 +170,12 @@ fn service(job: &mut JobSpec, v: KeyValue<'_>) -> Result<(), String> {
     if ["zipf", "pareto", "normal", "gauss"].contains(&kind) {
         return Err(format!("'{kind}' is not supported; use random, roundrobin or sequential"));
     }
-    job.files.service = v.with(kind).choice(&[
+    job.plan.file_service = v.with(kind).choice(&[
         ("roundrobin", FileService::RoundRobin),
         ("random", FileService::Random),
         ("sequential", FileService::Sequential),
     ])?;
     // Sequential stays with a file to its end.
-    job.files.service_ios = v.with(count).count32(1, u32::MAX)?;
+    job.plan.file_service_ios = v.with(count).count32(1, u32::MAX)?;
     Ok(())
 }

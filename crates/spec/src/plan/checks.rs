@@ -38,7 +38,7 @@ pub(super) fn settings(job: &JobSpec, facts: &Facts) -> Vec<KeyProblem> {
         problems.push(("rw", format!("{name} does not support {dir}; {instead}")));
     }
     problems.extend(trim_write(job));
-    if job.files.pre_read && job.is_direct() && job.mix().has(Dir::Read) {
+    if job.plan.pre_read && job.is_direct() && job.mix().has(Dir::Read) {
         let why = "pre_read fills the page cache, which direct I/O bypasses; remove one of them";
         problems.push(("pre_read", why.to_string()));
     }
@@ -79,7 +79,7 @@ fn trim_ranges(job: &JobSpec) -> Option<KeyProblem> {
     let why = match job.mix() {
         Mix::TrimThenWrite => "a write follows a trim of one range; remove num_range",
         _ if job.engine.serialize_overlap => "num_range and serialize_overlap conflict; remove one",
-        _ if job.work.sizes.trim.max().saturating_mul(count) > u64::from(u32::MAX) => {
+        _ if job.plan.access.block_sizes.trim.max().saturating_mul(count) > u64::from(u32::MAX) => {
             "one trim is limited to 4 GiB in all its ranges; lower num_range, or bs"
         }
         _ => return None,
@@ -140,16 +140,16 @@ fn steady_state(job: &JobSpec) -> Option<KeyProblem> {
         return None;
     }
     let is_write = work.rw.random && job.mix() == Mix::Only(Dir::Write);
-    let size = work.sizes.write.min();
+    let size = job.plan.access.block_sizes.write.min();
     let why = if !is_write {
         "sprandom writes at random; use rw=randwrite"
-    } else if work.sizes.write != BlockSizes::Fixed(size) {
+    } else if job.plan.access.block_sizes.write != BlockSizes::Fixed(size) {
         "sprandom writes blocks of one size; use bs"
     } else if work.align.write.is_some_and(|align| align != size) {
         "sprandom writes every block; use blockalign=bs, or remove it"
     } else if work.distribution.is_some()
         || work.rw.postfix.is_some()
-        || work.random_percent.write != 100
+        || job.plan.access.random_percent.write != 100
     {
         "sprandom chooses all offsets; remove random_distribution, percentage_random and what follows randwrite"
     } else if job.numjobs > 1 {
@@ -166,7 +166,7 @@ const TRANSFER_MAX: u64 = 1 << 30;
 /// Checks the lengths of reads and writes; those of trims have no such limit.
 fn too_large(job: &JobSpec) -> Option<KeyProblem> {
     let moves = |dir: &Dir| *dir != Dir::Trim;
-    let sizes = job.used_dirs().filter(moves).map(|dir| job.work.sizes[dir].max());
+    let sizes = job.used_dirs().filter(moves).map(|dir| job.plan.access.block_sizes[dir].max());
     let size = sizes.max().filter(|size| *size > TRANSFER_MAX)?;
     let key = ["bs", "bsrange", "bssplit"].into_iter().rfind(|key| job.has(key))?;
     let why = format!(
@@ -220,7 +220,7 @@ fn polling(job: &JobSpec) -> Option<KeyProblem> {
         return Some(("hipri", why.to_string()));
     }
     let mix = job.mix();
-    let sync = &job.sync;
+    let sync = &job.plan.sync;
     let flushes = [
         ("fsync", sync.fsync_every > 0),
         ("fdatasync", sync.fdatasync_every > 0),
@@ -372,7 +372,7 @@ pub(super) fn region(
 /// Checks that blocks fit in the region, and those of a distribution are within it.
 pub(super) fn blocks_fit(job: &JobSpec, path: &str, part: &Part) -> Result<(), String> {
     for dir in job.used_dirs() {
-        let smallest = job.work.sizes[dir].min();
+        let smallest = job.plan.access.block_sizes[dir].min();
         if smallest > part.len {
             let room = match job.files.size {
                 Some(Size::Percent(percent)) => format!("that size={percent}% of {path} comes to"),
@@ -417,7 +417,7 @@ fn regions_of_flash(job: &JobSpec, path: &str, part: &Part) -> Result<(), String
     if !job.work.to_steady_state {
         return Ok(());
     }
-    let (plan, block) = (&job.work.steady_state, job.work.sizes.write.min());
+    let (plan, block) = (&job.work.steady_state, job.plan.access.block_sizes.write.min());
     let bytes = plan.region_writes(part.len, block) * block;
     if bytes == 0 || bytes < plan.cache_bytes {
         return Err(format!(
@@ -455,7 +455,7 @@ fn aligned(job: &JobSpec, file: &File<'_>, part: &Part) -> Result<(), String> {
         ))
     };
     for dir in job.used_dirs() {
-        let (key, sizes) = match &job.work.sizes[dir] {
+        let (key, sizes) = match &job.plan.access.block_sizes[dir] {
             BlockSizes::Fixed(size) => ("bs", vec![*size]),
             BlockSizes::Range { min, .. } => ("bsrange", vec![*min]),
             BlockSizes::Split(parts) => ("bssplit", parts.iter().map(|part| part.0).collect()),

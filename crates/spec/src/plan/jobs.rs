@@ -22,66 +22,51 @@ pub(super) fn resolve(
     entropy: u64,
 ) -> JobPlan {
     let seed = mixed(base_seed(job, entropy), number as u64);
-    let mut plan = JobPlan::new(job.name.clone(), choice.engine.clone(), job.mix(), order(job));
-    plan.description.clone_from(&job.description);
-    plan.clone = clone;
-    plan.group = start.group;
-    plan.wave = start.wave;
-    plan.group_reporting = job.schedule.group_reporting;
-    plan.exitall = job.schedule.exitall;
-    plan.exitall_on_error = job.schedule.exitall_on_error;
-    plan.exit_what = job.schedule.exit_what;
     let (low, high) = job.schedule.start_delay_ns;
-    plan.start_delay_ns = low + mixed(seed, 1) % (high - low).saturating_add(1);
-    plan.depth = choice.depth;
-    plan.requested_depth = choice.requested;
-    plan.batch = engine::batch(&job.engine, choice.depth);
-    plan.direct = job.is_direct();
-    plan.sync_io = job.sync_io;
-    plan.file_service = job.files.service;
-    plan.file_service_ios = job.files.service_ios;
-    plan.open_files = job.files.open_max;
-    plan.advice = job.files.advice.unwrap_or(match job.work.rw.random {
+    let pattern = match job.work.rw.random {
         true => Advice::Random,
         false => Advice::Sequential,
-    });
-    plan.invalidate = job.invalidates();
-    plan.fresh_passes = job.fresh_passes();
-    plan.pre_read = job.files.pre_read;
-    plan.write_life = job.files.write_life;
-    plan.flags = flags(job);
-    if engine::supports(job, "cmdprio_percentage") {
-        plan.priorities = job.command_priorities();
-    }
-    plan.serialize_overlap = job.engine.serialize_overlap && choice.depth > 1 && job.modifies();
-    plan.access = Access {
-        seed,
-        align: align(job),
-        block_sizes: job.work.sizes.clone(),
-        random_percent: job.work.random_percent,
-        repeat_offset: job.work.repeat_offset,
-        ..plan.access
     };
-    plan.rate = rate(job);
-    plan.rate_process = job.rate.process;
-    plan.rate_floor = job.rate.floor;
-    plan.flow = (job.rate.flow > 0).then_some(Flow {
-        id: job.rate.flow_id,
-        weight: job.rate.flow,
-        sleep_ns: job.rate.flow_sleep_ns,
-    });
-    plan.think = (job.rate.think_ns > 0).then(|| Think {
-        time_ns: job.rate.think_ns,
-        spin_ns: job.rate.think_spin_ns.min(job.rate.think_ns),
-        blocks: job.rate.think_blocks,
-    });
-    plan.sync = job.sync;
-    plan.buffers = job.buffers.clone();
-    plan.on_error = job.on_error.clone();
-    plan.show = job.show.clone();
-    plan.logs = job.logs.any().then(|| logs(job, number));
-    plan.options = own_options(job);
-    plan
+    let has_priorities = engine::supports(job, "cmdprio_percentage");
+    JobPlan {
+        name: job.name.clone(),
+        engine: choice.engine.clone(),
+        clone,
+        group: start.group,
+        wave: start.wave,
+        start_delay_ns: low + mixed(seed, 1) % (high - low).saturating_add(1),
+        depth: choice.depth,
+        requested_depth: choice.requested,
+        batch: engine::batch(&job.engine, choice.depth),
+        direct: job.is_direct(),
+        advice: job.files.advice.unwrap_or(pattern),
+        invalidate: job.invalidates(),
+        fresh_passes: job.fresh_passes(),
+        flags: flags(job),
+        priorities: if has_priorities { job.command_priorities() } else { PerDir::default() },
+        serialize_overlap: job.engine.serialize_overlap && choice.depth > 1 && job.modifies(),
+        access: Access {
+            mix: job.mix(),
+            order: order(job),
+            seed,
+            align: align(job),
+            ..job.plan.access.clone()
+        },
+        rate: rate(job),
+        flow: (job.rate.flow > 0).then_some(Flow {
+            id: job.rate.flow_id,
+            weight: job.rate.flow,
+            sleep_ns: job.rate.flow_sleep_ns,
+        }),
+        think: (job.rate.think_ns > 0).then(|| Think {
+            time_ns: job.rate.think_ns,
+            spin_ns: job.rate.think_spin_ns.min(job.rate.think_ns),
+            blocks: job.rate.think_blocks,
+        }),
+        logs: job.logs.any().then(|| logs(job, number)),
+        options: own_options(job),
+        ..job.plan.clone()
+    }
 }
 
 fn order(job: &JobSpec) -> Order {
@@ -103,12 +88,12 @@ fn order(job: &JobSpec) -> Order {
 }
 
 pub(super) fn block_min(job: &JobSpec) -> u64 {
-    job.used_dirs().map(|dir| job.work.sizes[dir].min()).min().unwrap_or(1).max(1)
+    job.used_dirs().map(|dir| job.plan.access.block_sizes[dir].min()).min().unwrap_or(1).max(1)
 }
 
 fn align(job: &JobSpec) -> PerDir<u64> {
     let given = if job.work.rw.random { job.work.align } else { PerDir::default() };
-    given.map(|dir, align| align.unwrap_or_else(|| job.work.sizes[dir].min()))
+    given.map(|dir, align| align.unwrap_or_else(|| job.plan.access.block_sizes[dir].min()))
 }
 
 /// Flags that the engine supports; as in fio, `atomic` is about writes, and `uncached` about buffered I/O.
@@ -197,8 +182,7 @@ pub(super) fn until(job: &JobSpec, plan: &JobPlan, pass: Option<u64>) -> Result<
             true => Some(0),
             false => schedule.ios.map(|ios| ios.saturating_mul(loops)),
         },
-        runtime_ns: schedule.runtime_ns,
-        ramp_ns: schedule.ramp_ns,
+        ..job.plan.until
     };
     if until.bytes.is_none() && until.ios.is_none() && until.runtime_ns.is_none() {
         return Err("the job would never end; set size, number_ios or runtime".to_string());

@@ -144,8 +144,9 @@ impl<'a> Planner<'a> {
         let choice = engine::choose(job, files, self.host);
         let mut plan = jobs::resolve(job, clone, number, start, &choice, self.spec.entropy);
         if let Some(room) = parts.iter().chain(&virtual_parts).map(|part| part.len).min() {
-            plan.access.block_sizes = job.work.sizes.map(|_, sizes| regions::fitting(sizes, room));
-            if clone == 0 && plan.access.block_sizes != job.work.sizes {
+            plan.access.block_sizes =
+                job.plan.access.block_sizes.map(|_, sizes| regions::fitting(sizes, room));
+            if clone == 0 && plan.access.block_sizes != job.plan.access.block_sizes {
                 let (name, room) = (&job.name, fathom_model::units::bytes(room));
                 self.plan.notes.push(format!(
                     "job '{name}': as in fio, block sizes above the {room} that it uses are never drawn"

@@ -51,15 +51,14 @@ pub(super) fn until(job: &JobSpec, names: &Names) -> Until {
         true => Some(0),
         false => all.into_iter().chain(schedule.ios).min(),
     };
-    let (runtime_ns, ramp_ns) = (schedule.runtime_ns, schedule.ramp_ns);
-    Until { bytes: None, ios, runtime_ns, ramp_ns }
+    Until { ios, ..job.plan.until }
 }
 
 pub(super) fn problems(job: &JobSpec, readonly: bool) -> Vec<KeyProblem> {
     let Some(op) = operation(job) else { return Vec::new() };
     let engine = op.name();
     let schedule = &job.schedule;
-    let repeats = schedule.time_based || schedule.loops > 1 || schedule.ramp_ns > 0;
+    let repeats = schedule.time_based || schedule.loops > 1 || job.plan.until.ramp_ns > 0;
     let mut problems = Vec::new();
     if repeats && !op.is_stat() {
         let keys = ["time_based", "loops", "ramp_time"];

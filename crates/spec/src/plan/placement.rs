@@ -23,7 +23,7 @@ pub(super) fn placement(job: &JobSpec, clone: u32, host: &Host) -> Result<Placem
     if allowed.is_empty() && !spec.cpus.is_empty() {
         return Err("no CPU of cpus_allowed is on numa_cpu_nodes; change one of them".to_string());
     }
-    check_memory(&spec.memory, host)?;
+    check_memory(&job.plan.placement.memory, host)?;
     let cpus = match (spec.split, allowed.len()) {
         (true, n) if n > 0 => vec![allowed[clone as usize % n]],
         _ => allowed,
@@ -33,8 +33,7 @@ pub(super) fn placement(job: &JobSpec, clone: u32, host: &Host) -> Result<Placem
         // As in fio, a level without a class means best effort.
         (class, level) => Some((class.unwrap_or(2), level.unwrap_or(0))),
     };
-    let (nice, locked_bytes, memory) = (spec.nice, spec.locked_bytes, spec.memory.clone());
-    Ok(Placement { cpus, nice, io_priority, locked_bytes, memory })
+    Ok(Placement { cpus, io_priority, ..job.plan.placement.clone() })
 }
 
 /// The CPUs of `nodes` that this process may use.

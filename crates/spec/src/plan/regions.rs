@@ -68,7 +68,7 @@ pub(super) fn skipping_pass(job: &JobSpec, files: &[File<'_>], parts: &[Part]) -
         Mix::TrimThenWrite => Dir::Trim,
         Mix::ReadWrite { .. } => return None,
     };
-    let BlockSizes::Fixed(block) = job.work.sizes[dir] else { return None };
+    let BlockSizes::Fixed(block) = job.plan.access.block_sizes[dir] else { return None };
     let pass = |(file, part): (&File<'_>, &Part)| {
         let count = part.len.checked_sub(block)? / (block + skip) + 1;
         let (next, after_last) = (count * (block + skip), count * (block + skip) - skip);
@@ -145,7 +145,7 @@ fn drawn_size(job: &JobSpec, clone: u32, index: u64, real: u64) -> Option<u64> {
 fn more_than_all(job: &JobSpec, path: &str, percent: u32, is_file: bool) -> Result<(), String> {
     let work = &job.work;
     let mapped = !work.no_map && work.distribution.is_none() && !work.to_steady_state;
-    let whole = mapped && work.random_percent.iter().all(|(_, percent)| *percent == 100);
+    let whole = mapped && job.plan.access.random_percent.iter().all(|(_, percent)| *percent == 100);
     let ends = !work.rw.random || whole || job.schedule.time_based;
     match percent > 100 && (is_file || !ends) {
         true => Err(format!("size={percent}% is more than {path} has; use size=100%")),

@@ -142,13 +142,13 @@ fn what_fio_accepts_with_less_effect_gets_a_note() {
         "{notes:?}"
     );
     let (split, notes) = of("bssplit=4k/50:8k/50\nbs=64k\nbsrange=1k-2k");
-    assert_eq!(split.work.sizes.read, BlockSizes::Split(vec![(4096, 50), (8192, 50)]));
+    assert_eq!(split.plan.access.block_sizes.read, BlockSizes::Split(vec![(4096, 50), (8192, 50)]));
     let overrides = ["bsrange overrides bs", "bssplit overrides bs", "bssplit overrides bsrange"];
     assert_eq!(notes, overrides.map(|note| format!("{note}, as in fio")));
     // A job's own key overrides one of [global] on purpose.
     let spec = job("[global]\nbssplit=4k/50:8k/50\n[a]\nbs=64k\n").unwrap();
     assert_eq!(
-        (spec.jobs[0].work.sizes.read.clone(), spec.notes),
+        (spec.jobs[0].plan.access.block_sizes.read.clone(), spec.notes),
         (BlockSizes::Fixed(65536), vec![])
     );
     let (_, notes) = of("userspace_reap\nmem_align=4k\nhugepage-size=2m");
@@ -220,8 +220,9 @@ fn duplicates_among_buffers() {
 fn options_beside_a_job_file_are_defaults() {
     let text = "[global]\nbs=8k\n[a]\nrw=read\n[b]\nrw=write\nfilename=/own\n";
     let spec = parse(&args("job --filename=/data/file --bs=16k"), &OneFile(text)).unwrap();
-    let of =
-        |n: usize| (spec.jobs[n].files.filename.as_slice(), spec.jobs[n].work.sizes.read.max());
+    let of = |n: usize| {
+        (spec.jobs[n].files.filename.as_slice(), spec.jobs[n].plan.access.block_sizes.read.max())
+    };
     assert_eq!(of(0), (&["/data/file".to_string()][..], 8192));
     assert_eq!(of(1), (&["/own".to_string()][..], 8192));
     // Any file that begins like a job file is one.

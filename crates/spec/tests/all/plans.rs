@@ -330,8 +330,10 @@ fn fio_s_command_line() {
     let spec =
         command("--bs=8k --name=a --rw=read --name=b --rw=write --sync=1 --filename=x").unwrap();
     assert_eq!(spec.jobs.len(), 2);
-    assert!(spec.jobs.iter().all(|job| job.work.sizes.read == BlockSizes::Fixed(8192)));
-    assert_eq!(spec.jobs[1].sync_io, SyncIo::Sync);
+    assert!(
+        spec.jobs.iter().all(|job| job.plan.access.block_sizes.read == BlockSizes::Fixed(8192))
+    );
+    assert_eq!(spec.jobs[1].plan.sync_io, SyncIo::Sync);
     let spec = command("-name a -rw read -direct 1 -size 1m").unwrap();
     assert!(spec.jobs[0].engine.direct);
 }
