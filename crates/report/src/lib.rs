@@ -5,14 +5,12 @@
 
 pub mod calendar;
 pub mod doc;
-pub mod experiment;
 mod figures;
 mod fio;
 pub mod fio_json;
 pub mod fio_logs;
 pub mod fio_text;
 pub mod json;
-pub mod limit;
 pub mod live;
 pub mod pages;
 pub mod render;

@@ -1,11 +1,14 @@
-//! The progress line of a run.
+//! The progress lines of runs, searches and experiments.
 
 use fathom_model::histogram::Histogram;
+use fathom_model::limit::Phase as SearchPhase;
 use fathom_model::plan::{JobPlan, Plan};
 use fathom_model::progress::{Counts, JobProgress, Phase, Progress};
+use fathom_model::window::Probe;
 use fathom_model::{Dir, units};
 
 const BAR: usize = 16;
+const BUDGET_BAR: usize = 24;
 
 /// The progress at `now`, with rates since `before`, in at most `width` columns.
 ///
@@ -38,6 +41,59 @@ fn fit(mut parts: Vec<(u8, String)>, width: Option<usize>) -> String {
         parts.remove(index);
     }
     joined(&parts).chars().take(width).collect()
+}
+
+/// The line of `limit` while `probe` is measured, with a share of `done` (0 to 1) of `seconds` used.
+pub fn search_line(probe: &Probe, targets: &[String], done: f64, seconds: f64) -> String {
+    let (bar, left) = budget(done, seconds);
+    format!("[{bar}] {left:>3.0} s left · {}{}", phase(probe.phase), probed(probe, targets))
+}
+
+/// The same of `try` and `sweep` while the condition `label` is measured, after `rounds` rounds.
+pub fn experiment_line(label: &str, rounds: u32, done: f64, seconds: f64) -> String {
+    let (bar, left) = budget(done, seconds);
+    format!("[{bar}] at most {left:.0} s left · round {} · {label}", rounds + 1)
+}
+
+/// A bar, and the time left in seconds.
+fn budget(done: f64, seconds: f64) -> (String, f64) {
+    let done = done.clamp(0.0, 1.0);
+    let full = (done * BUDGET_BAR as f64) as usize;
+    let bar = format!("{}{}", "#".repeat(full), "-".repeat(BUDGET_BAR - full));
+    (bar, (seconds * (1.0 - done)).ceil())
+}
+
+/// What a window is for, in words.
+pub fn phase(phase: SearchPhase) -> &'static str {
+    match phase {
+        SearchPhase::Idle => "measuring the idle machine",
+        SearchPhase::Own => "load-generator overhead",
+        SearchPhase::Latency => "latency at QD1",
+        SearchPhase::Climb => "searching for the peak",
+        SearchPhase::Counter => "what limits the peak",
+        SearchPhase::CounterOne => "what limits one worker",
+        SearchPhase::Knee => "searching for the knee",
+        SearchPhase::Confirm => "confirming the peak",
+        SearchPhase::Rated => "searching for the highest load within the target",
+        SearchPhase::Suite => "measuring the suite",
+        SearchPhase::Combined => "targets alone and combined",
+    }
+}
+
+fn probed(probe: &Probe, targets: &[String]) -> String {
+    match probe.loads.as_slice() {
+        [] => String::new(),
+        [load] => {
+            let target = load.target.and_then(|t| targets.get(t));
+            let of = target.map_or_else(String::new, |name| {
+                format!(" of {name}, {}", units::bytes(probe.block_bytes))
+            });
+            format!("{of}, {}", load.setting)
+        }
+        loads => {
+            format!(", {} targets concurrently, {}", loads.len(), units::bytes(probe.block_bytes))
+        }
+    }
 }
 
 fn share_done(now: &Progress) -> f64 {

@@ -5,7 +5,7 @@ use crate::{live, stdio};
 use fathom_model::escape;
 use fathom_model::limit::{Config, Phase};
 use fathom_model::window::Probe;
-use fathom_report::limit::line;
+use fathom_report::live::search_line;
 use fathom_runner::Hooks;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -56,7 +56,7 @@ impl Hooks for LimitView {
             return;
         }
         self.shown = Some((Instant::now(), probe.phase));
-        let text = line(probe, &config.targets, done, config.seconds);
+        let text = search_line(probe, &config.targets, done, config.seconds);
         let width = if self.terminal { usize::from(live::width()) - 1 } else { usize::MAX };
         let fits: String = escape::text(&text).chars().take(width).collect();
         stdio::status(&fits, self.terminal);

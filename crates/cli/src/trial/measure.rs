@@ -9,7 +9,7 @@ use fathom_machine::guard::Permissions;
 use fathom_model::escape;
 use fathom_model::experiment::{Experiment, ExperimentRecord, Protocol, Request};
 use fathom_model::watch::Level;
-use fathom_report::experiment::line;
+use fathom_report::live::experiment_line;
 use fathom_report::{json, pages};
 use fathom_runner::experiment::{TrialProgress, TryOptions, TryRunner};
 use fathom_runner::{Hooks, RecordTo, System};
@@ -234,7 +234,8 @@ impl Hooks for MeasureProgress {
             return;
         }
         self.shown = Some(Instant::now());
-        let text = line(&progress.label, progress.rounds, progress.done, progress.seconds);
+        let text =
+            experiment_line(&progress.label, progress.rounds, progress.done, progress.seconds);
         let width = if self.terminal { usize::from(live::width()) - 1 } else { usize::MAX };
         let fits: String = escape::text(&text).chars().take(width).collect();
         stdio::status(&fits, self.terminal);

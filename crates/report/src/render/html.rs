@@ -1,9 +1,9 @@
 //! Documents as self-contained HTML pages, which load nothing, for light and dark screens of any width.
 
+use super::TreeRows;
 use super::figure::{NumberContext, code_spans, loose, shown};
 use super::svg;
 use super::text::sentence;
-use super::tree::TreeRows;
 use crate::doc::{Block, DataTable, Document, Heading, QuantityUnit, Section, Span, Text};
 use fathom_model::escape;
 use fathom_model::finding::{Finding, Severity};

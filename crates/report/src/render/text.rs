@@ -1,9 +1,9 @@
 //! Documents as text for a terminal.
 
 use super::Style;
+use super::TreeRows;
 use super::chart;
 use super::figure::{NumberContext, glue, loose, without_ticks};
-use super::tree::TreeRows;
 use crate::doc::{Block, Chart, DataColumn, DataTable, Document, Section, TableExtent, Text, Tree};
 use fathom_model::escape;
 use fathom_model::finding::{Evidence, Finding, Severity};

@@ -1,6 +1,6 @@
 use super::*;
 use crate::json;
-use crate::limit::line;
+use crate::live::search_line;
 use crate::render::{self, assert_fits, unwrapped};
 use fathom_analysis::limit::Search;
 use fathom_analysis::rules::judge_limit;
@@ -308,8 +308,8 @@ fn problems_and_findings_are_shown_worst_first() {
 fn progress_fits_a_line() {
     let mut search = Search::new(record(1, 0).config);
     let probe = search.next_probe().unwrap();
-    let text = line(&probe, &["/dev/sda".into()], 0.5, 60.0);
+    let text = search_line(&probe, &["/dev/sda".into()], 0.5, 60.0);
     assert_eq!(text, "[############------------]  30 s left · measuring the idle machine");
-    let end = line(&probe, &[], f64::NAN, 60.0);
+    let end = search_line(&probe, &[], f64::NAN, 60.0);
     assert!(end.chars().count() < 100, "{end}");
 }
