@@ -36,9 +36,6 @@ pub fn job_words(text: &str) -> Option<Vec<String>> {
 }
 
 /// Jobs compared with the first of them. Each is a list of `KEY=VALUE`.
-///
-/// # Errors
-/// All problems of all jobs.
 pub fn compare_jobs(jobs: &[Vec<String>], metric: Metric) -> Result<Experiment, Vec<SpecError>> {
     let mut problems = Vec::new();
     let mut variants = Vec::new();
@@ -63,9 +60,6 @@ pub fn compare_jobs(jobs: &[Vec<String>], metric: Metric) -> Result<Experiment, 
 
 /// A grid of keys, each cell of which stands for itself: `axes` with their lists of values, and the keys that all
 /// cells have. A `rate` in percent is one of the peak.
-///
-/// # Errors
-/// All problems.
 pub fn sweep(axes: &[(String, String)], job: &[String]) -> Result<Experiment, Vec<SpecError>> {
     let mut problems = Vec::new();
     let base: Vec<Pair> = job.iter().map(|word| pair(word)).collect();

@@ -56,9 +56,6 @@ fn options(shown: impl Fn(&RunOption) -> bool) -> Vec<(String, &'static str)> {
 }
 
 /// The text of `fathom run --cmdhelp=NAME`.
-///
-/// # Errors
-/// The key is unknown; the message suggests the nearest one.
 pub fn key_help(name: &str) -> Result<String, crate::SpecError> {
     if let Some(option) = output::find(name).filter(|_| keys::find(name).is_none()) {
         let form = option.takes.map(|form| format!("={form}")).unwrap_or_default();
@@ -83,9 +80,6 @@ pub fn key_help(name: &str) -> Result<String, crate::SpecError> {
 }
 
 /// The text of `fathom run --enghelp`, or of `--enghelp=NAME`.
-///
-/// # Errors
-/// There is no such engine.
 pub fn engine_help(name: Option<&str>) -> Result<String, crate::SpecError> {
     let Some(name) = name else {
         let names = keys::engines().map(|(name, _)| format!("  {name}\n"));

@@ -1,6 +1,6 @@
 //! A job as specified, independent of any machine.
 
-pub use crate::engine_name::EngineName;
+pub use crate::keys::EngineName;
 
 use crate::error::Place;
 use fathom_model::plan::{

@@ -10,7 +10,6 @@
 #![cfg_attr(not(test), forbid(clippy::disallowed_methods))]
 
 mod args;
-mod engine_name;
 mod error;
 mod expand;
 pub mod experiment;

@@ -16,9 +16,6 @@ pub struct TargetQuery {
 
 impl Spec {
     /// The paths of all targets, without duplicates, in order of first use.
-    ///
-    /// # Errors
-    /// A name leaves the job's directory, or there are more than a million names.
     pub fn target_paths(&self) -> Result<Vec<TargetQuery>, SpecError> {
         let mut queries: Vec<TargetQuery> = Vec::new();
         let mut index: HashMap<String, usize> = HashMap::new();

@@ -7,11 +7,9 @@ use fathom_model::watch::Level;
 
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Output {
-    /// `--output`: file for the results instead of standard output.
     pub file: Option<String>,
     /// `--output-format` and its short forms, in the order given; empty means [`Format::Normal`].
     pub formats: Vec<Format>,
-    /// `--append-terse`: add terse output; included in `formats` after parsing.
     pub append_terse: bool,
     /// `--terse-version`: 2, 3, 4 or 5; `None` means 3.
     pub terse_version: Option<u32>,
@@ -20,25 +18,15 @@ pub struct Output {
     pub status_interval_ns: Option<u64>,
     /// `--bandwidth-log`: what the names of the logs of all jobs together begin with.
     pub bandwidth_log: Option<String>,
-    /// `--section`: run only these.
     pub sections: Vec<String>,
-    /// `--readonly`: refuse jobs that write or trim.
     pub readonly: bool,
-    /// `--parse-only`: parse and check only.
     pub parse_only: bool,
-    /// `--showcmd`: print the equivalent command line only.
     pub showcmd: bool,
-    /// `--record`: the run directory.
     pub record: Option<String>,
-    /// `--no-record`: write no run directory.
     pub no_record: bool,
-    /// `--sampling`: how much is sampled during the run.
     pub sampling: Level,
-    /// `--verbose`: reasons in the summary.
     pub verbose: bool,
-    /// `--quiet`: results and errors only.
     pub quiet: bool,
-    /// `--utc`: times in UTC.
     pub utc: bool,
     /// `--color`: `None` means as the terminal allows.
     pub color: Option<bool>,
@@ -92,7 +80,7 @@ pub struct RunOption {
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum RunAction {
-    Set(fn(&mut Output, &mut Permissions, &str) -> Result<(), String>),
+    Set(Setter),
     Refuse(&'static str),
 }
 
@@ -135,200 +123,96 @@ pub(crate) fn find(name: &str) -> Option<&'static RunOption> {
 
 type Setter = fn(&mut Output, &mut Permissions, &str) -> Result<(), String>;
 
-const fn option(
-    name: &'static str,
-    takes: Option<&'static str>,
-    doc: &'static str,
-    set: Setter,
-) -> RunOption {
-    RunOption { name, takes, doc, action: RunAction::Set(set) }
+const fn nothing(_: &mut Output, _: &mut Permissions, _: &str) -> Result<(), String> {
+    Ok(())
 }
 
-/// A fio option that is accepted without effect.
-const fn no_effect(
-    name: &'static str,
-    takes: Option<&'static str>,
-    doc: &'static str,
-) -> RunOption {
-    option(name, takes, doc, |_, _, _| Ok(()))
-}
-
-const fn refused(name: &'static str, doc: &'static str, why: &'static str) -> RunOption {
-    RunOption { name, takes: Some("…"), doc, action: RunAction::Refuse(why) }
+/// `"option" "VALUE": "description" => |output, permissions, value| assignment;`, or instead of the last part `= setter;`, or
+/// `! reason;` if the option is refused.
+macro_rules! options {
+    ($($name:literal $($form:literal)?: $doc:literal
+        $(=> |$o:tt, $p:tt, $v:tt| $set:expr;)? $(= $setter:expr;)? $(! $why:expr;)?)*) => {
+        const OPTIONS: &[RunOption] = &[$(RunOption {
+            name: $name,
+            takes: [$(Some($form),)? None][0],
+            doc: $doc,
+            action: $(RunAction::Set(|$o, $p, $v| { $set; Ok(()) }))? $(RunAction::Set($setter))?
+                $(RunAction::Refuse($why))?,
+        }),*];
+    };
 }
 
 const MANY: &str = "remote jobs are not supported yet; start fathom on each machine";
 const LOGS: &str = "use samples.ndjson in the run directory, which has one line per second";
 const TESTS: &str = "this tests fio itself; use 'fathom limit' to measure fathom";
 
-const OPTIONS: &[RunOption] = &[
-    option(
-        "erase",
-        Some("DEVICE[@SERIAL]"),
-        "Permit writing to this block device; repeatable",
-        |_, p, v| {
-            p.erase.push(v.to_string());
-            Ok(())
-        },
-    ),
-    option("output", Some("FILE"), "Write results to FILE", |o, _, v| once(&mut o.file, v)),
-    option(
-        "output-format",
-        Some("KIND[,KIND]"),
-        "Output format: normal, markdown, html, json, json+ or terse",
-        |o, _, v| formats(o, v),
-    ),
-    option(
-        "format",
-        Some("text|markdown|json|html"),
-        "Output format, spelled as in other commands",
-        |o, _, v| formats(o, v),
-    ),
-    option("json", None, "Same as --format=json", |o, _, _| formats(o, "json")),
-    option("minimal", None, "Same as --output-format=terse", |o, _, _| formats(o, "terse")),
-    option("append-terse", None, "Add terse output to the other formats", |o, _, _| {
-        o.append_terse = true;
-        Ok(())
-    }),
-    option("terse-version", Some("2|3|4|5"), "Version of the terse format", |o, _, v| {
-        o.terse_version = Some(value(v).choice(&[("2", 2), ("3", 3), ("4", 4), ("5", 5)])?);
-        Ok(())
-    }),
-    option("eta", Some("always|never|auto"), "When to show the progress line", |o, _, v| {
-        o.eta = value(v).choice(&[
-            ("auto", Eta::Auto),
-            ("always", Eta::Always),
-            ("never", Eta::Never),
-        ])?;
-        Ok(())
-    }),
-    option(
-        "status-interval",
-        Some("TIME"),
-        "Print interim results at this interval; default unit: s",
-        |o, _, v| match value(v).time_ns(1_000_000_000)? {
+options! {
+    "erase" "DEVICE[@SERIAL]": "Permit writing to this block device; repeatable"
+        => |_, p, v| p.erase.push(v.to_string());
+    "output" "FILE": "Write results to FILE" = |o, _, v| once(&mut o.file, v);
+    "output-format" "KIND[,KIND]": "Output format: normal, markdown, html, json, json+ or terse"
+        = |o, _, v| formats(o, v);
+    "format" "text|markdown|json|html": "Output format, spelled as in other commands" = |o, _, v| formats(o, v);
+    "json": "Same as --format=json" = |o, _, _| formats(o, "json");
+    "minimal": "Same as --output-format=terse" = |o, _, _| formats(o, "terse");
+    "append-terse": "Add terse output to the other formats" => |o, _, _| o.append_terse = true;
+    "terse-version" "2|3|4|5": "Version of the terse format"
+        => |o, _, v| o.terse_version = Some(value(v).choice(&[("2", 2), ("3", 3), ("4", 4), ("5", 5)])?);
+    "eta" "always|never|auto": "When to show the progress line"
+        => |o, _, v| o.eta = value(v).choice(&[("auto", Eta::Auto), ("always", Eta::Always), ("never", Eta::Never)])?;
+    "status-interval" "TIME": "Print interim results at this interval; default unit: s"
+        = |o, _, v| match value(v).time_ns(1_000_000_000)? {
             0 => Err("invalid value 0; use a time above 0".to_string()),
             ns => {
                 o.status_interval_ns = Some(ns);
                 Ok(())
             }
-        },
-    ),
-    option(
-        "bandwidth-log",
-        Some("PREFIX"),
-        "Log the bandwidth of all jobs together; default prefix: agg",
-        |o, _, v| once(&mut o.bandwidth_log, v),
-    ),
-    option(
-        "section",
-        Some("NAME"),
-        "Run only this section of the job files; repeatable",
-        |o, _, v| {
-            o.sections.push(v.to_string());
-            Ok(())
-        },
-    ),
-    option("readonly", None, "Refuse jobs that write or trim", |o, _, _| {
-        o.readonly = true;
-        Ok(())
-    }),
-    option("parse-only", None, "Parse and check the jobs, then exit", |o, _, _| {
-        o.parse_only = true;
-        Ok(())
-    }),
-    option("showcmd", None, "Print the equivalent command line, then exit", |o, _, _| {
-        o.showcmd = true;
-        Ok(())
-    }),
-    option("record", Some("DIR"), "Write the run directory to DIR", |o, _, v| {
-        once(&mut o.record, v)
-    }),
-    option(
-        "verbose",
-        None,
-        "Also print how figures were measured, or why they are missing",
-        |o, _, _| {
-            o.verbose = true;
-            Ok(())
-        },
-    ),
-    option("quiet", None, "Print results and errors only", |o, _, _| {
-        (o.quiet, o.eta) = (true, Eta::Never);
-        Ok(())
-    }),
-    option("utc", None, "Show times in UTC instead of local time", |o, _, _| {
-        o.utc = true;
-        Ok(())
-    }),
-    option("color", Some("auto|always|never"), "When to use color", |o, _, v| {
-        o.color =
-            value(v).choice(&[("auto", None), ("always", Some(true)), ("never", Some(false))])?;
-        Ok(())
-    }),
-    option("no-record", None, "Write no run directory", |o, _, _| {
-        o.no_record = true;
-        Ok(())
-    }),
-    option("sampling", Some("off|default|full"), "How much of the machine to sample", |o, _, v| {
-        o.sampling = value(v).choice(&Level::NAMES)?;
-        Ok(())
-    }),
-    option("help", None, "Print the manual page, with all options and keys", |o, _, _| {
-        o.help = Some(Help::All);
-        Ok(())
-    }),
-    option("cmdhelp", Some("KEY"), "Print help on one key", |o, _, v| {
-        o.help = Some(if v == "all" { Help::All } else { Help::Key(v.to_string()) });
-        Ok(())
-    }),
-    option("enghelp", Some("ENGINE"), "List the I/O engines, or the keys of one", |o, _, v| {
-        o.help = Some(Help::Engine(Some(v.to_string()).filter(|name| name != "all")));
-        Ok(())
-    }),
-    no_effect("eta-interval", Some("TIME"), "No effect: the progress line is updated every second"),
-    no_effect(
-        "eta-newline",
-        Some("TIME"),
-        "No effect: without a terminal, each update is a new line",
-    ),
-    no_effect("max-jobs", Some("COUNT"), "No effect: up to 4096 jobs can run"),
-    no_effect("alloc-size", Some("SIZE"), "No effect: memory is allocated as needed"),
-    no_effect("idle-prof", Some("KIND"), "No effect: all results include CPU usage"),
-    no_effect("debug", Some("KIND"), "No effect: record.json has what was requested and done"),
-    no_effect("aux-path", Some("DIR"), "No effect: there are no state files"),
-    no_effect(
-        "warnings-fatal",
-        None,
-        "No effect: a request that fathom cannot honor is always an error",
-    ),
-    refused("client", "Run jobs on another machine", MANY),
-    refused("server", "Run jobs for another machine", MANY),
-    refused("daemonize", "Run jobs for another machine, in the background", MANY),
-    refused("remote-config", "Job file on another machine", MANY),
-    refused("trigger-remote", "Trigger command on another machine", MANY),
-    refused(
-        "trigger-file",
-        "Trigger when a file exists",
-        "send SIGINT to end the run early; results are complete up to then",
-    ),
-    refused("trigger-timeout", "Trigger after a time", "set runtime for the job"),
-    refused(
-        "trigger",
-        "Trigger command",
-        "fathom never runs commands from a job; run it after fathom",
-    ),
-    refused("latency-log", "Write latency logs", LOGS),
-    refused("inflate-log", "Read a compressed log", LOGS),
-    refused(
-        "merge-blktrace-only",
-        "Merge traces",
-        "traces are not supported yet; remove the option",
-    ),
-    refused("cpuclock-test", "Test the CPU clock", TESTS),
-    refused("crctest", "Test checksum speed", TESTS),
-    refused("memcpytest", "Test memory copy speed", TESTS),
-];
+        };
+    "bandwidth-log" "PREFIX": "Log the bandwidth of all jobs together; default prefix: agg"
+        = |o, _, v| once(&mut o.bandwidth_log, v);
+    "section" "NAME": "Run only this section of the job files; repeatable"
+        => |o, _, v| o.sections.push(v.to_string());
+    "readonly": "Refuse jobs that write or trim" => |o, _, _| o.readonly = true;
+    "parse-only": "Parse and check the jobs, then exit" => |o, _, _| o.parse_only = true;
+    "showcmd": "Print the equivalent command line, then exit" => |o, _, _| o.showcmd = true;
+    "record" "DIR": "Write the run directory to DIR" = |o, _, v| once(&mut o.record, v);
+    "verbose": "Also print how figures were measured, or why they are missing" => |o, _, _| o.verbose = true;
+    "quiet": "Print results and errors only" => |o, _, _| (o.quiet, o.eta) = (true, Eta::Never);
+    "utc": "Show times in UTC instead of local time" => |o, _, _| o.utc = true;
+    "color" "auto|always|never": "When to use color" => |o, _, v| o.color =
+        value(v).choice(&[("auto", None), ("always", Some(true)), ("never", Some(false))])?;
+    "no-record": "Write no run directory" => |o, _, _| o.no_record = true;
+    "sampling" "off|default|full": "How much of the machine to sample"
+        => |o, _, v| o.sampling = value(v).choice(&Level::NAMES)?;
+    "help": "Print the manual page, with all options and keys" => |o, _, _| o.help = Some(Help::All);
+    "cmdhelp" "KEY": "Print help on one key"
+        => |o, _, v| o.help = Some(if v == "all" { Help::All } else { Help::Key(v.to_string()) });
+    "enghelp" "ENGINE": "List the I/O engines, or the keys of one"
+        => |o, _, v| o.help = Some(Help::Engine(Some(v.to_string()).filter(|name| name != "all")));
+    "eta-interval" "TIME": "No effect: the progress line is updated every second" = nothing;
+    "eta-newline" "TIME": "No effect: without a terminal, each update is a new line" = nothing;
+    "max-jobs" "COUNT": "No effect: up to 4096 jobs can run" = nothing;
+    "alloc-size" "SIZE": "No effect: memory is allocated as needed" = nothing;
+    "idle-prof" "KIND": "No effect: all results include CPU usage" = nothing;
+    "debug" "KIND": "No effect: record.json has what was requested and done" = nothing;
+    "aux-path" "DIR": "No effect: there are no state files" = nothing;
+    "warnings-fatal": "No effect: a request that fathom cannot honor is always an error" = nothing;
+    "client" "…": "Run jobs on another machine" ! MANY;
+    "server" "…": "Run jobs for another machine" ! MANY;
+    "daemonize" "…": "Run jobs for another machine, in the background" ! MANY;
+    "remote-config" "…": "Job file on another machine" ! MANY;
+    "trigger-remote" "…": "Trigger command on another machine" ! MANY;
+    "trigger-file" "…": "Trigger when a file exists"
+        ! "send SIGINT to end the run early; results are complete up to then";
+    "trigger-timeout" "…": "Trigger after a time" ! "set runtime for the job";
+    "trigger" "…": "Trigger command" ! "fathom never runs commands from a job; run it after fathom";
+    "latency-log" "…": "Write latency logs" ! LOGS;
+    "inflate-log" "…": "Read a compressed log" ! LOGS;
+    "merge-blktrace-only" "…": "Merge traces" ! "traces are not supported yet; remove the option";
+    "cpuclock-test" "…": "Test the CPU clock" ! TESTS;
+    "crctest" "…": "Test checksum speed" ! TESTS;
+    "memcpytest" "…": "Test memory copy speed" ! TESTS;
+}
 
 fn value(text: &str) -> KeyValue<'_> {
     KeyValue::strict(text, 1024)

@@ -34,18 +34,12 @@ pub struct Spec {
 /// Parses the arguments of `fathom run`.
 ///
 /// With `--help` or `--cmdhelp` ([`Output::help`]), and with `--parse-only`, no jobs are required.
-///
-/// # Errors
-/// All that is wrong, where, and what to do.
 pub fn parse(args: &[String], sources: &dyn Sources) -> Result<Spec, Problems> {
     parse_with(args, sources, JobSpec::new(), false)
 }
 
 /// Parses the arguments of a program that was started as `fio`: psync is the default engine, results look like fio's,
 /// and no record is kept.
-///
-/// # Errors
-/// As [`parse`].
 pub fn parse_as_fio(args: &[String], sources: &dyn Sources) -> Result<Spec, Problems> {
     let mut defaults = JobSpec::new();
     defaults.engine.name = EngineName::Psync;

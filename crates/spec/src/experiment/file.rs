@@ -26,9 +26,6 @@ const VARIANT: [&str; 9] = [
 
 /// The experiment in `text`, the contents of `file`, on a machine with `cpus` CPUs, for `targets` targets, 0 where they
 /// are not known. In values, `$ncpus` stands for the number of CPUs.
-///
-/// # Errors
-/// All problems, in the order of their lines.
 pub fn experiment(
     text: &str,
     file: &str,

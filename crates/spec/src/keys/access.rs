@@ -1,7 +1,7 @@
 //! I/O pattern: direction, block size, offsets.
 
+use super::accept_flag;
 use super::distribution::distribution;
-use super::{Key, accept_flag};
 use crate::job::{JobSpec, RwKey, RwKind};
 use crate::value::{KeyValue, block_split, triple};
 use fathom_model::plan::BlockSizes;
@@ -9,94 +9,67 @@ use fathom_model::plan::BlockSizes;
 /// Largest length of an I/O in bytes.
 const BLOCK_MAX: u64 = u32::MAX as u64;
 
-pub(super) const KEYS: &[Key] = &[
-    Key::value("rw", "KIND[:N]", "I/O pattern: read, write, trim, randread, randwrite, randtrim, rw, randrw, trimwrite or randtrimwrite", rw)
-        .aliases(&["readwrite"])
-        .differs("With `trimwrite`, a write waits for the trim of its block."),
-    Key::value("rwmixread", "PERCENT", "Percentage of reads in a mixed workload", |job, v| {
-        job.work.read_percent = v.percent()?;
-        Ok(())
-    }),
-    Key::value("rwmixwrite", "PERCENT", "Percentage of writes in a mixed workload", |job, v| {
-        job.work.read_percent = 100 - v.percent()?;
-        Ok(())
-    }),
-    Key::value("bs", "SIZE[,SIZE[,SIZE]]", "Block size, for reads,writes,trims", |job, v| {
-        triple(v, &mut job.plan.access.block_sizes, |v| Ok(BlockSizes::Fixed(one_block(v)?)))
-    })
-    .aliases(&["blocksize"])
-    .differs("A job's own `bs`, `bsrange` or `bssplit` overrides any of them in `[global]`; two in one section are an error."),
-    Key::value("bsrange", "SIZE-SIZE[,…]", "Range of block sizes, in multiples of the lower bound", |job, v| {
-        triple(v, &mut job.plan.access.block_sizes, range)
-    })
-    .aliases(&["blocksize_range"]),
-    Key::value("bssplit", "SIZE/PERCENT:…[,…]", "Block sizes and the percentage of I/Os of each", |job, v| {
-        triple(v, &mut job.plan.access.block_sizes, |v| {
-            let split = block_split(v)?;
-            match split.iter().find(|(size, _)| *size > BLOCK_MAX) {
-                Some((size, _)) => Err(too_large(*size)),
-                None => Ok(BlockSizes::Split(split)),
-            }
-        })
-    })
-    .differs("Percentages that add up to more than 100 are an error."),
-    Key::value("blockalign", "SIZE[,SIZE[,SIZE]]", "Alignment of random offsets", |job, v| {
-        triple(v, &mut job.work.align, |v| v.size().map(Some))
-    })
-    .aliases(&["ba"]),
-    Key::flag("norandommap", "Choose random offsets without tracking which blocks were already accessed", |job, v| {
-        job.work.no_map = v.flag()?;
-        Ok(())
-    })
-    .differs("Without it, a permutation in constant memory visits each block once per pass."),
-    Key::flag("softrandommap", "Continue without a random map if it cannot be allocated", accept_flag)
-        .differs("No effect: fathom allocates no map."),
-    Key::value("random_generator", "NAME", "Random generator: tausworthe, lfsr or tausworthe64", |_, v| {
-        v.choice(&[("tausworthe", ()), ("lfsr", ()), ("tausworthe64", ())])
-    })
-    .differs("All select fathom's own generator; only `norandommap` determines whether blocks repeat."),
-    Key::value("random_distribution", "KIND[:N]", "Distribution of random offsets: random, zipf:θ, pareto:h, normal:%, zoned:…, zoned_abs:… or sequence:…", distribution)
-        .differs("Zones per direction are refused. A `sequence` is followed in each file, by all directions together, and begins again before it leaves the file."),
-    Key::flag("random_sequence_stride", "Let each repetition of a sequence begin after the blocks of the previous one", |job, v| {
-        job.work.sequence_stride = v.flag()?;
-        Ok(())
-    }),
-    Key::flag("sprandom", "Bring an SSD to the steady state of random writes, writing each region once", |job, v| {
-        job.work.to_steady_state = v.flag()?;
-        Ok(())
-    })
-    .differs("Always writes as many bytes as the flash memory has."),
-    Key::value("spr_num_regions", "COUNT", "Number of regions, which are written one after the other (sprandom)", |job, v| {
-        job.work.steady_state.regions = v.count32(1, 1_000_000)?;
-        Ok(())
-    }),
-    Key::value("spr_op", "FRACTION", "Over-provisioning of the flash memory, as a fraction of the logical size (sprandom)", |job, v| {
-        let fraction = v.text.parse::<f64>().ok().filter(|n| *n > 0.0 && *n < 1.0);
-        let invalid = || format!("invalid fraction '{}'; use a number between 0 and 1, exclusive", v.text);
-        job.work.steady_state.over_provisioning = fraction.ok_or_else(invalid)?;
-        Ok(())
-    }),
-    Key::value("spr_cs", "SIZE", "Size of the device's write cache (sprandom)", |job, v| {
-        job.work.steady_state.cache_bytes = v.bytes()?;
-        Ok(())
-    }),
-    Key::value("rw_sequencer", "KIND", "Offsets of a run of I/Os (rw=randread:8): sequential or identical", |job, v| {
-        job.plan.access.repeat_offset = v.choice(&[("sequential", false), ("identical", true)])?;
-        Ok(())
-    }),
-    Key::value("percentage_random", "PERCENT[,PERCENT[,PERCENT]]", "Percentage of random I/Os in a random workload; the others continue at the previous one", |job, v| {
-        triple(v, &mut job.plan.access.random_percent, |v| v.percent())
-    }),
-    Key::flag("randrepeat", "Use the same random sequence in every run", |job, v| {
-        job.work.repeat = v.flag()?;
-        Ok(())
-    })
-    .aliases(&["allrandrepeat"]),
-    Key::value("randseed", "NUMBER", "Seed of the random generator", |job, v| {
-        job.work.seed = Some(v.bytes()?);
-        Ok(())
-    }),
-];
+keys! {
+    value("KIND[:N]") "rw" | "readwrite": "I/O pattern: read, write, trim, randread, randwrite, randtrim, rw, randrw, \
+         trimwrite or randtrimwrite",
+        "With `trimwrite`, a write waits for the trim of its block." = rw;
+    value("PERCENT") "rwmixread": "Percentage of reads in a mixed workload"
+        => |job, v| job.work.read_percent = v.percent()?;
+    value("PERCENT") "rwmixwrite": "Percentage of writes in a mixed workload"
+        => |job, v| job.work.read_percent = 100 - v.percent()?;
+    value("SIZE[,SIZE[,SIZE]]") "bs" | "blocksize": "Block size, for reads,writes,trims",
+        "A job's own `bs`, `bsrange` or `bssplit` overrides any of them in `[global]`; two in one section are an error."
+        = |job, v| triple(v, &mut job.plan.access.block_sizes, |v| Ok(BlockSizes::Fixed(one_block(v)?)));
+    value("SIZE-SIZE[,…]") "bsrange" | "blocksize_range": "Range of block sizes, in multiples of the lower bound"
+        = |job, v| triple(v, &mut job.plan.access.block_sizes, range);
+    value("SIZE/PERCENT:…[,…]") "bssplit": "Block sizes and the percentage of I/Os of each",
+        "Percentages that add up to more than 100 are an error." = |job, v| {
+            triple(v, &mut job.plan.access.block_sizes, |v| {
+                let split = block_split(v)?;
+                match split.iter().find(|(size, _)| *size > BLOCK_MAX) {
+                    Some((size, _)) => Err(too_large(*size)),
+                    None => Ok(BlockSizes::Split(split)),
+                }
+            })
+        };
+    value("SIZE[,SIZE[,SIZE]]") "blockalign" | "ba": "Alignment of random offsets"
+        = |job, v| triple(v, &mut job.work.align, |v| v.size().map(Some));
+    flag "norandommap": "Choose random offsets without tracking which blocks were already accessed",
+        "Without it, a permutation in constant memory visits each block once per pass."
+        => |job, v| job.work.no_map = v.flag()?;
+    flag "softrandommap": "Continue without a random map if it cannot be allocated",
+        "No effect: fathom allocates no map." = accept_flag;
+    value("NAME") "random_generator": "Random generator: tausworthe, lfsr or tausworthe64",
+        "All select fathom's own generator; only `norandommap` determines whether blocks repeat."
+        = |_, v| v.choice(&[("tausworthe", ()), ("lfsr", ()), ("tausworthe64", ())]);
+    value("KIND[:N]") "random_distribution": "Distribution of random offsets: random, zipf:θ, pareto:h, normal:%, \
+         zoned:…, zoned_abs:… or sequence:…",
+        "Zones per direction are refused. A `sequence` is followed in each file, by all directions together, and \
+         begins again before it leaves the file."
+        = distribution;
+    flag "random_sequence_stride": "Let each repetition of a sequence begin after the blocks of the previous one"
+        => |job, v| job.work.sequence_stride = v.flag()?;
+    flag "sprandom": "Bring an SSD to the steady state of random writes, writing each region once",
+        "Always writes as many bytes as the flash memory has." => |job, v| job.work.to_steady_state = v.flag()?;
+    value("COUNT") "spr_num_regions": "Number of regions, which are written one after the other (sprandom)"
+        => |job, v| job.work.steady_state.regions = v.count32(1, 1_000_000)?;
+    value("FRACTION") "spr_op": "Over-provisioning of the flash memory, as a fraction of the logical size (sprandom)"
+        => |job, v| {
+            let fraction = v.text.parse::<f64>().ok().filter(|n| *n > 0.0 && *n < 1.0);
+            let invalid = || format!("invalid fraction '{}'; use a number between 0 and 1, exclusive", v.text);
+            job.work.steady_state.over_provisioning = fraction.ok_or_else(invalid)?;
+        };
+    value("SIZE") "spr_cs": "Size of the device's write cache (sprandom)"
+        => |job, v| job.work.steady_state.cache_bytes = v.bytes()?;
+    value("KIND") "rw_sequencer": "Offsets of a run of I/Os (rw=randread:8): sequential or identical"
+        => |job, v| job.plan.access.repeat_offset = v.choice(&[("sequential", false), ("identical", true)])?;
+    value("PERCENT[,PERCENT[,PERCENT]]") "percentage_random": "Percentage of random I/Os in a random workload; the \
+         others continue at the previous one"
+        = |job, v| triple(v, &mut job.plan.access.random_percent, |v| v.percent());
+    flag "randrepeat" | "allrandrepeat": "Use the same random sequence in every run"
+        => |job, v| job.work.repeat = v.flag()?;
+    value("NUMBER") "randseed": "Seed of the random generator" => |job, v| job.work.seed = Some(v.bytes()?);
+}
 
 fn rw(job: &mut JobSpec, v: KeyValue<'_>) -> Result<(), String> {
     let (word, postfix) = match v.text.split_once(':') {

@@ -1,13 +1,55 @@
 //! I/O engine, queue depth, and batching.
 
-use super::{Key, accept_flag};
-use crate::job::{EngineName, JobSpec};
+use super::accept_flag;
+use crate::job::JobSpec;
 use crate::suggest;
 use crate::value::KeyValue;
 use fathom_model::plan::{
     BUFFER_ALIGN, HUGE_PAGE_BYTES, Memory, NameOp, ScsiWrite, StatCall, WriteMode,
 };
 
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum EngineName {
+    #[default]
+    IoUring,
+    IoUringCmd,
+    Libaio,
+    Psync,
+    Sync,
+    Pvsync,
+    Pvsync2,
+    Vsync,
+    Mmap,
+    Splice,
+    Posixaio,
+    Sg,
+    Falloc,
+    Ftruncate,
+    Names(NameOp),
+    Nop,
+    Null,
+}
+
+impl EngineName {
+    pub fn name(self) -> &'static str {
+        ENGINES.iter().find(|(_, engine)| *engine == self).map_or("", |(name, _)| *name)
+    }
+
+    pub const fn moves_data(self) -> bool {
+        !matches!(self, Self::Names(_))
+    }
+
+    /// Whether the engine sends commands to the device, past the block layer and the page cache.
+    pub const fn is_passthrough(self) -> bool {
+        matches!(self, Self::IoUringCmd | Self::Sg)
+    }
+
+    pub const fn is_ring(self) -> bool {
+        matches!(self, Self::IoUring | Self::IoUringCmd | Self::Nop)
+    }
+}
+
+/// The first name of each is its own.
 const ENGINES: &[(&str, EngineName)] = &[
     ("io_uring", EngineName::IoUring),
     ("io_uring_cmd", EngineName::IoUringCmd),
@@ -39,226 +81,116 @@ const ENGINES: &[(&str, EngineName)] = &[
 /// Maximum queue depth, that of io_uring (IORING_MAX_ENTRIES in io_uring/io_uring.h).
 pub(crate) const DEPTH_MAX: u32 = 32_768;
 
-pub(super) const KEYS: &[Key] = &[
-    Key::value(
-        "ioengine",
-        "NAME",
-        "I/O engine: io_uring, io_uring_cmd, libaio, posixaio, psync, sync, vsync, pvsync, pvsync2, mmap, splice, sg, \
-         falloc, ftruncate, null, nop, or operations on names: filecreate, filestat, filedelete, dircreate, dirstat, dirdelete",
-        engine,
-    )
-    .differs("The default is io_uring, not psync. `nop` (a ring of no-ops) is fathom's own."),
-    Key::value("iodepth", "COUNT", "Queue depth: number of I/Os to keep in flight", |job, v| {
-        job.engine.depth = v.count32(1, DEPTH_MAX)?;
-        Ok(())
-    })
-    .differs("At most 32768, the limit of io_uring."),
-    Key::value("iodepth_batch", "COUNT", "Maximum number of I/Os to submit at once", |job, v| {
-        job.engine.batch.submit_max = batch(v)?;
-        Ok(())
-    })
-    .aliases(&["iodepth_batch_submit"])
-    .differs(
-        "By default, adapts to the device: from a quarter of iodepth (at most 4) up to all of it.",
-    ),
-    Key::value("iodepth_batch_complete_min", "COUNT", "Minimum number of completions to reap at once", |job, v| {
-        job.engine.batch.complete_min = v.count32(0, DEPTH_MAX)?;
-        Ok(())
-    })
-    .aliases(&["iodepth_batch_complete"]),
-    Key::value(
-        "iodepth_batch_complete_max",
-        "COUNT",
-        "Maximum number of completions to reap at once",
-        |job, v| {
-            job.engine.batch.complete_max = batch(v)?;
-            Ok(())
-        },
-    )
-    .differs("By default, all available completions."),
-    Key::value("iodepth_low", "COUNT", "Queue depth at which to start refilling the queue", |job, v| {
-        job.engine.batch.low = batch(v)?;
-        Ok(())
-    })
-    .differs("By default, refills the queue immediately."),
-    Key::flag("direct", "Use direct I/O (O_DIRECT)", |job, v| {
-        job.engine.direct = v.flag()?;
-        Ok(())
-    }),
-    Key::flag("buffered", "Use buffered I/O; the opposite of direct", |job, v| {
-        job.engine.direct = !v.flag()?;
-        Ok(())
-    }),
-    Key::flag("atomic", "Atomic writes (RWF_ATOMIC; io_uring, libaio, pvsync2); implies direct", |job, v| {
-        job.engine.flags.atomic = v.flag()?;
-        Ok(())
-    }),
-    Key::flag("uncached", "Buffered I/O whose pages are dropped afterwards (RWF_DONTCACHE; io_uring, pvsync2)", |job, v| {
-        job.engine.flags.uncached = v.flag()?;
-        Ok(())
-    }),
-    Key::flag("serialize_overlap", "Let an I/O wait for those in flight that overlap it", |job, v| {
-        job.engine.serialize_overlap = v.flag()?;
-        Ok(())
-    }),
-    Key::flag("hipri", "Poll for completions (io_uring, io_uring_cmd, pvsync2, sg)", |job, v| {
-        job.engine.uring.iopoll = v.flag()?;
-        Ok(())
-    })
-    .differs("The kernel's SCSI drivers ignore it (sg); the results say so."),
-    Key::flag(
-        "hybrid_iopoll",
-        "With hipri, sleep before polling (IORING_SETUP_HYBRID_IOPOLL, Linux 6.13; io_uring, io_uring_cmd)",
-        |job, v| {
-            job.engine.uring.hybrid_iopoll = v.flag()?;
-            Ok(())
-        },
-    )
-    .differs("fathom's own."),
-    Key::flag("fixedbufs", "Register the I/O buffers with the ring", |job, v| {
-        job.engine.uring.fixed_buffers = v.flag()?;
-        Ok(())
-    })
-    .differs("On by default, since it only reduces CPU time."),
-    Key::flag("registerfiles", "Register the files with the ring", |job, v| {
-        job.engine.uring.registered_files = v.flag()?;
-        Ok(())
-    })
-    .differs("On by default, since it only reduces CPU time."),
-    Key::flag("sqthread_poll", "Let a kernel thread submit I/O (SQPOLL)", |job, v| {
-        job.engine.sqpoll = v.flag()?;
-        Ok(())
-    }),
-    Key::value("sqthread_poll_cpu", "CPU", "CPU of the SQPOLL thread", |job, v| {
-        job.engine.sqpoll_cpu = Some(v.count32(0, 8191)?);
-        Ok(())
-    }),
-    Key::value(
-        "sqthread_poll_idle",
-        "TIME",
-        "Idle time after which the SQPOLL thread sleeps; default unit: ms",
-        |job, v| {
+keys! {
+    value("NAME") "ioengine": "I/O engine: io_uring, io_uring_cmd, libaio, posixaio, psync, sync, vsync, pvsync, \
+         pvsync2, mmap, splice, sg, falloc, ftruncate, null, nop, or operations on names: filecreate, filestat, \
+         filedelete, dircreate, dirstat, dirdelete",
+        "The default is io_uring, not psync. `nop` (a ring of no-ops) is fathom's own." = engine;
+    value("COUNT") "iodepth": "Queue depth: number of I/Os to keep in flight", "At most 32768, the limit of io_uring."
+        => |job, v| job.engine.depth = v.count32(1, DEPTH_MAX)?;
+    value("COUNT") "iodepth_batch" | "iodepth_batch_submit": "Maximum number of I/Os to submit at once",
+        "By default, adapts to the device: from a quarter of iodepth (at most 4) up to all of it."
+        => |job, v| job.engine.batch.submit_max = batch(v)?;
+    value("COUNT") "iodepth_batch_complete_min" | "iodepth_batch_complete": "Minimum number of completions to reap at \
+         once"
+        => |job, v| job.engine.batch.complete_min = v.count32(0, DEPTH_MAX)?;
+    value("COUNT") "iodepth_batch_complete_max": "Maximum number of completions to reap at once",
+        "By default, all available completions." => |job, v| job.engine.batch.complete_max = batch(v)?;
+    value("COUNT") "iodepth_low": "Queue depth at which to start refilling the queue",
+        "By default, refills the queue immediately." => |job, v| job.engine.batch.low = batch(v)?;
+    flag "direct": "Use direct I/O (O_DIRECT)" => |job, v| job.engine.direct = v.flag()?;
+    flag "buffered": "Use buffered I/O; the opposite of direct" => |job, v| job.engine.direct = !v.flag()?;
+    flag "atomic": "Atomic writes (RWF_ATOMIC; io_uring, libaio, pvsync2); implies direct"
+        => |job, v| job.engine.flags.atomic = v.flag()?;
+    flag "uncached": "Buffered I/O whose pages are dropped afterwards (RWF_DONTCACHE; io_uring, pvsync2)"
+        => |job, v| job.engine.flags.uncached = v.flag()?;
+    flag "serialize_overlap": "Let an I/O wait for those in flight that overlap it"
+        => |job, v| job.engine.serialize_overlap = v.flag()?;
+    flag "hipri": "Poll for completions (io_uring, io_uring_cmd, pvsync2, sg)",
+        "The kernel's SCSI drivers ignore it (sg); the results say so."
+        => |job, v| job.engine.uring.iopoll = v.flag()?;
+    flag "hybrid_iopoll": "With hipri, sleep before polling (IORING_SETUP_HYBRID_IOPOLL, Linux 6.13; io_uring, \
+         io_uring_cmd)",
+        "fathom's own." => |job, v| job.engine.uring.hybrid_iopoll = v.flag()?;
+    flag "fixedbufs": "Register the I/O buffers with the ring", "On by default, since it only reduces CPU time."
+        => |job, v| job.engine.uring.fixed_buffers = v.flag()?;
+    flag "registerfiles": "Register the files with the ring", "On by default, since it only reduces CPU time."
+        => |job, v| job.engine.uring.registered_files = v.flag()?;
+    flag "sqthread_poll": "Let a kernel thread submit I/O (SQPOLL)" => |job, v| job.engine.sqpoll = v.flag()?;
+    value("CPU") "sqthread_poll_cpu": "CPU of the SQPOLL thread"
+        => |job, v| job.engine.sqpoll_cpu = Some(v.count32(0, 8191)?);
+    value("TIME") "sqthread_poll_idle": "Idle time after which the SQPOLL thread sleeps; default unit: ms",
+        "Not in fio." => |job, v| {
             let ms = v.time_ns(1_000_000)? / 1_000_000;
             let idle = u32::try_from(ms).ok().filter(|ms| *ms > 0);
             job.engine.sqpoll_idle_ms = Some(idle.ok_or("value out of range; use 1 ms to 49 days")?);
-            Ok(())
-        },
-    )
-    .differs("Not in fio."),
-    Key::flag("nonvectored", "Use READ and WRITE instead of READV and WRITEV", |job, v| {
-        job.engine.uring.vectored = match v.text {
+        };
+    flag "nonvectored": "Use READ and WRITE instead of READV and WRITEV"
+        => |job, v| job.engine.uring.vectored = match v.text {
             // In fio, "choose automatically".
             "-1" => false,
             _ => !v.flag()?,
         };
-        Ok(())
-    }),
-    Key::value("force_async", "N", "Issue every Nth I/O with IOSQE_ASYNC", |job, v| {
-        job.engine.uring.force_async = v.count32(0, u32::MAX)?;
-        Ok(())
-    }),
-    Key::value("stat_type", "CALL", "System call of filestat and dirstat: stat, lstat or statx", |job, v| {
-        job.engine.stat = v.choice(&[
-            ("stat", StatCall::Stat),
-            ("lstat", StatCall::Lstat),
-            ("statx", StatCall::Statx),
+    value("N") "force_async": "Issue every Nth I/O with IOSQE_ASYNC"
+        => |job, v| job.engine.uring.force_async = v.count32(0, u32::MAX)?;
+    value("CALL") "stat_type": "System call of filestat and dirstat: stat, lstat or statx"
+        => |job, v| job.engine.stat = v.choice(&[
+            ("stat", StatCall::Stat), ("lstat", StatCall::Lstat), ("statx", StatCall::Statx)
         ])?;
-        Ok(())
-    }),
-    Key::flag("nowait", "Set RWF_NOWAIT (pvsync2)", |job, v| {
-        job.engine.nowait = v.flag()?;
-        Ok(())
-    }),
-    Key::value("cmd_type", "nvme|bsg", "Type of passthrough commands: nvme, or SCSI on /dev/bsg/H:C:T:L (io_uring_cmd)", |job, v| {
-        job.engine.bsg = v.choice(&[("nvme", false), ("bsg", true)])?;
-        Ok(())
-    }),
-    Key::value("write_mode", "MODE|MODE/PERCENT:…", "NVMe command of writes: write, zeroes, uncor or verify, or a mix; SCSI command with cmd_type=bsg: write or \
-         verify (io_uring_cmd)", |job, v| {
-        job.engine.uring.nvme.write_modes = write_modes(v)?;
-        Ok(())
-    })
-    .differs("`zone_append` is refused."),
-    Key::flag("readfua", "Set the Force Unit Access bit of reads (io_uring_cmd, sg)", |job, v| {
-        job.engine.uring.nvme.read_fua = v.flag()?;
-        Ok(())
-    }),
-    Key::flag("writefua", "Set the Force Unit Access bit of writes (io_uring_cmd, sg)", |job, v| {
-        job.engine.uring.nvme.write_fua = v.flag()?;
-        Ok(())
-    }),
-    Key::flag("deac", "Set the Deallocate bit of write_mode=zeroes (io_uring_cmd)", |job, v| {
-        job.engine.uring.nvme.deallocate = v.flag()?;
-        Ok(())
-    }),
-    Key::value("num_range", "COUNT", "Ranges of each trim, from 1 to 256 (io_uring_cmd)", |job, v| {
-        job.engine.uring.nvme.ranges = v.count32(1, 256)?;
-        Ok(())
-    }),
-    Key::value("sg_write_mode", "MODE", "SCSI command of writes: write, write_and_verify, write_same, write_same_ndob, \
-         write_stream, verify_bytchk_00, verify_bytchk_01 or verify_bytchk_11 (sg)", |job, v| {
-        job.engine.scsi.write = v.choice(&[
-            ("write", ScsiWrite::Write),
-            ("write_and_verify", ScsiWrite::WriteAndVerify),
-            ("verify", ScsiWrite::WriteAndVerify),
-            ("write_same", ScsiWrite::WriteSame),
-            ("same", ScsiWrite::WriteSame),
-            ("write_same_ndob", ScsiWrite::WriteSameNdob),
-            ("write_stream", ScsiWrite::WriteStream),
-            ("verify_bytchk_00", ScsiWrite::VerifyMedium),
-            ("verify_bytchk_01", ScsiWrite::VerifyData),
-            ("verify_bytchk_11", ScsiWrite::VerifyBlock),
+    flag "nowait": "Set RWF_NOWAIT (pvsync2)" => |job, v| job.engine.nowait = v.flag()?;
+    value("nvme|bsg") "cmd_type": "Type of passthrough commands: nvme, or SCSI on /dev/bsg/H:C:T:L (io_uring_cmd)"
+        => |job, v| job.engine.bsg = v.choice(&[("nvme", false), ("bsg", true)])?;
+    value("MODE|MODE/PERCENT:…") "write_mode": "NVMe command of writes: write, zeroes, uncor or verify, or a mix; \
+         SCSI command with cmd_type=bsg: write or verify (io_uring_cmd)",
+        "`zone_append` is refused." => |job, v| job.engine.uring.nvme.write_modes = write_modes(v)?;
+    flag "readfua": "Set the Force Unit Access bit of reads (io_uring_cmd, sg)"
+        => |job, v| job.engine.uring.nvme.read_fua = v.flag()?;
+    flag "writefua": "Set the Force Unit Access bit of writes (io_uring_cmd, sg)"
+        => |job, v| job.engine.uring.nvme.write_fua = v.flag()?;
+    flag "deac": "Set the Deallocate bit of write_mode=zeroes (io_uring_cmd)"
+        => |job, v| job.engine.uring.nvme.deallocate = v.flag()?;
+    value("COUNT") "num_range": "Ranges of each trim, from 1 to 256 (io_uring_cmd)"
+        => |job, v| job.engine.uring.nvme.ranges = v.count32(1, 256)?;
+    value("MODE") "sg_write_mode": "SCSI command of writes: write, write_and_verify, write_same, write_same_ndob, \
+         write_stream, verify_bytchk_00, verify_bytchk_01 or verify_bytchk_11 (sg)"
+        => |job, v| job.engine.scsi.write = v.choice(&[
+            ("write", ScsiWrite::Write), ("write_and_verify", ScsiWrite::WriteAndVerify),
+            ("verify", ScsiWrite::WriteAndVerify), ("write_same", ScsiWrite::WriteSame),
+            ("same", ScsiWrite::WriteSame), ("write_same_ndob", ScsiWrite::WriteSameNdob),
+            ("write_stream", ScsiWrite::WriteStream), ("verify_bytchk_00", ScsiWrite::VerifyMedium),
+            ("verify_bytchk_01", ScsiWrite::VerifyData), ("verify_bytchk_11", ScsiWrite::VerifyBlock)
         ])?;
-        Ok(())
-    }),
-    Key::value("stream_id", "NUMBER", "Stream that sg_write_mode=write_stream writes to (sg)", |job, v| {
-        job.engine.scsi.stream = v.count32(0, u32::from(u16::MAX))? as u16;
-        Ok(())
-    })
-    .differs("fathom opens no stream, so write_stream needs one."),
-    Key::flag("userspace_reap", "No effect: io_getevents reaps the completions of libaio", accept_flag)
-        .differs("No effect: io_uring reaps completions from user space, libaio does not."),
-    Key::value("mem", "KIND", "Buffer memory: malloc, shm, shmhuge, mmap, mmapshared or mmaphuge", |job, v| {
-        job.plan.buffers.memory = v.choice(&[
-            ("malloc", Memory::Normal),
-            ("shm", Memory::Normal),
-            ("mmap", Memory::Normal),
-            ("mmapshared", Memory::Normal),
-            ("shmhuge", Memory::Huge),
-            ("mmaphuge", Memory::Huge),
+    value("NUMBER") "stream_id": "Stream that sg_write_mode=write_stream writes to (sg)",
+        "fathom opens no stream, so write_stream needs one."
+        => |job, v| job.engine.scsi.stream = v.count32(0, u32::from(u16::MAX))? as u16;
+    flag "userspace_reap": "No effect: io_getevents reaps the completions of libaio",
+        "No effect: io_uring reaps completions from user space, libaio does not." = accept_flag;
+    value("KIND") "mem" | "iomem": "Buffer memory: malloc, shm, shmhuge, mmap, mmapshared or mmaphuge",
+        "Buffers are always anonymous memory, in normal or huge pages; file-backed mmap is refused."
+        => |job, v| job.plan.buffers.memory = v.choice(&[
+            ("malloc", Memory::Normal), ("shm", Memory::Normal), ("mmap", Memory::Normal),
+            ("mmapshared", Memory::Normal), ("shmhuge", Memory::Huge), ("mmaphuge", Memory::Huge)
         ])?;
-        Ok(())
-    })
-    .aliases(&["iomem"])
-    .differs("Buffers are always anonymous memory, in normal or huge pages; file-backed mmap is refused."),
-    Key::value("mem_align", "SIZE", "Minimum alignment of I/O buffers", |_, v| match v.bytes()? {
-        align if align > BUFFER_ALIGN => Err(format!(
-            "buffers are aligned to pages of {BUFFER_ALIGN} bytes; use {BUFFER_ALIGN} or less"
-        )),
-        align if align > 0 && !align.is_power_of_two() => {
-            Err(format!("{align} is no power of two; use one"))
-        }
-        _ => Ok(()),
-    })
-    .aliases(&["iomem_align"])
-    .differs("Buffers are always page-aligned; more is refused."),
-    Key::value("hugepage-size", "SIZE", "Size of huge pages", |_, v| match v.bytes()? {
-        HUGE_PAGE_BYTES => Ok(()),
-        other => Err(format!("huge pages of {other} bytes are not supported; use 2m")),
-    })
-    .differs("Only 2m is supported."),
-    Key::value("io_submit_mode", "inline|offload", "Submit from the job's own thread or from others", |_, v| {
-        v.choice(&[("inline", ()), ("offload", ())])
-    })
-    .differs(
-        "No effect: arrivals of a rate-limited job are never delayed by a stall, which is the purpose of `offload`.",
-    ),
-    Key::flag("thread", "Run jobs as threads (always the case)", accept_flag)
-        .differs(
-            "Jobs are always threads. As in fio, `threads` is accepted, too.",
-        )
-        .aliases(&["threads"]),
-];
+    value("SIZE") "mem_align" | "iomem_align": "Minimum alignment of I/O buffers",
+        "Buffers are always page-aligned; more is refused." = |_, v| match v.bytes()? {
+            align if align > BUFFER_ALIGN => Err(format!(
+                "buffers are aligned to pages of {BUFFER_ALIGN} bytes; use {BUFFER_ALIGN} or less"
+            )),
+            align if align > 0 && !align.is_power_of_two() => {
+                Err(format!("{align} is no power of two; use one"))
+            }
+            _ => Ok(()),
+        };
+    value("SIZE") "hugepage-size": "Size of huge pages", "Only 2m is supported." = |_, v| match v.bytes()? {
+            HUGE_PAGE_BYTES => Ok(()),
+            other => Err(format!("huge pages of {other} bytes are not supported; use 2m")),
+        };
+    value("inline|offload") "io_submit_mode": "Submit from the job's own thread or from others",
+        "No effect: arrivals of a rate-limited job are never delayed by a stall, which is the purpose of `offload`."
+        = |_, v| v.choice(&[("inline", ()), ("offload", ())]);
+    flag "thread" | "threads": "Run jobs as threads (always the case)",
+        "Jobs are always threads. As in fio, `threads` is accepted, too." = accept_flag;
+}
 
 fn engine(job: &mut JobSpec, v: KeyValue<'_>) -> Result<(), String> {
     if let Some((_, name)) = ENGINES.iter().find(|(word, _)| *word == v.text) {
@@ -267,7 +199,9 @@ fn engine(job: &mut JobSpec, v: KeyValue<'_>) -> Result<(), String> {
     }
     // As in fio, what follows a colon is a path, or a detail of the engine.
     let word = v.text.split(':').next().unwrap_or(v.text);
-    if let Some((_, instead)) = OTHERS.iter().find(|(words, _)| words.contains(&word)) {
+    if let Some((_, instead)) =
+        OTHERS.iter().find(|(words, _)| words.split(' ').any(|other| other == word))
+    {
         return Err(format!("fio's engine '{word}' is not supported; {instead}"));
     }
     let near = suggest::nearest(word, ENGINES.iter().map(|(word, _)| *word));
@@ -280,38 +214,16 @@ pub(crate) fn engines() -> impl Iterator<Item = (&'static str, EngineName)> {
 }
 
 /// fio's other engines, and what to do instead.
-const OTHERS: &[(&[&str], &str)] = &[
-    (&["solarisaio", "windowsaio"], "use io_uring or libaio"),
-    (&["pmem", "libpmem", "dev-dax", "dev_dax"], "use mmap on a file"),
+const OTHERS: &[(&str, &str)] = &[
+    ("solarisaio windowsaio", "use io_uring or libaio"),
+    ("pmem libpmem dev-dax dev_dax", "use mmap on a file"),
+    ("nvme spdk xnvme libblkio libnvme", "use io_uring, or io_uring_cmd on /dev/ngXnY"),
+    ("e4defrag", "it moves extents of files, which fathom does not measure; use fio"),
+    ("cpuio exec page_fault", "it does no storage I/O; run such a load alongside fathom"),
+    ("ftp http net netsplice rdma", "fathom does storage I/O only; use fio"),
     (
-        &["nvme", "spdk", "xnvme", "libblkio", "libnvme"],
-        "use io_uring, or io_uring_cmd on /dev/ngXnY",
-    ),
-    (&["e4defrag"], "it moves extents of files, which fathom does not measure; use fio"),
-    (&["cpuio", "exec", "page_fault"], "it does no storage I/O; run such a load alongside fathom"),
-    (&["ftp", "http", "net", "netsplice", "rdma"], "fathom does storage I/O only; use fio"),
-    (
-        &[
-            "bsg",
-            "dfs",
-            "external",
-            "filecopy",
-            "gfapi",
-            "gfapi_async",
-            "ime_aio",
-            "ime_psync",
-            "ime_psyncv",
-            "libcufile",
-            "libhdfs",
-            "libhipfile",
-            "libiscsi",
-            "libzbc",
-            "mtd",
-            "nbd",
-            "nfs",
-            "rados",
-            "rbd",
-        ],
+        "bsg dfs external filecopy gfapi gfapi_async ime_aio ime_psync ime_psyncv libcufile libhdfs libhipfile \
+         libiscsi libzbc mtd nbd nfs rados rbd",
         "mount the storage, or attach it as a block device, and use io_uring on that",
     ),
 ];

@@ -1,6 +1,21 @@
 //! The table of keys. Each key is one entry, from which parser, help, documentation and
 //! suggestions are derived.
 
+/// `value("FORM") "key" | "alias": "description", "difference from fio" => |job, v| assignment;`, or instead of the last
+/// part `= setter;`.
+macro_rules! keys {
+    ($($kind:ident $(($form:literal))? $name:literal $(| $alias:literal)*: $doc:literal $(, $differs:tt)?
+        $(=> |$job:tt, $v:tt| $set:expr;)? $(= $setter:expr;)?)*) => {
+        pub(super) const KEYS: &[$crate::keys::Key] = &[$($crate::keys::Key {
+            aliases: &[$($alias),*],
+            differs: [$($differs,)? ""][0],
+            ..$crate::keys::Key::$kind(
+                $name, $($form,)? $doc, $(|$job, $v| { $set; Ok(()) })? $($setter)?
+            )
+        }),*];
+    };
+}
+
 mod access;
 mod data;
 mod distribution;
@@ -12,6 +27,7 @@ mod report;
 mod schedule;
 mod target;
 
+pub use engine::EngineName;
 pub(crate) use engine::engines;
 
 use crate::job::{Given, JobSpec};
@@ -119,12 +135,13 @@ impl Key {
         Self::new(name, Takes::Value(form), doc, set)
     }
 
-    const fn aliases(self, aliases: &'static [&'static str]) -> Self {
-        Self { aliases, ..self }
-    }
-
-    const fn differs(self, differs: &'static str) -> Self {
-        Self { differs, ..self }
+    const fn optional(
+        name: &'static str,
+        form: &'static str,
+        doc: &'static str,
+        set: Setter,
+    ) -> Self {
+        Self::new(name, Takes::Optional(form), doc, set)
     }
 
     fn in_group(self, group: KeyGroup) -> Self {

@@ -1,6 +1,5 @@
 //! Priorities of single I/Os.
 
-use super::Key;
 use crate::job::{JobSpec, PriorityShare};
 use crate::value::{KeyValue, triple};
 use fathom_model::plan::CommandPriority;
@@ -8,34 +7,19 @@ use fathom_model::{Dir, PerDir};
 
 const ENGINES: &str = "For libaio and io_uring.";
 
-pub(super) const KEYS: &[Key] = &[
-    Key::value(
-        "cmdprio_percentage",
-        "PERCENT[,PERCENT]",
-        "Percentage of reads and writes with a priority of their own",
-        |job, v| triple(v, &mut job.priorities.percent, |v| v.percent()),
-    )
-    .differs(ENGINES),
-    Key::value(
-        "cmdprio_class",
-        "CLASS[,CLASS]",
-        "Their class: 0 none, 1 real time (the default), 2 best effort, 3 idle",
-        |job, v| triple(v, &mut job.priorities.class, |v| small(v, 3)),
-    ),
-    Key::value("cmdprio", "LEVEL[,LEVEL]", "Their level, 0 (the highest) to 7", |job, v| {
-        triple(v, &mut job.priorities.level, |v| small(v, 7))
-    }),
-    Key::value("cmdprio_hint", "HINT[,HINT]", "Their hint, 0 to 1023", |job, v| {
-        triple(v, &mut job.priorities.hint, |v| small(v, 1023))
-    }),
-    Key::value(
-        "cmdprio_bssplit",
-        "SIZE/PERCENT[/CLASS/LEVEL[/HINT]]:…[,…]",
-        "Percentage of the I/Os of each block size with a priority of their own",
-        |job, v| triple(v, &mut job.priorities.split, split),
-    )
-    .differs(ENGINES),
-];
+keys! {
+    value("PERCENT[,PERCENT]") "cmdprio_percentage": "Percentage of reads and writes with a priority of their own",
+        ENGINES = |job, v| triple(v, &mut job.priorities.percent, |v| v.percent());
+    value("CLASS[,CLASS]") "cmdprio_class": "Their class: 0 none, 1 real time (the default), 2 best effort, 3 idle"
+        = |job, v| triple(v, &mut job.priorities.class, |v| small(v, 3));
+    value("LEVEL[,LEVEL]") "cmdprio": "Their level, 0 (the highest) to 7"
+        = |job, v| triple(v, &mut job.priorities.level, |v| small(v, 7));
+    value("HINT[,HINT]") "cmdprio_hint": "Their hint, 0 to 1023"
+        = |job, v| triple(v, &mut job.priorities.hint, |v| small(v, 1023));
+    value("SIZE/PERCENT[/CLASS/LEVEL[/HINT]]:…[,…]") "cmdprio_bssplit": "Percentage of the I/Os of each block size \
+         with a priority of their own",
+        ENGINES = |job, v| triple(v, &mut job.priorities.split, split);
+}
 
 fn small(v: KeyValue<'_>, max: u32) -> Result<u16, String> {
     Ok(v.count32(0, max)? as u16)

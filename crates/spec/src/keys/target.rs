@@ -1,140 +1,88 @@
 //! Files and devices.
 
-use super::{Key, accept_flag};
+use super::accept_flag;
 use crate::job::JobSpec;
 use crate::value::{KeyValue, path_list};
 use fathom_model::plan::{Advice, Fallocate, FileService, WriteLife};
 
-pub(super) const KEYS: &[Key] = &[
-    Key::value("filename", "PATH[:PATH…]", "Files or devices to use", |job, v| {
-        job.files.filename = path_list(v.text)?;
-        if job.files.filename.iter().any(|path| path == "-") {
-            return Err("'-' (standard input or output) is not supported as a target; name a file or device".into());
-        }
-        Ok(())
-    })
-    .differs(
-        "Must not leave `directory`, if set. Writing to an existing target needs `--overwrite=` or `--erase=`.",
-    ),
-    Key::value("directory", "PATH[:PATH…]", "Directories for files, assigned to clones round-robin", |job, v| {
-        job.files.directory = path_list(v.text)?;
-        Ok(())
-    }),
-    Key::value("filename_format", "TEXT", "Format of file names, with $jobname, $jobnum, $filenum", format)
-        .differs("`$clientuid` is refused, since fathom has no clients."),
-    Key::flag("unique_filename", "No effect: there are no clients", accept_flag)
-        .differs("No effect: fathom has no clients."),
-    Key::value("nrfiles", "COUNT", "Number of files per clone", |job, v| {
-        job.files.count = v.count32(1, 65_536)?;
-        Ok(())
-    })
-    .aliases(&["nr_files"]),
-    Key::value("openfiles", "COUNT", "Number of files to keep open at once", |job, v| {
-        job.plan.open_files = Some(v.count32(1, 65_536)?);
-        Ok(())
-    })
-    .differs("Limits the files in use at once, but all of them stay open."),
-    Key::value("size", "SIZE|N%", "Total size of all files of a clone", |job, v| {
-        job.files.size = Some(v.size_or_any_percent()?);
-        Ok(())
-    })
-    .differs("An error if it exceeds the end of a device."),
-    Key::value("filesize", "SIZE[-SIZE]|100%", "Size of each file; 100% is all of an existing target", file_size),
-    Key::value("offset", "SIZE|N%", "Offset in each file at which I/O starts", |job, v| {
-        job.files.offset = v.size_or_percent()?;
-        Ok(())
-    })
-    .aliases(&["fileoffset"]),
-    Key::value("offset_increment", "SIZE|N%", "Offset added for each clone", |job, v| {
-        job.files.offset_increment = v.size_or_percent()?;
-        Ok(())
-    }),
-    Key::value("offset_align", "SIZE", "Alignment to which a percentage offset is rounded up", |job, v| {
-        job.files.offset_align = Some(v.size()?);
-        Ok(())
-    }),
-    Key::flag("file_append", "Start at the end of each existing file; devices are not affected", |job, v| {
-        job.files.append = v.flag()?;
-        Ok(())
-    })
-    .differs("The file is extended before the job starts, which needs `--overwrite=`, and keeps its data even if the job reads."),
-    Key::value("fallocate", "KIND", "How to preallocate new files: none, native, posix, keep or truncate", |job, v| {
-        job.files.fallocate = v.choice(&[
-            ("none", Fallocate::None),
-            ("native", Fallocate::Native),
-            ("posix", Fallocate::Posix),
-            ("keep", Fallocate::Keep),
-            ("truncate", Fallocate::Truncate),
-            ("0", Fallocate::None),
-            ("1", Fallocate::Posix),
+keys! {
+    value("PATH[:PATH…]") "filename": "Files or devices to use",
+        "Must not leave `directory`, if set. Writing to an existing target needs `--overwrite=` or `--erase=`."
+        = |job, v| {
+            job.files.filename = path_list(v.text)?;
+            if job.files.filename.iter().any(|path| path == "-") {
+                return Err("'-' (standard input or output) is not supported as a target; name a file or device".into());
+            }
+            Ok(())
+        };
+    value("PATH[:PATH…]") "directory": "Directories for files, assigned to clones round-robin"
+        => |job, v| job.files.directory = path_list(v.text)?;
+    value("TEXT") "filename_format": "Format of file names, with $jobname, $jobnum, $filenum",
+        "`$clientuid` is refused, since fathom has no clients." = format;
+    flag "unique_filename": "No effect: there are no clients", "No effect: fathom has no clients." = accept_flag;
+    value("COUNT") "nrfiles" | "nr_files": "Number of files per clone"
+        => |job, v| job.files.count = v.count32(1, 65_536)?;
+    value("COUNT") "openfiles": "Number of files to keep open at once",
+        "Limits the files in use at once, but all of them stay open."
+        => |job, v| job.plan.open_files = Some(v.count32(1, 65_536)?);
+    value("SIZE|N%") "size": "Total size of all files of a clone", "An error if it exceeds the end of a device."
+        => |job, v| job.files.size = Some(v.size_or_any_percent()?);
+    value("SIZE[-SIZE]|100%") "filesize": "Size of each file; 100% is all of an existing target" = file_size;
+    value("SIZE|N%") "offset" | "fileoffset": "Offset in each file at which I/O starts"
+        => |job, v| job.files.offset = v.size_or_percent()?;
+    value("SIZE|N%") "offset_increment": "Offset added for each clone"
+        => |job, v| job.files.offset_increment = v.size_or_percent()?;
+    value("SIZE") "offset_align": "Alignment to which a percentage offset is rounded up"
+        => |job, v| job.files.offset_align = Some(v.size()?);
+    flag "file_append": "Start at the end of each existing file; devices are not affected",
+        "The file is extended before the job starts, which needs `--overwrite=`, and keeps its data even if the job \
+         reads."
+        => |job, v| job.files.append = v.flag()?;
+    value("KIND") "fallocate": "How to preallocate new files: none, native, posix, keep or truncate"
+        => |job, v| job.files.fallocate = v.choice(&[
+            ("none", Fallocate::None), ("native", Fallocate::Native), ("posix", Fallocate::Posix),
+            ("keep", Fallocate::Keep), ("truncate", Fallocate::Truncate), ("0", Fallocate::None),
+            ("1", Fallocate::Posix)
         ])?;
-        Ok(())
-    }),
-    Key::value("file_service_type", "KIND[:N]", "How to select the next file, and after how many I/Os: roundrobin, random or sequential", service)
-        .differs("zipf, pareto and normal are refused."),
-    Key::flag("create_on_open", "Create files when the job opens them", |job, v| {
-        job.files.create_on_open = v.flag()?;
-        Ok(())
-    }),
-    Key::flag("create_only", "Lay out files, then stop", |job, v| {
-        job.files.create_only = v.flag()?;
-        Ok(())
-    }),
-    Key::flag("create_serialize", "No effect: files are laid out one at a time", accept_flag)
-        .differs("No effect: files are always laid out one at a time."),
-    Key::flag("create_fsync", "Call fsync on files after laying them out", accept_flag)
-        .differs("No effect: files are always flushed after layout."),
-    Key::flag("allow_file_create", "Create missing files", |job, v| {
-        job.files.allow_create = v.flag()?;
-        Ok(())
-    }),
-    Key::flag("overwrite", "Lay out files before writing to them", |job, v| {
-        job.files.overwrite = v.flag().map_err(|why| {
+    value("KIND[:N]") "file_service_type": "How to select the next file, and after how many I/Os: roundrobin, random \
+         or sequential",
+        "zipf, pareto and normal are refused." = service;
+    flag "create_on_open": "Create files when the job opens them" => |job, v| job.files.create_on_open = v.flag()?;
+    flag "create_only": "Lay out files, then stop" => |job, v| job.files.create_only = v.flag()?;
+    flag "create_serialize": "No effect: files are laid out one at a time",
+        "No effect: files are always laid out one at a time." = accept_flag;
+    flag "create_fsync": "Call fsync on files after laying them out",
+        "No effect: files are always flushed after layout." = accept_flag;
+    flag "allow_file_create": "Create missing files" => |job, v| job.files.allow_create = v.flag()?;
+    flag "overwrite": "Lay out files before writing to them",
+        "On the command line, any value but 0 and 1 is the path of an existing file that may be written."
+        => |job, v| job.files.overwrite = v.flag().map_err(|why| {
             format!("{why}; to permit writing to an existing file, use --overwrite=PATH on the command line")
         })?;
-        Ok(())
-    })
-    .differs("On the command line, any value but 0 and 1 is the path of an existing file that may be written."),
-    Key::flag("unlink", "Remove files after the job ends", |job, v| {
-        job.files.unlink = v.flag()?;
-        Ok(())
-    })
-    .differs("Removes only files that this run created."),
-    Key::flag("unlink_each_loop", "Remove files between the passes of `loops`; has no effect on those of `time_based`", |job, v| {
-        job.files.unlink_each_loop = v.flag()?;
-        Ok(())
-    })
-    .differs("Frees the blocks that the job uses in files that this run created; the files remain, and other files keep their data. An error for jobs that read."),
-    Key::flag("invalidate", "Invalidate the page cache of the files before the job starts", |job, v| {
-        job.files.invalidate = v.flag()?;
-        Ok(())
-    }),
-    Key::flag("pre_read", "Read the files into the page cache before the job starts; implies invalidate=0", |job, v| {
-        job.plan.pre_read = v.flag()?;
-        Ok(())
-    })
-    .differs("Only jobs that read do so; an error with direct I/O, which bypasses the page cache."),
-    Key::value("fadvise_hint", "KIND", "Access hint for the kernel (fadvise): 0 (none), 1 (from the I/O pattern), random, sequential or noreuse", |job, v| {
-        job.files.advice = v.choice(&[
-            ("0", Some(Advice::None)),
-            ("1", None),
-            ("random", Some(Advice::Random)),
-            ("sequential", Some(Advice::Sequential)),
-            ("noreuse", Some(Advice::NoReuse)),
+    flag "unlink": "Remove files after the job ends", "Removes only files that this run created."
+        => |job, v| job.files.unlink = v.flag()?;
+    flag "unlink_each_loop": "Remove files between the passes of `loops`; has no effect on those of `time_based`",
+        "Frees the blocks that the job uses in files that this run created; the files remain, and other files keep \
+         their data. An error for jobs that read."
+        => |job, v| job.files.unlink_each_loop = v.flag()?;
+    flag "invalidate": "Invalidate the page cache of the files before the job starts"
+        => |job, v| job.files.invalidate = v.flag()?;
+    flag "pre_read": "Read the files into the page cache before the job starts; implies invalidate=0",
+        "Only jobs that read do so; an error with direct I/O, which bypasses the page cache."
+        => |job, v| job.plan.pre_read = v.flag()?;
+    value("KIND") "fadvise_hint": "Access hint for the kernel (fadvise): 0 (none), 1 (from the I/O pattern), random, \
+         sequential or noreuse"
+        => |job, v| job.files.advice = v.choice(&[
+            ("0", Some(Advice::None)), ("1", None), ("random", Some(Advice::Random)),
+            ("sequential", Some(Advice::Sequential)), ("noreuse", Some(Advice::NoReuse))
         ])?;
-        Ok(())
-    }),
-    Key::value("write_hint", "LIFE", "Expected lifetime of the data in the file or device: none, short, medium, long or extreme", |job, v| {
-        job.plan.write_life = Some(v.choice(&[
-            ("none", WriteLife::None),
-            ("short", WriteLife::Short),
-            ("medium", WriteLife::Medium),
-            ("long", WriteLife::Long),
-            ("extreme", WriteLife::Extreme),
-        ])?);
-        Ok(())
-    }),
-];
+    value("LIFE") "write_hint": "Expected lifetime of the data in the file or device: none, short, medium, long or \
+         extreme"
+        => |job, v| job.plan.write_life = Some(v.choice(&[
+            ("none", WriteLife::None), ("short", WriteLife::Short), ("medium", WriteLife::Medium),
+            ("long", WriteLife::Long), ("extreme", WriteLife::Extreme)
+            ])?);
+}
 
 fn format(job: &mut JobSpec, v: KeyValue<'_>) -> Result<(), String> {
     if v.text.to_ascii_lowercase().contains("$clientuid") {

@@ -21,9 +21,6 @@ use std::collections::{BTreeMap, HashMap};
 
 /// Resolves `spec` on the machine that `facts` describe; `facts.targets` holds what is known of
 /// each path of [`Spec::target_paths`].
-///
-/// # Errors
-/// All that cannot be done on this machine, why, and what to change.
 pub fn plan(spec: &Spec, facts: &Facts) -> Result<Plan, Problems> {
     let mut problems = Problems::default();
     let by_path = facts.targets.iter().map(|target| (target.path.as_str(), target)).collect();
@@ -50,9 +47,6 @@ pub fn plan(spec: &Spec, facts: &Facts) -> Result<Plan, Problems> {
 }
 
 /// Checks what can be checked of `spec` without a machine and targets.
-///
-/// # Errors
-/// All that is wrong.
 pub fn check(spec: &Spec) -> Result<(), Problems> {
     let mut problems = Problems::default();
     settings(spec, &Facts::default(), &mut problems);

@@ -6,9 +6,6 @@ use fathom_model::plan::{MemoryPolicy, Placement};
 use std::collections::BTreeSet;
 
 /// The placement of clone number `clone` of `job` on `host`.
-///
-/// # Errors
-/// A NUMA node that does not exist.
 pub(super) fn placement(job: &JobSpec, clone: u32, host: &Host) -> Result<Placement, String> {
     let spec = &job.placement;
     let allowed = match (&spec.nodes, spec.cpus.as_slice()) {
