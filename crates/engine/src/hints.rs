@@ -12,10 +12,6 @@ const F_SET_RW_HINT: libc::c_int = 1024 + 12;
 const BLKFLSBUF: libc::c_ulong = 0x1261;
 
 /// Applies `fadvise_hint`, `write_hint` and `invalidate` of `job` to its files.
-///
-/// # Errors
-///
-/// The hint that the kernel refused.
 pub(crate) fn apply(job: &JobPlan, files: &[OpenFile]) -> Result<(), EngineError> {
     let cached = |file: &OpenFile| !job.direct && !is_passthrough(file);
     for (file, region) in files.iter().zip(&job.regions).filter(|(file, _)| cached(file)) {
@@ -35,10 +31,6 @@ pub(crate) fn apply(job: &JobPlan, files: &[OpenFile]) -> Result<(), EngineError
 const PRE_READ_BYTES: u64 = 1 << 20;
 
 /// Reads the regions of `job` into the page cache (`pre_read`), until `stop` returns true.
-///
-/// # Errors
-///
-/// A read that failed, or ended early.
 pub(crate) fn pre_read(
     job: &JobPlan,
     files: &[OpenFile],

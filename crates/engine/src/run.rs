@@ -73,20 +73,12 @@ pub struct Running {
 }
 
 /// Starts the jobs of `plan`. `files` holds, per job, one open file per region.
-///
-/// # Errors
-///
-/// If threads or descriptors cannot be created. Errors of a job are in its result.
 pub fn start(plan: &Plan, files: Vec<Vec<OpenFile>>) -> Result<Running, EngineError> {
     let input = |files| JobInput { files, ..JobInput::default() };
     start_with(plan, files.into_iter().map(input).collect())
 }
 
 /// Starts the jobs of `plan` with an input for each.
-///
-/// # Errors
-///
-/// As [`start`].
 pub fn start_with(plan: &Plan, inputs: Vec<JobInput>) -> Result<Running, EngineError> {
     let failed = |error: std::io::Error| EngineError::by_kernel(Operation::Start, &error);
     stall::install_handler().map_err(failed)?;

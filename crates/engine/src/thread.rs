@@ -9,10 +9,6 @@ const IOPRIO_WHO_PROCESS: libc::c_int = 1;
 const IOPRIO_CLASS_SHIFT: i32 = 13;
 
 /// Applies `plan` to the calling thread.
-///
-/// # Errors
-///
-/// The setting that the kernel refused, and the privilege it needs.
 pub(crate) fn apply(plan: &Placement) -> Result<(), EngineError> {
     // Minimal timer slack, so that sleeps of rate-limited workers end on time.
     // SAFETY: takes no pointers.

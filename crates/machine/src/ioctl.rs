@@ -32,10 +32,7 @@ pub(crate) enum LoopBacking {
     File((u32, u32), u64),
 }
 
-/// Reads the backing store of an open loop device.
-///
-/// # Errors
-/// The kernel's: ENXIO if the device is not set up, ENOTTY if it is not a loop device.
+/// Reads the backing store of an open loop device. ENXIO if the device is not set up, ENOTTY if it is not a loop device.
 pub(crate) fn loop_backing(fd: impl AsFd) -> rustix::io::Result<LoopBacking> {
     // SAFETY: the request fills one `loop_info64`. `LoopInfo` has the same layout, and any bytes are
     // valid for it.
@@ -80,10 +77,7 @@ struct ExtentMap {
     extents: [FiemapExtent; EXTENTS],
 }
 
-/// Bytes of an open file in extents that other files use as well (reflinks, snapshots).
-///
-/// # Errors
-/// The kernel's: EOPNOTSUPP if the file system has no list of extents.
+/// Bytes of an open file in extents that other files use as well (reflinks, snapshots). EOPNOTSUPP if the file system has no list of extents.
 pub(crate) fn shared_bytes(fd: impl AsFd) -> rustix::io::Result<u64> {
     let (mut start, mut shared) = (0, 0_u64);
     loop {
@@ -168,9 +162,6 @@ unsafe impl rustix::ioctl::Ioctl for Submission<'_> {
 }
 
 /// Queries an NVMe controller. `buffer` is filled, except by features; the result is that of the command.
-///
-/// # Errors
-/// The kernel's error, or the controller's error status.
 pub(crate) fn nvme_read(fd: impl AsFd, read: NvmeRead, buffer: &mut [u8]) -> std::io::Result<u32> {
     let mut command = NvmeCommand {
         address: buffer.as_mut_ptr() as u64,

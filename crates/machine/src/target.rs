@@ -28,9 +28,6 @@ impl Lookup {
 
     /// Facts about `path`, without opening it for reading or writing. A missing path is not an error:
     /// its kind is [`TargetKind::Missing`], with the free space of its directory.
-    ///
-    /// # Errors
-    /// The path cannot be resolved, for example without permission on a directory.
     pub fn target(&self, path: &str) -> io::Result<TargetFacts> {
         match open_path(path) {
             Ok(fd) => self.open_target(path, &fd),

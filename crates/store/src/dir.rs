@@ -212,9 +212,6 @@ impl HeldDir {
     }
 
     /// Creates the file `name`, or opens an existing one, to append to it; whether it is new.
-    ///
-    /// # Errors
-    /// If `name` is not a regular file, or a system call fails.
     pub fn create_or_append(&self, name: impl AsRef<Path>) -> io::Result<(File, bool)> {
         let name = name.as_ref();
         let flags = FILE | OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::EXCL;
@@ -226,9 +223,6 @@ impl HeldDir {
     }
 
     /// Opens the existing file `name` to append to it.
-    ///
-    /// # Errors
-    /// If `name` is not a regular file, or a system call fails.
     pub fn append(&self, name: impl AsRef<Path>) -> io::Result<File> {
         let name = name.as_ref();
         self.regular(name)?;
@@ -239,9 +233,6 @@ impl HeldDir {
 
     /// Replaces the file `name` atomically, once the new one is on disk. The mode of an existing file is kept, and its owner
     /// if permitted.
-    ///
-    /// # Errors
-    /// If `name` is not a regular file, or a system call fails.
     pub fn replace(&self, name: impl AsRef<Path>, contents: &[u8], new: Readers) -> io::Result<()> {
         let name = name.as_ref();
         let before = self.regular(name)?;
@@ -262,9 +253,6 @@ impl HeldDir {
     }
 
     /// Whether [`HeldDir::replace`] can write `name`: an existing file is writable, and a file can be created.
-    ///
-    /// # Errors
-    /// If `name` is not a regular file, or a system call fails.
     pub fn try_replace(&self, name: &Path) -> io::Result<()> {
         if self.regular(name)?.is_some() {
             accessat(&self.fd, name, Access::WRITE_OK, AtFlags::EACCESS)

@@ -120,9 +120,6 @@ impl Reader {
     }
 
     /// The stacks that samples of this segment refer to by index.
-    ///
-    /// # Errors
-    /// If `stacks.ndjson` cannot be read.
     pub fn stacks(&mut self) -> Result<&[Stack], String> {
         self.open.stacks()
     }

@@ -291,9 +291,6 @@ impl LineFile {
 }
 
 /// A directory for fathom's state: `$XDG_STATE_HOME/fathom/NAME`, by default `~/.local/state/fathom/NAME`.
-///
-/// # Errors
-/// If neither XDG_STATE_HOME nor HOME is an absolute path.
 pub fn state_dir(name: &str) -> Result<PathBuf, String> {
     let state = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).filter(|p| p.is_absolute());
     let home = std::env::var_os("HOME").map(PathBuf::from).filter(|p| p.is_absolute());

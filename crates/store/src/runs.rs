@@ -75,9 +75,6 @@ impl Runs {
     }
 
     /// Removes the run `name`, but no files that fathom did not create; whether nothing remains.
-    ///
-    /// # Errors
-    /// If there is no such run, it is still being recorded, or its files cannot be removed.
     pub fn remove(&self, name: &str) -> Result<bool, String> {
         let known = self.entry(name.to_string());
         let entry = known.ok_or_else(|| format!("no such run: {name}; `fathom runs` lists all"))?;

@@ -45,9 +45,6 @@ use subject::{GuardSubject, Location};
 /// order; targets that refer to the same file or device share descriptors and locks. New files are
 /// removed, and extended files truncated, if the targets are dropped before [`OpenTarget::keep`].
 /// Stops as soon as `stop` returns true.
-///
-/// # Errors
-/// A target may not be used, or `stop` returned true. Everything created is removed again.
 pub fn open_all(
     roots: &Roots,
     plan: &Plan,

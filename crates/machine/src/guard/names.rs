@@ -55,9 +55,6 @@ impl NamedTarget {
 
 /// Checks the names of all jobs of `plan` that operate on names, without changing anything. Returns one entry for each
 /// job; [`NamedTargets::lay_out`] creates what the jobs need.
-///
-/// # Errors
-/// A name may not be used, or `stop` returned true.
 pub fn check_names(
     roots: &Roots,
     plan: &Plan,
@@ -205,9 +202,6 @@ fn status(dir: &OwnedFd, name: &str, flags: AtFlags) -> Result<Option<Stat>, Err
 
 impl NamedTargets {
     /// Creates what the job needs and does not create itself.
-    ///
-    /// # Errors
-    /// A name was taken, or cannot be created, or `stop` returned true.
     pub fn lay_out(&mut self, stop: &dyn Fn() -> bool) -> Result<(), GuardError> {
         if !self.op.is_stat() && !self.op.deletes() {
             return Ok(());

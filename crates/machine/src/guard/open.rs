@@ -272,9 +272,6 @@ impl Writing {
 impl OpenTarget {
     /// A new open file description of the file or device that was checked, even if its path now refers
     /// to another.
-    ///
-    /// # Errors
-    /// The kernel's error, with a remedy; or a request to write to a target that the plan only reads.
     pub fn open_worker(&self, how: WorkerOpen) -> io::Result<OwnedFd> {
         let path = &self.facts.path;
         if how.write && !self.entry.may_write && self.fill_range().is_none() {
@@ -357,9 +354,6 @@ impl OpenTarget {
     }
 
     /// Invalidates the target's page cache, after writing back dirty pages.
-    ///
-    /// # Errors
-    /// The target cannot be opened for reading.
     pub fn invalidate(&self) -> io::Result<()> {
         self.invalidate_part(0, 0)
     }

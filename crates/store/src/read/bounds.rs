@@ -29,9 +29,6 @@ pub struct Damage(u64);
 
 impl Damage {
     /// Adds a line of `len` bytes.
-    ///
-    /// # Errors
-    /// If there are more than a crash leaves.
     pub fn add(&mut self, len: u64) -> io::Result<()> {
         self.0 = self.0.saturating_add(len.max(LINE_LEAST));
         if self.0 <= DAMAGE_MAX {

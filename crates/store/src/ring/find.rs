@@ -28,9 +28,6 @@ impl Segment {
 
 /// The run directories in `root`, oldest first: `root` itself, or its immediate subdirectories with a record. `known` ones
 /// are not read again.
-///
-/// # Errors
-/// If `root` cannot be read.
 pub fn segments(root: &HeldDir, known: &[Segment]) -> io::Result<Vec<Segment>> {
     if known.first().is_some_and(|only| only.name.is_none()) || has_record(root) {
         return Ok(vec![Segment { name: None, started_unix_ns: 0 }]);
