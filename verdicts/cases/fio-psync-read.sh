@@ -1,8 +1,8 @@
 # cause: Direct 4 KiB reads of a disk, one at a time.
 # expect: queue-depth
 # packages: fio
-prepare() { filled data 256m; }
+prepare() { filled data 1g; }
 program() {
-    exec fio --name=a --filename=data --rw=randread --bs=4k --direct=1 --ioengine=psync --time_based --runtime=4 \
-        --output=fio.log
+    exec fio --name=a --filename=data --size=1g --time_based --runtime=4 --output=fio.log \
+        --ioengine=psync --direct=1 --rw=randread --bs=4k
 }

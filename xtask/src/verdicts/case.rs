@@ -12,18 +12,24 @@ pub struct Case {
     path: PathBuf,
     pub name: String,
     pub cause: String,
-    /// Causes that are right, the main one first: on an idle machine, and with all CPUs busy.
-    pub expect: Vec<String>,
-    pub busy: Vec<String>,
-    vague: Vec<String>,
+    /// On an idle machine, and with all CPUs busy.
+    pub expect: [Expected; 2],
     /// The finding that is right contains this word.
-    mentions: Option<String>,
+    mentions: String,
     packages: Vec<String>,
     /// `program` prints the processes to watch, for this long.
     pub watch: Option<String>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Default)]
+pub struct Expected {
+    /// The main cause's group of the account.
+    pub group: String,
+    right: Vec<String>,
+    vague: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
     Right,
     Vague,
@@ -33,25 +39,45 @@ pub enum Verdict {
     Inconclusive,
 }
 
-impl Verdict {
-    pub const ALL: [Verdict; 5] =
-        [Verdict::Right, Verdict::Vague, Verdict::Order, Verdict::Wrong, Verdict::Inconclusive];
+/// verdicts/causes.txt: of each cause the group, the rules that name it, and those that are true, but vague.
+pub type Causes = BTreeMap<String, [String; 3]>;
 
-    pub fn word(self) -> &'static str {
-        match self {
-            Verdict::Right => "right",
-            Verdict::Vague => "vague",
-            Verdict::Order => "order",
-            Verdict::Wrong => "wrong",
-            Verdict::Inconclusive => "inconclusive",
-        }
-    }
-}
-
-/// What sets up the shell; $1 is the case's file, $2 its directory, $3 the function.
+/// $1 is the case's file, $2 its directory, $3 the function.
 const SHELL: &str = "set -eu; DIR=$2; cd \"$DIR\"; . \"${1%/*}/../lib.sh\"; . \"$1\"
     [ \"$3\" != program ] || kill -0 2147483646 2>/dev/null || :
     \"$3\"";
+
+pub fn causes(text: &str) -> Causes {
+    let row = |line: &str| {
+        let mut cells = line.split('|').map(|cell| cell.trim().to_string());
+        let mut cell = || cells.next().unwrap_or_default();
+        (cell(), [cell(), cell(), cell()])
+    };
+    text.lines().filter(|line| !line.starts_with('#')).map(row).collect()
+}
+
+fn words(text: &str) -> impl Iterator<Item = String> + '_ {
+    text.split([',', ' ']).filter(|word| !word.is_empty()).map(String::from)
+}
+
+impl Expected {
+    fn of(names: &str, vague: &str, causes: &Causes) -> Result<Expected> {
+        let find = |name: String| causes.get(&name).ok_or(format!("{name}: not in causes.txt"));
+        let mut expected = Expected::default();
+        for name in words(vague) {
+            expected.vague.extend(words(&find(name)?[1]));
+        }
+        for name in words(names) {
+            let [group, rules, vague] = find(name)?;
+            if expected.group.is_empty() {
+                expected.group.clone_from(group);
+            }
+            expected.right.extend(words(rules));
+            expected.vague.extend(words(vague));
+        }
+        Ok(expected)
+    }
+}
 
 impl Case {
     /// All cases of a directory, by name.
@@ -68,35 +94,19 @@ impl Case {
     }
 
     fn parse(path: &Path, text: &str, causes: &Causes) -> Result<Case> {
-        let mut head = BTreeMap::new();
-        for line in text.lines().map_while(|line| line.strip_prefix("# ")) {
-            let (key, value) =
-                line.split_once(": ").ok_or("a line of the head is `# key: value`")?;
-            head.insert(key, value.trim().to_string());
-        }
-        let mut list = |key| -> Vec<String> {
-            let value = head.remove(key).unwrap_or_default();
-            value.split([',', ' ']).filter(|word| !word.is_empty()).map(String::from).collect()
-        };
-        let (expect, vague, packages) = (list("expect"), list("vague"), list("packages"));
-        let busy = Some(list("busy")).filter(|busy| !busy.is_empty());
-        let busy = busy.unwrap_or_else(|| expect.clone());
-        if expect.is_empty() {
-            return Err("`# expect:` is missing".into());
-        }
-        for cause in expect.iter().chain(&busy).chain(&vague) {
-            causes.group(cause).ok_or_else(|| format!("{cause}: not in causes.txt"))?;
-        }
+        let lines = text.lines().map_while(|line| line.strip_prefix("# "));
+        let mut head: BTreeMap<_, _> = lines.filter_map(|line| line.split_once(": ")).collect();
+        let expect = head.remove("expect").ok_or("`# expect:` is missing")?;
+        let vague = head.remove("vague").unwrap_or_default();
+        let busy = head.remove("busy").unwrap_or(expect);
         let case = Case {
             path: path.to_path_buf(),
             name: path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
-            cause: head.remove("cause").ok_or("`# cause:` is missing")?,
-            expect,
-            busy,
-            vague,
-            mentions: head.remove("mentions"),
-            packages,
-            watch: head.remove("watch"),
+            cause: head.remove("cause").ok_or("`# cause:` is missing")?.into(),
+            expect: [Expected::of(expect, vague, causes)?, Expected::of(busy, vague, causes)?],
+            mentions: head.remove("mentions").unwrap_or_default().into(),
+            packages: words(head.remove("packages").unwrap_or_default()).collect(),
+            watch: head.remove("watch").map(String::from),
         };
         match head.into_keys().next() {
             Some(key) => Err(format!("unknown key {key}").into()),
@@ -106,18 +116,10 @@ impl Case {
 
     /// Installs its packages where they are missing.
     pub fn install(&self) -> Result<()> {
+        const SCRIPT: &str = "dpkg-query -W -f '${Status}' $0 2>&1 | grep -q 'ok installed' ||
+            DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $0";
         for package in &self.packages {
-            let status =
-                Command::new("dpkg-query").args(["-W", "-f", "${Status}", package]).output()?;
-            if status.stdout == b"install ok installed" {
-                continue;
-            }
-            let install = ["install", "-y", "-qq", "--no-install-recommends", package];
-            let output = Command::new("apt-get")
-                .args(install)
-                .env("DEBIAN_FRONTEND", "noninteractive")
-                .output()?;
-            if !output.status.success() {
+            if !Command::new("sh").args(["-c", SCRIPT, package]).output()?.status.success() {
                 return Err(format!("package {package} cannot be installed").into());
             }
         }
@@ -132,101 +134,43 @@ impl Case {
 
     /// Runs one of its functions, which must succeed.
     pub fn call(&self, function: &str, dir: &Path) -> Result<Finished> {
-        let arguments = self.arguments(function, dir);
-        let done =
-            attempt(Path::new("bash"), &arguments, dir, Probe::Nothing, Duration::from_secs(120))?;
+        let (bash, limit) = (Path::new("bash"), Duration::from_secs(120));
+        let done = attempt(bash, &self.arguments(function, dir), dir, Probe::Nothing, limit)?;
         match done.code {
             Some(0) => Ok(done),
-            _ => {
-                Err(format!("{function}: {}", done.stderr.lines().last().unwrap_or("failed"))
-                    .into())
-            }
+            _ => Err(format!("{function}: {}", last_line(&done)).into()),
         }
     }
 
-    /// Its verdict on fathom's findings, with the rule and the sentence of the first cause.
-    pub fn judge(
-        &self,
-        findings: &Value,
-        expected: &[String],
-        causes: &Causes,
-    ) -> (Verdict, String, String) {
-        let named: Vec<(&str, &str)> = findings
+    /// The verdict on fathom's findings, with the rule and the sentence of the first one.
+    pub fn judge(&self, findings: &Value, is_busy: bool) -> (Verdict, String, String) {
+        let Expected { right, vague, .. } = &self.expect[usize::from(is_busy)];
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_string();
+        let named: Vec<(String, String)> = findings
             .as_array()
             .into_iter()
             .flatten()
             .filter(|finding| finding["class"] == "limiter")
-            .map(|f| {
-                (f["rule"].as_str().unwrap_or_default(), f["summary"].as_str().unwrap_or_default())
-            })
+            .map(|finding| (text(&finding["rule"]), text(&finding["summary"])))
             .collect();
-        let is_right = |rule: &str| expected.iter().any(|cause| causes.names(cause, rule));
-        let is_vague = |rule: &str| {
-            expected.iter().any(|cause| causes.is_vague(cause, rule))
-                || self.vague.iter().any(|cause| causes.names(cause, rule))
-        };
-        let Some(&(rule, summary)) = named.first() else {
-            return (Verdict::Inconclusive, "nothing".into(), String::new());
-        };
-        let mentions =
-            |summary: &str| self.mentions.as_ref().is_none_or(|word| summary.contains(word));
-        let verdict = if is_right(rule) && mentions(summary) {
+        let (rule, summary) = named.first().cloned().unwrap_or_default();
+        let verdict = if right.contains(&rule) && summary.contains(&self.mentions) {
             Verdict::Right
-        } else if is_right(rule) || is_vague(rule) {
+        } else if right.contains(&rule) || vague.contains(&rule) {
             Verdict::Vague
-        } else if rule == "inconclusive" {
+        } else if ["", "inconclusive"].contains(&rule.as_str()) {
             Verdict::Inconclusive
-        } else if named.iter().any(|(rule, _)| is_right(rule)) {
+        } else if named.iter().any(|(rule, _)| right.contains(rule)) {
             Verdict::Order
         } else {
             Verdict::Wrong
         };
-        (verdict, rule.into(), summary.into())
+        (verdict, rule, summary)
     }
 }
 
-/// What cases may expect: verdicts/causes.txt.
-pub struct Causes(BTreeMap<String, Cause>);
-
-struct Cause {
-    group: String,
-    rules: Vec<String>,
-    vague: Vec<String>,
-}
-
-impl Causes {
-    pub fn read(path: &Path) -> Result<Causes> {
-        Causes::parse(&std::fs::read_to_string(path)?)
-            .map_err(|error| format!("{}: {error}", path.display()).into())
-    }
-
-    fn parse(text: &str) -> Result<Causes> {
-        let mut causes = BTreeMap::new();
-        for line in text.lines().filter(|line| !line.starts_with('#')) {
-            let columns: Vec<&str> = line.split('|').map(str::trim).collect();
-            let [name, group, rules, vague] = columns[..] else {
-                return Err(format!("{line}: four columns").into());
-            };
-            let [rules, vague] = [rules, vague].map(|rules| {
-                rules.split(", ").filter(|rule| !rule.is_empty()).map(String::from).collect()
-            });
-            causes.insert(name.into(), Cause { group: group.into(), rules, vague });
-        }
-        Ok(Causes(causes))
-    }
-
-    /// The group of the account that the cause is in.
-    pub fn group(&self, cause: &str) -> Option<&str> {
-        Some(&self.0.get(cause)?.group)
-    }
-
-    fn names(&self, cause: &str, rule: &str) -> bool {
-        self.0.get(cause).is_some_and(|cause| cause.rules.iter().any(|known| known == rule))
-    }
-
-    fn is_vague(&self, cause: &str, rule: &str) -> bool {
-        self.0.get(cause).is_some_and(|cause| cause.vague.iter().any(|known| known == rule))
-    }
+pub fn last_line(done: &Finished) -> String {
+    done.stderr.lines().last().unwrap_or("failed without a message").to_string()
 }
 
 #[cfg(test)]
@@ -236,14 +180,15 @@ mod tests {
 
     #[test]
     fn the_first_cause_is_judged() {
-        let causes = "queue-depth | device | one-at-a-time | device\ntimer | timer | timer |\n";
-        let causes = Causes::parse(causes).unwrap();
+        let causes_text =
+            "queue-depth | device | one-at-a-time | device\ntimer | timer | timer |\n";
+        let causes = causes(causes_text);
         let text = "# cause: One read.\n# expect: queue-depth\n# mentions: vda\nprogram() { :; }\n";
         let case = Case::parse(Path::new("cases/read.sh"), text, &causes).unwrap();
         let judge = |rules: &[(&str, &str)]| {
             let finding = |(rule, summary): &(&str, &str)| json!({ "class": "limiter", "rule": rule, "summary": summary });
             let findings: Value = rules.iter().map(finding).collect();
-            case.judge(&findings, &case.expect, &causes).0
+            case.judge(&findings, false).0
         };
         assert_eq!(judge(&[("one-at-a-time", "on vda")]), Verdict::Right);
         assert_eq!(judge(&[("one-at-a-time", "on vdb")]), Verdict::Vague);

@@ -5,12 +5,13 @@ mod truth;
 
 use crate::Result;
 use crate::programs::{fathom, found};
-use crate::run::{Finished, Probe, attempt};
+use crate::run::{Probe, attempt};
 use crate::table::aligned;
-use case::{Case, Causes, Verdict};
+use case::{Case, Verdict, last_line};
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::time::Duration;
 use truth::{Shares, Tracer};
 
@@ -22,8 +23,8 @@ pub struct Options {
     /// Also run each case while as many other programs as there are CPUs keep them busy
     #[arg(long)]
     busy: bool,
-    /// Run each case so often
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
+    /// Number of runs of each case
+    #[arg(long, default_value_t = 1)]
     rounds: u32,
     /// List the cases
     #[arg(long)]
@@ -47,62 +48,50 @@ struct Measured {
     is_busy: bool,
     verdict: Verdict,
     /// The rule named first, and its sentence.
-    named: String,
+    rule: String,
     summary: String,
-    fathom: Option<Shares>,
-    truth: Option<Shares>,
+    /// By fathom and by bpftrace.
+    shares: [Option<Shares>; 2],
 }
 
 /// Runs the cases and prints the table; verdicts that are wrong are not an error.
-///
-/// # Errors
-/// The cases cannot be read, or fathom cannot be started.
 pub fn run(options: &Options) -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize()?;
-    let causes = Causes::read(&root.join("verdicts/causes.txt"))?;
+    let causes = case::causes(&std::fs::read_to_string(root.join("verdicts/causes.txt"))?);
     let mut cases = Case::read_all(&root.join("verdicts/cases"), &causes)?;
-    cases.retain(|case| {
-        options.only.is_empty() || options.only.iter().any(|part| case.name.contains(part))
-    });
+    let only = &options.only;
+    cases.retain(|case| only.is_empty() || only.iter().any(|part| case.name.contains(part)));
     if options.list {
-        for case in &cases {
-            println!("{:<24} {}", case.name, case.cause);
-        }
+        cases.iter().for_each(|case| println!("{:<24} {}", case.name, case.cause));
         return Ok(());
     }
     let program = found(&fathom(options.fathom.as_deref())?)?;
     let place = options.directory.canonicalize()?;
-    let (mut rows, mut left_out) = (Vec::new(), Vec::new());
+    let (mut rows, mut left_out) = (Vec::new(), String::new());
     for case in &cases {
-        if let Err(error) = case.install() {
-            left_out.push(format!("{}: {error}", case.name));
-            continue;
-        }
         let mut measured = Vec::new();
-        for is_busy in [false, true].into_iter().take(1 + usize::from(options.busy)) {
-            for _ in 0..options.rounds {
-                match measure(case, &causes, &program, &place, is_busy, options.truth) {
-                    Ok(one) => {
-                        eprintln!("{}", one.line(case));
-                        measured.push(one);
-                    }
-                    Err(error) => left_out.push(format!("{}: {error}", case.name)),
+        let runs = [false, true].into_iter().take(1 + usize::from(options.busy));
+        for is_busy in runs.flat_map(|is_busy| (0..options.rounds).map(move |_| is_busy)) {
+            match case
+                .install()
+                .and_then(|()| measure(case, &program, &place, is_busy, options.truth))
+            {
+                Ok(one) => {
+                    eprintln!("{}", one.line(case));
+                    measured.push(one);
                 }
+                Err(error) => left_out += &format!("\nLeft out: {}: {error}\n", case.name),
             }
         }
         rows.push((case, measured));
     }
-    let text = report(&rows, &causes, &left_out);
+    let text = report(&rows) + &left_out;
     println!("{text}");
-    if options.write {
-        write(&root.join("docs/accuracy.md"), &text)?;
-    }
-    Ok(())
+    if options.write { write(&root.join("docs/accuracy.md"), &text) } else { Ok(()) }
 }
 
 fn measure(
     case: &Case,
-    causes: &Causes,
     program: &Path,
     place: &Path,
     is_busy: bool,
@@ -112,37 +101,30 @@ fn measure(
     // Servers that give up root must reach it.
     Command::new("chmod").arg("755").arg(dir.path()).status()?;
     let watched = watch(case, program, dir.path(), is_busy, with_truth);
-    let cleaned = case.call("clean", dir.path());
+    case.call("clean", dir.path())?;
     let (json, truth) = watched?;
-    cleaned?;
-    let json: Value = serde_json::from_str(&json)?;
-    let expected = if is_busy { &case.busy } else { &case.expect };
-    let (verdict, named, summary) = case.judge(&json["findings"], expected, causes);
-    let fathom = truth::of_account(&json["account"]);
-    Ok(Measured { is_busy, verdict, named, summary, fathom, truth })
+    let (verdict, rule, summary) = case.judge(&json["findings"], is_busy);
+    let shares = [truth::of_account(&json["account"]), truth];
+    Ok(Measured { is_busy, verdict, rule, summary, shares })
 }
 
-/// Runs the case's program under `fathom watch`; its JSON, and the shares by bpftrace.
+/// Runs the case's program under `fathom watch`: its JSON, and the shares by bpftrace.
 fn watch(
     case: &Case,
     program: &Path,
     dir: &Path,
     is_busy: bool,
     with_truth: bool,
-) -> Result<(String, Option<Shares>)> {
+) -> Result<(Value, Option<Shares>)> {
     case.call("prepare", dir)?;
-    let _spinners = if is_busy { Spinners::start()? } else { Spinners(Vec::new()) };
-    let mut args: Vec<String> =
-        ["watch", "--no-record", "--json", "-o", "watch.json"].map(String::from).into();
+    let _spinners = if is_busy { Some(Spinners::start()?) } else { None };
+    let mut args =
+        ["watch", "--no-record", "--json", "-o", "watch.json"].map(String::from).to_vec();
     let mut pids = Vec::new();
     if let Some(duration) = &case.watch {
-        let printed = case.call("program", dir)?.stdout;
-        pids = printed.split_whitespace().map(String::from).collect();
-        if pids.is_empty() {
-            return Err("`program` printed no process id".into());
-        }
+        pids.extend(case.call("program", dir)?.stdout.split_whitespace().map(String::from));
         args.extend(["-t".into(), duration.clone()]);
-        args.extend(pids.iter().flat_map(|pid| ["-p".into(), pid.clone()]));
+        args.extend(pids.iter().map(|pid| format!("--pid={pid}")));
     } else {
         args.extend(["--".into(), "bash".into()]);
         args.extend(case.arguments("program", dir));
@@ -150,12 +132,8 @@ fn watch(
     let tracer = with_truth.then(|| Tracer::start(&pids)).transpose()?;
     let done = attempt(program, &args, dir, Probe::Nothing, Duration::from_secs(60))?;
     let truth = tracer.map(Tracer::stop).transpose()?;
-    let json = std::fs::read_to_string(dir.join("watch.json"));
-    Ok((json.map_err(|_| last_line(&done))?, truth))
-}
-
-fn last_line(done: &Finished) -> String {
-    done.stderr.lines().last().unwrap_or("failed without a message").to_string()
+    let json = std::fs::read_to_string(dir.join("watch.json")).map_err(|_| last_line(&done))?;
+    Ok((serde_json::from_str(&json)?, truth))
 }
 
 /// Programs that keep all CPUs busy until dropped.
@@ -165,8 +143,7 @@ impl Spinners {
     fn start() -> Result<Self> {
         let mut all = Self(Vec::new());
         for _ in 0..std::thread::available_parallelism()?.get() {
-            let mut spin = Command::new("sh");
-            all.0.push(spin.args(["-c", "while :; do :; done"]).stdin(Stdio::null()).spawn()?);
+            all.0.push(Command::new("sh").args(["-c", "while :; do :; done"]).spawn()?);
         }
         Ok(all)
     }
@@ -182,64 +159,54 @@ impl Drop for Spinners {
 }
 
 impl Measured {
+    fn word(&self) -> String {
+        format!("{:?}", self.verdict).to_lowercase()
+    }
+
     fn line(&self, case: &Case) -> String {
         let busy = if self.is_busy { "busy" } else { "idle" };
-        let mut line =
-            format!("{:<24} {busy} {:<12} {}", case.name, self.verdict.word(), self.summary);
-        for (name, shares) in [("fathom", &self.fathom), ("bpftrace", &self.truth)] {
+        let mut line = format!("{:<24} {busy} {:<12} {}", case.name, self.word(), self.summary);
+        for (name, shares) in ["fathom", "bpftrace"].iter().zip(&self.shares) {
             if let Some(shares) = shares {
-                line += &format!("\n{:>41}: {}", name, truth::text(shares));
+                line += &format!("\n{name:>41}: {}", truth::text(shares));
             }
         }
         line
     }
 }
 
-/// `right`, or `right 2, wrong 1`, with the rules named; then shares of the cause's group.
-fn cells(measured: &[Measured], is_busy: bool, group: &str) -> [String; 2] {
-    let these: Vec<&Measured> = measured.iter().filter(|one| one.is_busy == is_busy).collect();
-    let mut named: Vec<String> = Vec::new();
-    for one in &these {
-        let text = format!("{}: {}", one.verdict.word(), one.named);
-        if !named.contains(&text) {
-            named.push(text);
-        }
-    }
-    let share = |of: fn(&Measured) -> &Option<Shares>| {
+/// The verdicts with the rules named, and the shares of the expected cause's group.
+fn cells(case: &Case, measured: &[Measured], is_busy: bool) -> [String; 2] {
+    let these = || measured.iter().filter(|one| one.is_busy == is_busy);
+    let mut named: Vec<_> = these().map(|one| format!("{}: {}", one.word(), one.rule)).collect();
+    named.dedup();
+    let group = &case.expect[usize::from(is_busy)].group;
+    let share = |by: usize| {
+        let shares = these().filter_map(|one| one.shares[by].as_ref());
         let all: Vec<f64> =
-            these.iter().filter_map(|one| of(one).as_ref()?.get(group).copied()).collect();
-        if all.is_empty() {
-            return "–".to_string();
-        }
-        format!("{:.0}", 100.0 * all.iter().sum::<f64>() / all.len() as f64)
+            shares.map(|shares| shares.get(group).copied().unwrap_or(0.0)).collect();
+        let mean = all.iter().sum::<f64>() / all.len() as f64;
+        if all.is_empty() { "–".to_string() } else { format!("{:.0}", 100.0 * mean) }
     };
-    [named.join(", "), format!("{} / {}", share(|one| &one.fathom), share(|one| &one.truth))]
+    [named.join(", "), format!("{} / {}", share(0), share(1))]
 }
 
-fn report(rows: &[(&Case, Vec<Measured>)], causes: &Causes, left_out: &[String]) -> String {
+fn report(rows: &[(&Case, Vec<Measured>)]) -> String {
     let head = ["case", "cause made", "idle: cause named", "%", "CPUs busy: cause named", "%"];
     let mut table = vec![head.map(String::from)];
     for (case, measured) in rows {
-        let group = |expected: &[String]| causes.group(expected.first()?);
-        let [idle, idle_share] = cells(measured, false, group(&case.expect).unwrap_or_default());
-        let [busy, busy_share] = cells(measured, true, group(&case.busy).unwrap_or_default());
+        let [idle, idle_share] = cells(case, measured, false);
+        let [busy, busy_share] = cells(case, measured, true);
         table.push([case.name.clone(), case.cause.clone(), idle, idle_share, busy, busy_share]);
     }
     let mut text = aligned(&table) + "\n";
     for (is_busy, what) in [(false, "Idle machine"), (true, "CPUs busy")] {
-        let all = || rows.iter().flat_map(|(_, all)| all).filter(|one| one.is_busy == is_busy);
-        if all().next().is_some() {
-            let counts: Vec<String> = Verdict::ALL
-                .iter()
-                .map(|of| {
-                    format!("{} {}", of.word(), all().filter(|one| one.verdict == *of).count())
-                })
-                .collect();
-            text += &format!("\n{what}, {} runs: {}.\n", all().count(), counts.join(", "));
+        let mut counts: BTreeMap<Verdict, (String, u32)> = BTreeMap::new();
+        for one in rows.iter().flat_map(|(_, all)| all).filter(|one| one.is_busy == is_busy) {
+            counts.entry(one.verdict).or_insert((one.word(), 0)).1 += 1;
         }
-    }
-    if !left_out.is_empty() {
-        text += &format!("\nLeft out: {}.\n", left_out.join("; "));
+        let counts: Vec<_> = counts.values().map(|(word, n)| format!("{word} {n}")).collect();
+        text += &format!("\n{what}: {}.\n", counts.join(", "));
     }
     text
 }
@@ -248,9 +215,8 @@ fn report(rows: &[(&Case, Vec<Measured>)], causes: &Causes, left_out: &[String])
 fn write(path: &Path, text: &str) -> Result<()> {
     const MARKERS: [&str; 2] = ["<!-- verdicts: begin -->\n", "<!-- verdicts: end -->"];
     let old = std::fs::read_to_string(path)?;
-    let between = MARKERS.map(|marker| old.split_once(marker));
-    let [Some((before, _)), Some((_, after))] = between else {
+    let [Some((before, _)), Some((_, after))] = MARKERS.map(|marker| old.split_once(marker)) else {
         return Err(format!("{}: the markers of the table are missing", path.display()).into());
     };
-    Ok(std::fs::write(path, format!("{before}{}{text}{}{after}", MARKERS[0], MARKERS[1]))?)
+    Ok(std::fs::write(path, [before, MARKERS[0], text, MARKERS[1], after].concat())?)
 }

@@ -90,8 +90,14 @@ fn with_children(pid: &str) -> Vec<String> {
 /// The shares of the threads that matter: those with a quarter of the most active one's active time, all if none has a
 /// twentieth of its time.
 fn of_threads(mut threads: Vec<BTreeMap<String, f64>>) -> Shares {
-    const ACTIVE: [&str; 7] =
-        ["on_cpu", "runnable", "device", "flush", "kernel_lock", "page_fault", "stopped"];
+    const ACTIVE: [&str; 6] = ["on_cpu", "device", "flush", "kernel_lock", "page_fault", "stopped"];
+    for thread in &mut threads {
+        // A source that becomes ready later makes all polls waits for it.
+        if let Some(ns) = thread.remove("timed_poll") {
+            let group = if thread.contains_key("peer") { "peer" } else { "timer" };
+            *thread.entry(group.into()).or_default() += ns;
+        }
+    }
     let active = |thread: &BTreeMap<String, f64>| -> f64 {
         ACTIVE.iter().filter_map(|group| thread.get(*group)).sum()
     };

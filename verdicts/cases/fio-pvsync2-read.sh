@@ -1,0 +1,8 @@
+# cause: Direct 64 KiB reads of a disk with preadv2, one at a time.
+# expect: queue-depth
+# packages: fio
+prepare() { filled data 1g; }
+program() {
+    exec fio --name=a --filename=data --size=1g --time_based --runtime=4 --output=fio.log \
+        --ioengine=pvsync2 --direct=1 --rw=randread --bs=64k
+}

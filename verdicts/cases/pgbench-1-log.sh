@@ -1,0 +1,10 @@
+# cause: A client of a local postgres server that commits small updates: it waits for the server.
+# expect: peer
+# mentions: postgres
+# packages: postgresql postgresql-contrib
+prepare() {
+    postgres_server -c shared_buffers=512MB
+    pgbench -i -q -s 10 2>/dev/null
+}
+program() { exec pgbench -T 5 -N -c 1; }
+clean() { ends; }

@@ -1,0 +1,14 @@
+# cause: A postgres server with one client that commits small updates: each waits for a flush of the log.
+# expect: flush
+# packages: postgresql postgresql-contrib
+# watch: 5s
+prepare() {
+    postgres_server -c shared_buffers=512MB
+    pgbench -i -q -s 10 2>/dev/null
+}
+program() {
+    starts pgbench -T 60 -N -c 1
+    sleep 0.5
+    postgres_pid
+}
+clean() { ends; }

@@ -1,0 +1,15 @@
+# cause: A postgres server with eight clients that commit small updates: all wait for flushes of the log.
+# expect: flush
+# vague: lock
+# packages: postgresql postgresql-contrib
+# watch: 5s
+prepare() {
+    postgres_server -c shared_buffers=512MB
+    pgbench -i -q -s 10 2>/dev/null
+}
+program() {
+    starts pgbench -T 60 -N -c 8 -j 2
+    sleep 0.5
+    postgres_pid
+}
+clean() { ends; }

@@ -1,0 +1,7 @@
+# cause: An insertion per transaction into an SQLite database: each waits for flushes.
+# expect: flush
+# packages: sqlite3
+program() {
+    exec sqlite3 data.db "create table t(x);" \
+        "$(for i in $(seq 20000); do echo "insert into t values($i);"; done | head -c 120000)"
+}

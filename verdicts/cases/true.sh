@@ -1,0 +1,3 @@
+# cause: A program that ends at once.
+# expect: too-short
+program() { exec true; }
