@@ -1,10 +1,9 @@
 //! A guest: QEMU with its disks, and the line-based channel between it and the lab.
 //! `docs/lab.md` lists the lines.
 
-use super::case::Machine;
-use super::image::Image;
+use super::case::{Kernel, Machine};
+use super::cut;
 use super::qmp::Qmp;
-use super::{cut, host};
 use crate::Result;
 use serde_json::{Value, json};
 use std::fs::{self, File};
@@ -17,8 +16,12 @@ use std::time::{Duration, Instant};
 /// A boot takes about 10 s; several times that on a busy host.
 const BOOT_LIMIT: Duration = Duration::from_secs(180);
 
+pub const QEMU: &str = "qemu-system-x86_64";
+
 pub struct Setup<'a> {
-    pub image: &'a Image,
+    /// Directory of what `lab/image.sh` built.
+    pub images: &'a Path,
+    pub kernel: Kernel,
     pub machine: &'a Machine,
     pub cmdline: &'a str,
     /// Whether writes are logged, so that a power cut can undo those not flushed.
@@ -51,7 +54,7 @@ impl Guest {
         let (channel, qmp) = (listen("channel")?, listen("qmp")?);
         let log =
             File::options().create(true).append(true).open(setup.console.with_extension("qemu"))?;
-        let mut command = Command::new(host::QEMU);
+        let mut command = Command::new(QEMU);
         command.args(arguments(setup, GuestPeer::Channel));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         let mut qemu = Qemu(command.spawn()?);
@@ -233,8 +236,10 @@ pub fn arguments(setup: &Setup, talk: GuestPeer) -> Vec<String> {
         .collect();
     let mut add = |option: &str, value: String| args.extend([option.to_string(), value]);
     add("-m", memory);
-    add("-kernel", setup.image.kernel.display().to_string());
-    add("-initrd", setup.image.initrd.display().to_string());
+    for part in ["kernel", "initrd"] {
+        let file = setup.images.join(format!("{part}-{}", setup.kernel.name()));
+        add(&format!("-{part}"), file.display().to_string());
+    }
     add("-append", cmdline);
     match talk {
         GuestPeer::Terminal => add("-serial", "mon:stdio".into()),

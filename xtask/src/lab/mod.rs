@@ -2,27 +2,21 @@
 //! `docs/lab.md` describes how to run it and write cases.
 
 mod case;
-mod cpio;
 mod cut;
-mod debian;
 mod guest;
 mod hang;
-mod host;
-mod image;
-mod modules;
 mod qmp;
 mod run;
 mod schedule;
-mod shell;
 
 use crate::Result;
-use case::{Case, Kernel};
-use image::Image;
+use case::{Case, Kernel, Machine};
+use guest::Setup;
 use run::{Fault, Outcome, Places};
 use schedule::{Boot, Kernels};
-use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Mutex;
 use std::time::Instant;
 
@@ -82,23 +76,24 @@ pub fn run(options: &Options) -> Result<()> {
     let start = Instant::now();
     let lab = root.join("target/lab");
     fs::create_dir_all(&lab)?;
-    host::prepare()?;
     let dir = tempfile::Builder::new().prefix("fathom-lab-").tempdir()?;
     let mut kernels: Vec<Kernel> = boots.iter().map(|boot| boot.kernel).collect();
     if is_shell {
         kernels.push(options.kernel.unwrap_or(Kernel::V6_1));
     }
-    let images = images(&root, &lab, dir.path(), options.programs.as_deref(), kernels)?;
+    kernels.sort();
+    kernels.dedup();
+    build_images(&root, &lab, dir.path(), options.programs.as_deref(), &kernels)?;
     if is_shell {
-        let image = images.values().next().ok_or("no image")?;
-        return shell::run(image, &options.machine, &options.cmdline, dir.path());
+        return shell(options, kernels[0], dir.path());
     }
     println!("the guests' files are ready after {:.0} s", start.elapsed().as_secs_f64());
     if options.prepare {
         return Ok(());
     }
-    let places = Places { logs: lab.join("logs"), records: lab.join("records") };
-    let Counts { passed, failed, repeated } = run_all(boots, &images, &places, &lab)?;
+    let images = dir.path().to_path_buf();
+    let places = Places { images, logs: lab.join("logs"), records: lab.join("records") };
+    let Counts { passed, failed, repeated } = run_all(boots, &places, &lab)?;
     println!("{passed} passed, {failed} failed, in {:.0} s", start.elapsed().as_secs_f64());
     if !repeated.is_empty() {
         println!("repeated in a fresh guest: {}", repeated.join(", "));
@@ -124,20 +119,49 @@ fn chosen(all: &[Case], names: &[String]) -> Result<Vec<Case>> {
 }
 
 /// Downloads and builds the guests' files for these kernels. Only one lab at a time does so.
-fn images(
+///
+/// Without given programs, builds them the way the tests do: optimized ones would take minutes to build, and save less in
+/// the guests.
+fn build_images(
     root: &Path,
     lab: &Path,
     dir: &Path,
     programs: Option<&Path>,
-    mut kernels: Vec<Kernel>,
-) -> Result<BTreeMap<Kernel, Image>> {
+    kernels: &[Kernel],
+) -> Result<()> {
     let lock = File::create(lab.join("lock"))?;
     lock.lock()?;
-    kernels.sort();
-    kernels.dedup();
-    let programs = image::programs(root, dir, programs)?;
-    let build = |kernel| Ok((kernel, image::build(root, lab, dir, kernel, &programs)?));
-    kernels.into_iter().map(build).collect()
+    let target = root.join("target");
+    if programs.is_none() {
+        let mut cargo = Command::new("cargo");
+        cargo.args(["build", "--quiet", "--locked", "--workspace", "--bins", "--target-dir"]);
+        if !cargo.arg(&target).current_dir(root).status()?.success() {
+            return Err("fathom did not build".into());
+        }
+    }
+    let programs = programs.map_or_else(|| target.join("debug"), Path::to_path_buf);
+    let mut image = Command::new(root.join("lab/image.sh"));
+    image.args([lab, dir, &programs]).args(kernels.iter().map(|kernel| kernel.name()));
+    let status = image.status()?;
+    if status.success() { Ok(()) } else { Err(format!("lab/image.sh: {status}").into()) }
+}
+
+/// A prompt in a guest, on the terminal.
+fn shell(options: &Options, kernel: Kernel, dir: &Path) -> Result<()> {
+    let setup = Setup {
+        images: dir,
+        kernel,
+        machine: &Machine::parse(&options.machine)?,
+        cmdline: &format!("lab.shell {}", options.cmdline),
+        logged: false,
+        dir: dir.to_path_buf(),
+        console: dir.join("console"),
+    };
+    guest::make_disks(&setup)?;
+    println!("`exit` ends the guest, Ctrl-A X kills it");
+    let arguments = guest::arguments(&setup, guest::GuestPeer::Terminal);
+    let status = Command::new(guest::QEMU).args(arguments).status()?;
+    if status.success() { Ok(()) } else { Err(format!("QEMU: {status}").into()) }
 }
 
 /// Number of cases that passed and that failed, and those of both that were repeated.
@@ -148,12 +172,7 @@ struct Counts {
     repeated: Vec<String>,
 }
 
-fn run_all(
-    boots: Vec<Boot>,
-    images: &BTreeMap<Kernel, Image>,
-    places: &Places,
-    lab: &Path,
-) -> Result<Counts> {
+fn run_all(boots: Vec<Boot>, places: &Places, lab: &Path) -> Result<Counts> {
     let counts = Mutex::new(Counts::default());
     let report = |outcome: Outcome| {
         let mut counts = counts.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -173,8 +192,7 @@ fn run_all(
             let run = || -> Result<()> {
                 let slot = File::create(lab.join(format!("slot-{index}")))?;
                 slot.lock()?;
-                let image = images.get(&boot.kernel).ok_or("no image for a kernel")?;
-                run::boot(&boot, image, places, &report)
+                run::boot(&boot, places, &report)
             };
             run().map_err(|error| error.to_string())?;
         }

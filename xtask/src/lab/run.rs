@@ -4,7 +4,6 @@ use super::case::Case;
 use super::cut;
 use super::guest::{self, Guest, Setup};
 use super::hang;
-use super::image::Image;
 use super::schedule::Boot;
 use crate::Result;
 use std::cell::Cell;
@@ -21,6 +20,8 @@ const GRACE: Duration = Duration::from_secs(20);
 const CONSOLE_LINES: usize = 60;
 
 pub struct Places {
+    /// What `lab/image.sh` built.
+    pub images: PathBuf,
     pub logs: PathBuf,
     pub records: PathBuf,
 }
@@ -60,12 +61,12 @@ fn is_repeated(faults: &[Fault]) -> bool {
 }
 
 /// Runs all cases of a boot. A case that fails is repeated in a fresh guest, which then serves the next cases.
-pub fn boot(boot: &Boot, image: &Image, places: &Places, report: &dyn Fn(Outcome)) -> Result<()> {
+pub fn boot(boot: &Boot, places: &Places, report: &dyn Fn(Outcome)) -> Result<()> {
     let logs = places.logs.join(boot.kernel.name());
     fs::create_dir_all(&logs)?;
     let dir = tempfile::Builder::new().prefix("fathom-lab-").tempdir()?;
     let (dir, console) = (dir.path(), PathBuf::new());
-    let mut guests = Guests { boot, image, places, logs, dir, guest: None, console };
+    let mut guests = Guests { boot, places, logs, dir, guest: None, console };
     for case in &boot.cases {
         let (start, boot_time) = (Instant::now(), Cell::default());
         let (again, mut faults) = (format!("{}.again", case.name), Vec::new());
@@ -89,7 +90,6 @@ pub fn boot(boot: &Boot, image: &Image, places: &Places, report: &dyn Fn(Outcome
 
 struct Guests<'a> {
     boot: &'a Boot,
-    image: &'a Image,
     places: &'a Places,
     logs: PathBuf,
     dir: &'a Path,
@@ -118,7 +118,8 @@ impl Guests<'_> {
             drop(fs::remove_file(&self.console));
         }
         let setup = Setup {
-            image: self.image,
+            images: &self.places.images,
+            kernel: self.boot.kernel,
             machine: &self.boot.machine,
             cmdline: &self.boot.cmdline,
             logged: case.own_boot,
