@@ -1,6 +1,7 @@
 //! Targets of the tools: files, loop and zram devices, and the disk of a file.
 
 use crate::Result;
+use crate::bench::threads::Running;
 use fathom_watch::disks::{DiskSnapshot, NamedDisks};
 use std::fs::{File, OpenOptions};
 use std::io::{Seek, SeekFrom, Write};
@@ -14,6 +15,7 @@ pub enum Fixture {
     File(PathBuf),
     Loop(Loop),
     Zram(Zram),
+    Threads(#[expect(dead_code, reason = "ends them when dropped")] Running),
 }
 
 impl Fixture {
@@ -22,6 +24,7 @@ impl Fixture {
             Self::File(path) | Self::Loop(Loop { path, .. }) | Self::Zram(Zram { path, .. }) => {
                 path
             }
+            Self::Threads(_) => Path::new("/proc"),
         }
     }
 

@@ -1,4 +1,4 @@
-//! Developer tools: `cargo xtask agree`, `bench`, `beside-fio`, `dist`, `effects`, `lab`, `steps`, `threads` and `verdicts`.
+//! Developer tools: `cargo xtask agree`, `bench`, `beside-fio`, `dist`, `effects`, `lab`, `steps` and `verdicts`.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
@@ -13,7 +13,6 @@ mod lab;
 mod programs;
 mod run;
 mod table;
-mod threads;
 mod verdicts;
 
 use clap::Parser;
@@ -48,11 +47,9 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
         command: Vec<String>,
     },
-    /// Sample many threads, asleep and waking, with fathom and pSnapper alternately, and print the overhead.
-    Threads(threads::Options),
-    /// The threads sampled by `threads`.
+    /// The threads that `bench` samples.
     #[command(hide = true)]
-    ThreadsLoad(threads::load::Options),
+    ThreadsLoad(bench::threads::Load),
     /// Watch programs whose cause is known, and print whether fathom names it.
     Verdicts(verdicts::Options),
 }
@@ -66,8 +63,7 @@ fn main() -> ExitCode {
         Command::Effects(options) => effects::run(&options),
         Command::Lab(options) => lab::run(&options),
         Command::Steps { command } => steps(&command),
-        Command::Threads(options) => threads::run(&options),
-        Command::ThreadsLoad(options) => threads::load::run(&options),
+        Command::ThreadsLoad(load) => load.run(),
         Command::Verdicts(options) => verdicts::run(&options),
     };
     match result {

@@ -1,8 +1,10 @@
 //! The cases: workload, measured figures, goals. `cases.txt` describes its own form.
 
 use super::results::{FIGURES, Goal, Peer};
+use super::threads::Load;
 use super::tools::{TOOLS, Tool};
 use crate::Result;
+use clap::ValueEnum;
 use std::collections::BTreeMap;
 
 #[derive(Debug)]
@@ -16,6 +18,8 @@ pub struct Case {
     pub in_row: bool,
     /// Also run with `--quick`.
     pub quick: bool,
+    /// Run only if it is named.
+    pub only_named: bool,
     pub goals: Vec<Goal>,
     keys: Vec<(Tool, Vec<String>)>,
 }
@@ -26,6 +30,7 @@ pub enum Target {
     Filled,
     Loop,
     Zram(u64),
+    Threads(Load),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +40,7 @@ pub enum Measure {
     Instructions,
     Overhead,
     Start,
+    Sampling,
     Memory { fathom_jobs: u32, peer_jobs: u32 },
 }
 
@@ -112,6 +118,7 @@ fn parse(text: &str) -> Result<Vec<Case>> {
                 job_file: false,
                 in_row: false,
                 quick: true,
+                only_named: false,
                 goals: Vec::new(),
                 keys: Vec::new(),
             });
@@ -131,6 +138,13 @@ impl Case {
             ["target", "zram", size] => self.target = Target::Zram(bytes(size)?),
             ["target", "filled"] => self.target = Target::Filled,
             ["target", "loop"] => self.target = Target::Loop,
+            ["target", "threads", threads, kind, busy] => {
+                let (threads, busy) = (threads.parse().ok()?, busy.parse().ok()?);
+                let kind = ValueEnum::from_str(kind, false).ok()?;
+                self.target = Target::Threads(Load { threads, kind, busy });
+            }
+            ["measure", "sampling"] => self.measure = Measure::Sampling,
+            ["only-named"] => self.only_named = true,
             ["measure", "speed"] => self.measure = Measure::Speed,
             ["measure", "beside"] => self.measure = Measure::Beside,
             ["measure", "instructions"] => self.measure = Measure::Instructions,

@@ -4,6 +4,7 @@
 mod beside;
 mod cases;
 mod results;
+pub mod threads;
 mod tools;
 mod work;
 
@@ -15,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tempfile::TempDir;
-use tools::Tool;
+use tools::{TOOLS, Tool};
 use work::Work;
 
 #[derive(clap::Args)]
@@ -32,6 +33,9 @@ pub struct Options {
     /// fio's t/io_uring, built from its source; omitted from the comparison without it
     #[arg(long, value_name = "PATH")]
     t_io_uring: Option<PathBuf>,
+    /// pSnapper's program `psn`; omitted from the comparison without it
+    #[arg(long, value_name = "PATH")]
+    psn: Option<PathBuf>,
     /// Run only the case of this name or, without one, those whose name contains it (may be given several times)
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
@@ -144,25 +148,28 @@ impl Options {
             case.name == *name
                 || case.name.contains(name) && known.iter().all(|other| other.name != *name)
         };
-        (case.quick || !self.quick) && (self.only.is_empty() || self.only.iter().any(is_meant))
+        (case.quick || !self.quick)
+            && (self.only.is_empty() && !case.only_named || self.only.iter().any(is_meant))
     }
 
     fn env(&self) -> Result<Env> {
         let fathom = programs::fathom(self.fathom.as_deref())?;
-        let kinds = [Tool::Fathom, Tool::WatchDefault, Tool::Again, Tool::WatchFull];
-        let mut paths: Vec<_> = kinds.into_iter().map(|kind| (kind, fathom.clone())).collect();
         let fio = programs::found(&self.fio).unwrap_or_else(|_| self.fio.clone());
-        match programs::version(&fio) {
-            Ok(_) => paths.extend([Tool::Fio, Tool::FioTuned].map(|tool| (tool, fio.clone()))),
-            Err(error) => eprintln!("fio is skipped: {error}; install the package fio"),
+        let fio = programs::version(&fio).map(|_| fio);
+        let fio = fio.inspect_err(|error| eprintln!("fio is skipped: {error}; install fio")).ok();
+        if self.t_io_uring.is_none() {
+            eprintln!("t/io_uring is skipped: give its path with --t-io-uring");
         }
-        match &self.t_io_uring {
-            Some(path) => {
-                let path = programs::found(path)?;
-                paths.extend([(Tool::TIoUring, path.clone()), (Tool::TIoUringHalf, path)]);
-            }
-            None => eprintln!("t/io_uring is skipped: give its path with --t-io-uring"),
-        }
+        let given = |path: &Option<PathBuf>| path.as_deref().map(programs::found).transpose();
+        let (t_io_uring, psn) = (given(&self.t_io_uring)?, given(&self.psn)?);
+        let path = |program: &str| match program {
+            "fathom" => Some(fathom.clone()),
+            "fio" => fio.clone(),
+            "psn" => psn.clone(),
+            _ => t_io_uring.clone(),
+        };
+        let paths = TOOLS.iter().filter_map(|spec| Some((spec.tool, path(spec.program)?)));
+        let paths = paths.collect();
         let dir = match &self.dir {
             Some(dir) => dir.clone(),
             None => programs::target_dir()?,
@@ -193,6 +200,7 @@ impl Env {
             Target::Filled => file("filled", &|path| fixtures::filled(path, size(1 << 30))),
             Target::Loop => Ok(Fixture::Loop(Loop::new(self.scratch.path(), size(256 << 20))?)),
             Target::Zram(size) => Ok(Fixture::Zram(Zram::new(size)?)),
+            Target::Threads(load) => Ok(Fixture::Threads(load.start()?)),
         }
     }
 }

@@ -19,6 +19,10 @@ pub enum Figure {
     Overhead,
     StartTime,
     Memory,
+    SampleTime,
+    ProgramTime,
+    Usage,
+    Missed,
 }
 
 pub struct FigureSpec {
@@ -39,7 +43,7 @@ const fn less(
 }
 
 /// In the order of [`Figure`].
-pub static FIGURES: [FigureSpec; 9] = [
+pub static FIGURES: [FigureSpec; 13] = [
     FigureSpec {
         more_is_better: true,
         ..less(Figure::Iops, "iops", "I/Os per second", units::count)
@@ -60,6 +64,10 @@ pub static FIGURES: [FigureSpec; 9] = [
     less(Figure::Overhead, "overhead", "time per I/O less the device's own, µs", digits::<1>),
     less(Figure::StartTime, "start-time", "start to exit, ms", digits::<1>),
     less(Figure::Memory, "memory", "peak memory less the buffers, MiB", digits::<1>),
+    less(Figure::SampleTime, "sample-time", "CPU time per thread sample, µs", digits::<1>),
+    less(Figure::ProgramTime, "program-time", "the same, of the whole program", digits::<1>),
+    less(Figure::Usage, "usage", "% of one CPU", digits::<0>),
+    less(Figure::Missed, "missed", "samples missed, %", digits::<0>),
 ];
 
 fn digits<const N: usize>(value: f64) -> String {
@@ -95,9 +103,9 @@ impl Goal {
         if self.figure.spec().more_is_better { value >= self.limit } else { value <= self.limit }
     }
 
-    fn text(&self) -> String {
+    fn text(&self, is_ratio: bool) -> String {
         let sign = if self.figure.spec().more_is_better { '≥' } else { '≤' };
-        let times = if self.peer != Peer::None { " ×" } else { "" };
+        let times = if is_ratio { " ×" } else { "" };
         format!("{sign} {}{times}", self.limit)
     }
 }
@@ -167,6 +175,7 @@ impl<'a> Rounds<'a> {
         Spread::of(self.rounds.iter().filter_map(ratio))
     }
 
+    /// `judged` is a ratio or, of a tool that is not compared with fathom's runs, its own figure.
     fn verdict(&self, figure: Figure, peer: Peer, judged: Option<Spread>) -> [String; 2] {
         let goal = self.case.goals.iter().find(|goal| goal.figure == figure && goal.peer == peer);
         let is = match goal.zip(judged) {
@@ -174,7 +183,8 @@ impl<'a> Rounds<'a> {
             Some(_) => "MISSED",
             None => "",
         };
-        [goal.map_or(String::new(), Goal::text), is.to_string()]
+        let is_ratio = peer != Peer::None && self.values(Tool::Fathom, figure).is_some();
+        [goal.map_or(String::new(), |goal| goal.text(is_ratio)), is.to_string()]
     }
 }
 
@@ -240,8 +250,11 @@ fn row(case: &Rounds, figure: Figure, tool: Tool) -> Option<[String; 7]> {
         _ => ratio_text(ratio),
     };
     // A peer's goal is for the ratio; fathom's own is for the figure itself.
-    let (peer, judged) =
-        if is_peer { (Peer::Tool(tool), ratios) } else { (Peer::None, Some(values)) };
+    let (peer, judged) = if is_peer {
+        (Peer::Tool(tool), ratios.or(Some(values)))
+    } else {
+        (Peer::None, Some(values))
+    };
     let [goal, is] = case.verdict(figure, peer, judged);
     Some([
         String::new(),

@@ -1,6 +1,9 @@
 //! The tools: command lines and output parsers.
 
+use super::results::{Figure, Measured};
+use crate::run::Finished;
 use crate::{Result, fio};
+use serde_json::Value;
 use std::path::Path;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,6 +19,22 @@ pub enum Tool {
     TIoUring,
     /// t/io_uring, submitting half of the queue depth per call.
     TIoUringHalf,
+    Threads,
+    ThreadsAll,
+    ThreadsStacks,
+    Psn,
+    PsnStacks,
+}
+
+/// The options that a tool takes, and what it prints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    Fio,
+    TIoUring,
+    /// A sampler of threads: fathom's.
+    Threads,
+    /// pSnapper.
+    Psn,
 }
 
 pub struct ToolSpec {
@@ -36,7 +55,7 @@ const fn spec(
 }
 
 /// In the order of [`Tool`].
-pub static TOOLS: [ToolSpec; 8] = [
+pub static TOOLS: [ToolSpec; 13] = [
     spec(Tool::Fathom, ["fathom", "fathom", "fathom"], &["run", "--sampling=off"]),
     spec(Tool::Again, ["again", "fathom, again", "fathom"], &["run", "--sampling=off"]),
     spec(
@@ -53,6 +72,19 @@ pub static TOOLS: [ToolSpec; 8] = [
     spec(Tool::FioTuned, ["fio-tuned", "fio, tuned", "fio"], &[]),
     spec(Tool::TIoUring, ["t/io_uring", "t/io_uring", "t/io_uring"], &[]),
     spec(Tool::TIoUringHalf, ["t/io_uring-half", "t/io_uring -s depth/2", "t/io_uring"], &[]),
+    spec(Tool::Threads, ["threads", "fathom threads", "fathom"], &["threads", "--json"]),
+    spec(Tool::ThreadsAll, ["all", "fathom threads -a", "fathom"], &["threads", "--json", "-a"]),
+    spec(
+        Tool::ThreadsStacks,
+        ["stacks", "fathom threads -a -G kstack", "fathom"],
+        &["threads", "--json", "-a", "-G", "kstack"],
+    ),
+    spec(Tool::Psn, ["psn", "pSnapper", "psn"], &["-a", "-g", "comm,state,syscall,wchan"]),
+    spec(
+        Tool::PsnStacks,
+        ["psn-stacks", "pSnapper, kernel stacks", "psn"],
+        &["-a", "-g", "comm,state,syscall,wchan,kstack"],
+    ),
 ];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,9 +102,13 @@ impl Tool {
         self.spec().program == "fathom"
     }
 
-    /// Whether it takes its own options instead of fio's.
-    pub fn is_own_form(self) -> bool {
-        self.spec().program == "t/io_uring"
+    pub fn form(self) -> Form {
+        match self.spec().program {
+            "t/io_uring" => Form::TIoUring,
+            "psn" => Form::Psn,
+            _ if self.spec().command.first() == Some(&"threads") => Form::Threads,
+            _ => Form::Fio,
+        }
     }
 
     fn command(self) -> Vec<String> {
@@ -102,6 +138,16 @@ impl Tool {
         args
     }
 
+    /// The arguments of a sampler of threads.
+    pub fn sampler(self, keys: &[String], seconds: u32) -> Vec<String> {
+        let [time, rate] =
+            if self.form() == Form::Psn { ["-d", "--sample-hz"] } else { ["-t", "-F"] };
+        let mut args = self.command();
+        args.extend([time.into(), seconds.to_string(), rate.into()]);
+        args.extend(keys.iter().cloned());
+        args
+    }
+
     pub fn job_file(self, path: &Path) -> Vec<String> {
         let mut args = self.command();
         args.extend([path.display().to_string(), "--output-format=json".into()]);
@@ -109,7 +155,7 @@ impl Tool {
     }
 
     pub fn read_output(self, stdout: &str, end: End) -> Result<Done> {
-        if self.is_own_form() {
+        if self.form() == Form::TIoUring {
             return from_lines(stdout, end);
         }
         let done = fio::read(stdout)?;
@@ -120,6 +166,44 @@ impl Tool {
             Ok(Done { iops: done.iops, ios: ios as f64 })
         }
     }
+}
+
+/// What a sampler of threads cost. pSnapper does not count its own CPU time: for it, that of the whole program is.
+pub fn sampling(form: Form, finished: &Finished) -> Result<Measured> {
+    let cpu_us = finished.cpu.as_secs_f64() * 1e6;
+    let measured = match form {
+        Form::Psn => of_psn(&finished.stdout, cpu_us),
+        _ => of_fathom(&finished.stdout, cpu_us),
+    };
+    measured.ok_or_else(|| format!("not understood: {}", finished.stdout).into())
+}
+
+fn of_fathom(stdout: &str, cpu_us: f64) -> Option<Measured> {
+    let json: Value = serde_json::from_str(stdout).ok()?;
+    let (done, missed) = (json["samples"].as_f64()?, json["samples_missed"].as_f64()?);
+    Some(vec![
+        (Figure::SampleTime, json["cost"]["us_per_thread_sample"].as_f64()?),
+        (Figure::ProgramTime, cpu_us / json["thread_samples"].as_f64()?),
+        (Figure::Usage, json["cost"]["cpu_share"].as_f64()? * 100.0),
+        (Figure::Missed, missed / (done + missed) * 100.0),
+    ])
+}
+
+/// From `samples: 27 (expected: 80)`, `threads: 580` and `runtime: 4.01`, whatever stands between them.
+fn of_psn(stdout: &str, cpu_us: f64) -> Option<Measured> {
+    let after = |label: &str| {
+        let rest = stdout.rsplit_once(label)?.1.trim_start();
+        let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
+        rest[..end].parse::<f64>().ok()
+    };
+    let (done, due) = (after("samples:")?, after("expected:")?);
+    let sample_us = cpu_us / done / after("threads:")?;
+    Some(vec![
+        (Figure::SampleTime, sample_us),
+        (Figure::ProgramTime, sample_us),
+        (Figure::Usage, cpu_us / 1e4 / after("runtime:")?),
+        (Figure::Missed, (due - done) / due * 100.0),
+    ])
 }
 
 impl End {
@@ -183,6 +267,26 @@ mod tests {
         let done = Tool::TIoUring.read_output(text, End::Seconds(4)).unwrap();
         assert_eq!(done, Done { iops: 1.2e6, ios: 4.8e6 });
         assert!(Tool::TIoUring.read_output("io: unexpected ret=-95\n", End::Seconds(1)).is_err());
+    }
+
+    #[test]
+    fn what_samplers_of_threads_print_is_read() {
+        let json = r#"{"samples":76,"samples_missed":4,"thread_samples":1000,
+            "cost":{"us_per_thread_sample":7.5,"cpu_share":0.25}}"#;
+        let figures = |sample, program, usage, missed| {
+            vec![
+                (Figure::SampleTime, sample),
+                (Figure::ProgramTime, program),
+                (Figure::Usage, usage),
+                (Figure::Missed, missed),
+            ]
+        };
+        assert_eq!(of_fathom(json, 9000.0), Some(figures(7.5, 9.0, 25.0, 5.0)));
+        let text = "   40 |  1.00 | (threads) |\n\nsamples: 20\n(expected: 80)\ntotal processes: 10, \
+            threads: 50\nruntime: 4.00, measure time: 1.57\n";
+        assert_eq!(of_psn(text, 2e6), Some(figures(2000.0, 2000.0, 50.0, 75.0)));
+        assert_eq!(of_fathom("{}", 1.0), None);
+        assert_eq!(of_psn("samples: x", 1.0), None);
     }
 
     #[test]

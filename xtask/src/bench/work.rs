@@ -4,7 +4,7 @@ use super::Env;
 use super::beside::{self, Program};
 use super::cases::{Case, Measure};
 use super::results::{Figure, Measured};
-use super::tools::{Done, End, Tool};
+use super::tools::{self, Done, End, Form, Tool};
 use crate::Result;
 use crate::fixtures::{Disk, Fixture};
 use crate::run::{self, Finished, Probe};
@@ -50,7 +50,7 @@ impl<'a> Work<'a> {
         let (long, short) = if case.in_row { (2, 1) } else { (5, 2) };
         let seconds = env.seconds.unwrap_or(if env.quick { short } else { long });
         // t/io_uring prints a line at the end of each second but the last.
-        let is_mute = tool.is_own_form() && seconds < 2;
+        let is_mute = tool.form() == Form::TIoUring && seconds < 2;
         let seconds = End::Seconds(if is_mute { 2 } else { seconds });
         let lengths = match case.measure {
             Measure::Instructions if tool != Tool::TIoUring => {
@@ -84,10 +84,12 @@ impl<'a> Work<'a> {
     }
 
     fn args(&self, end: End) -> Vec<String> {
-        let mut args = match self.tool {
-            tool if tool.is_own_form() => tool.own_form(self.target, self.keys, end),
-            tool if self.case.job_file => tool.job_file(&self.job_file),
-            tool => tool.fio_form(self.target, self.keys, end),
+        let (tool, keys) = (self.tool, self.keys);
+        let mut args = match (tool.form(), end) {
+            (Form::TIoUring, _) => tool.own_form(self.target, keys, end),
+            (Form::Threads | Form::Psn, End::Seconds(seconds)) => tool.sampler(keys, seconds),
+            _ if self.case.job_file => tool.job_file(&self.job_file),
+            _ => tool.fio_form(self.target, keys, end),
         };
         args.extend(self.permission.clone());
         args
@@ -109,6 +111,11 @@ impl<'a> Work<'a> {
             Measure::Beside => self.beside(),
             Measure::Instructions => self.instructions(),
             Measure::Overhead => self.overhead(),
+            Measure::Sampling => {
+                let end = *self.lengths.last().ok_or("a case without a length")?;
+                let finished = run::run(self.path, &self.args(end), self.dir, Probe::Nothing)?;
+                tools::sampling(self.tool.form(), &finished)
+            }
             Measure::Start => {
                 let (finished, _) = self.run_last(Probe::Nothing)?;
                 Ok(vec![(Figure::StartTime, finished.wall.as_secs_f64() * 1e3)])
