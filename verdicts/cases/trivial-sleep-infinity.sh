@@ -1,0 +1,10 @@
+# cause: A process that sleeps forever.
+# expect: timer
+# packages: coreutils
+# watch: 5s
+program() {
+    starts sleep infinity
+    sleep 0.2
+    head -1 background.pids
+}
+clean() { ends; }
