@@ -1,6 +1,7 @@
 # cause: Reads of a file that is in memory: it copies bytes.
 # expect: own-cpu
 # busy: own-cpu, other-cpu
+# vague: in-memory
 # packages: fio
 prepare() { filled data 256m; }
 program() {

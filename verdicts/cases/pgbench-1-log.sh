@@ -5,6 +5,7 @@
 prepare() {
     postgres_server -c shared_buffers=512MB
     pgbench -i -q -s 10 2>/dev/null
+    psql -qc checkpoint
 }
 program() { exec pgbench -T 5 -N -c 1; }
 clean() { ends; }

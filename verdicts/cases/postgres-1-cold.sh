@@ -5,6 +5,7 @@
 prepare() {
     postgres_server -c shared_buffers=256MB -c fsync=off
     pgbench -i -q -s 60 2>/dev/null
+    psql -qc checkpoint
     ends
     find pg/base -type f -size +1M | while read -r file; do cold "$file"; done
     postgres_server -c shared_buffers=16MB

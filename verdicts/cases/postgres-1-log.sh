@@ -1,10 +1,11 @@
-# cause: A postgres server with one client that commits small updates: each waits for a flush of the log.
-# expect: flush
+# cause: A postgres server with one client that commits small updates: it computes, and waits for a flush of the log each time.
+# expect: own-cpu, flush
 # packages: postgresql postgresql-contrib
 # watch: 5s
 prepare() {
     postgres_server -c shared_buffers=512MB
     pgbench -i -q -s 10 2>/dev/null
+    psql -qc checkpoint
 }
 program() {
     starts pgbench -T 60 -N -c 1

@@ -6,6 +6,7 @@
 prepare() {
     postgres_server -c shared_buffers=512MB
     pgbench -i -q -s 10 2>/dev/null
+    psql -qc checkpoint
 }
 program() {
     starts pgbench -T 60 -N -c 8 -j 2

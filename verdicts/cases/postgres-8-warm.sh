@@ -6,6 +6,7 @@
 prepare() {
     postgres_server -c shared_buffers=512MB
     pgbench -i -q -s 10 2>/dev/null
+    psql -qc checkpoint
     psql -qc "select sum(abalance) from pgbench_accounts" >/dev/null
 }
 program() {

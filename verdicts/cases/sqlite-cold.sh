@@ -9,5 +9,5 @@ prepare() {
 }
 program() {
     for_s 5 sqlite3 data.db "with recursive n(x) as (select 1 union all select x+1 from n where x < 1000000)
-        select sum(length((select v from t where id = 1 + abs(random()) % 200000))) from n;"
+        select sum(length((select v from t where id = 1 + abs(random() + x * 0) % 200000))) from n;"
 }

@@ -1,5 +1,6 @@
 //! A case: a shell file whose head says what its program is limited by.
 
+use super::truth;
 use crate::Result;
 use crate::run::{Finished, Probe, attempt};
 use serde_json::Value;
@@ -42,9 +43,9 @@ pub enum Verdict {
 /// verdicts/causes.txt: of each cause the group, the rules that name it, and those that are true, but vague.
 pub type Causes = BTreeMap<String, [String; 3]>;
 
-/// $1 is the case's file, $2 its directory, $3 the function.
+/// $1 is the case's file, $2 its directory, $3 the function, $4 the marker.
 const SHELL: &str = "set -eu; DIR=$2; cd \"$DIR\"; . \"${1%/*}/../lib.sh\"; . \"$1\"
-    [ \"$3\" != program ] || kill -0 2147483646 2>/dev/null || :
+    [ \"$3\" != program ] || kill -0 $4 2>/dev/null || :
     \"$3\"";
 
 pub fn causes(text: &str) -> Causes {
@@ -129,7 +130,8 @@ impl Case {
     /// Arguments of bash for one of its functions.
     pub fn arguments(&self, function: &str, dir: &Path) -> Vec<String> {
         let [path, dir] = [&self.path, dir].map(|path: &Path| path.display().to_string());
-        vec!["-c".into(), SHELL.into(), "verdicts".into(), path, dir, function.into()]
+        let marker = truth::marker();
+        vec!["-c".into(), SHELL.into(), "verdicts".into(), path, dir, function.into(), marker]
     }
 
     /// Runs one of its functions, which must succeed.

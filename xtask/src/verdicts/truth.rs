@@ -15,7 +15,7 @@ const SCRIPT: &str = include_str!("../../../verdicts/truth.bt");
 /// tracefs is needed, and mounted where only bpftrace sees it.
 const MOUNTED: &str =
     "mountpoint -q /sys/kernel/tracing || mount -t tracefs tracefs /sys/kernel/tracing
-    exec bpftrace -f json -e \"$1\"";
+    exec setpriv --pdeathsig INT bpftrace -f json -e \"$1\"";
 
 pub struct Tracer {
     bpftrace: Child,
@@ -29,7 +29,7 @@ impl Tracer {
         for pid in pids.iter().flat_map(|pid| with_children(pid)) {
             watched += &format!("@watched[{pid}] = 1; ");
         }
-        let script = SCRIPT.replace("/* WATCHED */", &watched);
+        let script = SCRIPT.replace("/* WATCHED */", &watched).replace("MARKER", &marker());
         let mut bpftrace = Command::new("unshare")
             .args(["-m", "--propagation", "private", "sh", "-c", MOUNTED, "sh", &script])
             .env("BPFTRACE_MAP_KEYS_MAX", "65536")
@@ -74,6 +74,11 @@ impl Drop for Tracer {
         let _ = self.bpftrace.kill();
         let _ = self.bpftrace.wait();
     }
+}
+
+/// No process has this id; it differs between tools that run at the same time.
+pub fn marker() -> String {
+    format!("{}", 1_000_000_000 + std::process::id())
 }
 
 /// A process and its descendants.
