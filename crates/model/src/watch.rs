@@ -7,6 +7,7 @@ mod counters;
 mod disks;
 mod level;
 mod missing;
+mod off_cpu;
 mod placement;
 mod probes;
 mod processes;
@@ -23,6 +24,7 @@ pub use counters::{CacheCounts, CacheEvent, Counted, CountersSample, Executed};
 pub use disks::{DiskCounters, DiskKind, IoCounters};
 pub use level::Level;
 pub use missing::{SamplerCost, Unavailable};
+pub use off_cpu::{OffCpuSample, SwitchedThread, WaitSum, WokenBy};
 pub use placement::{DeviceWiring, SubmitSample};
 pub use probes::{CountingCost, MachineProbes};
 pub use processes::{ProcessFile, ProcessUse, ProcessesSample};
@@ -32,7 +34,9 @@ pub use system::{
     CgroupIo, CgroupSample, CpuSample, InterruptSample, MemorySample, PagingSample, Pressure,
     PressureSample, SystemSample,
 };
-pub use threads::{LOCK_CALLERS, ThreadCount, ThreadState, ThreadTime, ThreadsSample};
+pub use threads::{
+    LOCK_CALLERS, ThreadCount, ThreadState, ThreadTime, ThreadsSample, TimesOfThread,
+};
 
 use crate::facts::DeviceFacts;
 use schemars::JsonSchema;
@@ -62,6 +66,9 @@ pub struct MachineSample {
     /// Reads, writes and flushes by programs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calls: Option<CallsSample>,
+    /// Where the watched threads waited in this interval.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub off_cpu: Option<OffCpuSample>,
     /// io_uring instances.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rings: Option<RingsSample>,
@@ -93,6 +100,7 @@ impl MachineSample {
         let stacks = self.stacks.as_ref().map_or(0, StacksSample::memory_bytes);
         let blocks = self.blocks.as_ref().map_or(0, BlocksSample::memory_bytes);
         let calls = self.calls.as_ref().map_or(0, CallsSample::memory_bytes);
+        let off_cpu = self.off_cpu.as_ref().map_or(0, OffCpuSample::memory_bytes);
         let rings = self.rings.as_ref().map_or(0, RingsSample::memory_bytes);
         let submits = self.submits.iter().map(|s| size_of_val(s) + size_of_val(&*s.by_cpu));
         let counted = self.counters.as_ref().map_or(0, |counters| size_of_val(&*counters.of));
@@ -105,6 +113,7 @@ impl MachineSample {
             + stacks
             + blocks
             + calls
+            + off_cpu
             + rings
             + submits.sum::<usize>()
     }

@@ -16,8 +16,8 @@ use fathom_watch::rings::RingSampler;
 use fathom_watch::system::SystemSampler;
 use fathom_watch::threads::{self, ThreadOptions, ThreadSampler};
 use fathom_watch::{
-    CallSampler, Clock, PLAIN_SAMPLERS, ProcessSampler, Sampler, Scope, StackSampler,
-    StackSettings, TimedSample, TraceCoverage, Watcher, timer_interrupt_ns,
+    CallSampler, Clock, OffCpuSampler, PLAIN_SAMPLERS, ProcessSampler, Sampler, Scope,
+    StackSampler, StackSettings, TimedSample, TraceCoverage, Watcher, timer_interrupt_ns,
 };
 use std::sync::mpsc::RecvTimeoutError;
 use std::thread;
@@ -250,6 +250,9 @@ fn open(options: &SamplingOptions) -> Opened {
         // Beside a run, only its own calls are of interest.
         let whose = if options.during_run { own() } else { options.scope.clone() };
         opened.add(CallSampler::open(proc, sys, &whose), |_| &[]);
+        if whose != Scope::Machine {
+            opened.add(OffCpuSampler::open(proc, sys, &whose), |_| &[]);
+        }
     }
     let rings = RingSampler::open(proc, options.scope.clone());
     let rings = rings.map(|rings| rings.with_events(sys, each_io)).map_err(missing("io_uring"));
@@ -296,7 +299,7 @@ fn counters(
     options: &SamplingOptions,
     roots: &Roots,
     probes: &mut MachineProbes,
-) -> Result<CounterSampler, Unavailable> {
+) -> Result<CounterSampler, OffCpuSampler, Unavailable> {
     let whom = if options.level == Level::Full { &options.scope } else { &Scope::Machine };
     CounterSampler::open(&roots.proc, &roots.sys, whom, !options.during_run, probes)
 }

@@ -10,8 +10,8 @@ mod files;
 mod pairs;
 
 use crate::perf::{
-    EventField, EventTarget, GroupLeaders, PerCpuEvents, PerfEvent, PerfRecord, PerfRing, Tracefs,
-    Tracepoint, bindings as perf, online_cpus, refused,
+    EventField, GroupLeaders, PerCpuEvents, PerfRecord, PerfRing, TaskEvent, Tracefs, Tracepoint,
+    bindings as perf, monotonic_ns, online_cpus, record_raw, refused, task_events,
 };
 use crate::scope::ScopeMembers;
 use crate::threads::Syscalls;
@@ -20,8 +20,6 @@ use budget::{CallBudget, PERIOD};
 use fathom_model::watch::{CallsSample, MachineSample, Unavailable};
 use files::FileTable;
 use pairs::{CallEvent, CallEventKind, CallNames, CallPairs};
-use rustix::io::Errno;
-use rustix::time::{ClockId, clock_gettime};
 use std::collections::HashMap;
 use std::io;
 use std::path::Path;
@@ -150,13 +148,13 @@ impl CallTrace {
         let (entry, exit) =
             (CallLayout::of(&open.enter, "args")?, CallLayout::of(&open.exit, "ret")?);
         // Before the events, which report every later fork.
-        let tasks = open.tasks().map_err(fail)?;
+        let tasks = task_events(&open.cpus).map_err(fail)?;
         let members = ScopeMembers::new(proc_root, scope).map_err(fail)?;
-        let mut rings = rings(&tasks, RING_BYTES).map_err(fail)?;
+        let mut rings = tasks.map_rings(RING_BYTES).map_err(fail)?;
         let [entered, returned] = open.pair(&transfers, Some(&tasks)).map_err(fail)?;
         let [flush, flushed] = open.pair(&flushes, None).map_err(fail)?;
-        rings.extend(self::rings(&flush, FLUSH_RING_BYTES).map_err(fail)?);
-        join(&flushed, &flush).map_err(fail)?;
+        rings.extend(flush.map_rings(FLUSH_RING_BYTES).map_err(fail)?);
+        flushed.send_to(&flush).map_err(fail)?;
         let counted =
             open.enter.count_grouped(&open.cpus, None, Some(&open.entries)).map_err(fail)?;
         let mut is_entry = HashMap::new();
@@ -202,8 +200,7 @@ impl CallTrace {
 
     pub fn drain(&mut self) {
         // Every event before this instant is in some CPU's ring buffer by now.
-        let now = clock_gettime(ClockId::Monotonic);
-        let now_ns = now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64;
+        let now_ns = monotonic_ns();
         let mut tasks: Vec<(u64, TaskEvent)> = Vec::new();
         let mut lost = 0;
         for ring in &mut self.rings {
@@ -216,7 +213,7 @@ impl CallTrace {
             lost += ring.take_lost();
         }
         tasks.sort_by_key(|(time, _)| *time);
-        tasks.iter().for_each(|(_, event)| event.apply(&mut self.members));
+        tasks.iter().for_each(|(_, event)| self.members.apply(event));
         let ended = tasks.iter().filter_map(|(_, event)| event.ended());
         self.pending.sort_by_key(|event| event.time_ns);
         let ordered = self.pending.partition_point(|event| event.time_ns < now_ns);
@@ -283,56 +280,18 @@ fn wanted() -> Result<(CallNames, [String; 2]), Unavailable> {
 }
 
 impl Opening {
-    /// Events that report forks and names, whose ring buffers hold reads and writes, too.
-    fn tasks(&self) -> io::Result<PerCpuEvents> {
-        let mut attr = perf::perf_event_attr {
-            type_: perf::PERF_TYPE_SOFTWARE,
-            config: perf::PERF_COUNT_SW_DUMMY.into(),
-            ..Default::default()
-        };
-        attr.set_task(1);
-        attr.set_comm(1);
-        recorded(&mut attr);
-        let open = |cpu: &u32| PerfEvent::open(attr, EventTarget::Cpu(*cpu), None);
-        let events: Result<Vec<PerfEvent>, Errno> = self.cpus.iter().map(open).collect();
-        Ok(PerCpuEvents::new(events?))
-    }
-
     /// Entries and returns of the calls that match `filter`, in the ring buffers of `owner` if given.
     fn pair(&self, filter: &str, owner: Option<&PerCpuEvents>) -> io::Result<[PerCpuEvents; 2]> {
         let open = |point: &Tracepoint, leaders: &GroupLeaders| {
             let mut attr = point.attr();
             attr.__bindgen_anon_1.sample_period = 1;
-            recorded(&mut attr);
+            record_raw(&mut attr);
             let events = point.open(attr, &self.cpus, Some(filter), Some(leaders))?;
-            owner.map_or(Ok(()), |owner| join(&events, owner))?;
+            owner.map_or(Ok(()), |owner| events.send_to(owner))?;
             Ok::<_, io::Error>(events)
         };
         Ok([open(&self.enter, &self.entries)?, open(&self.exit, &self.returns)?])
     }
-}
-
-/// Event ID, process and thread, time, raw data.
-fn recorded(attr: &mut perf::perf_event_attr) {
-    attr.sample_type = u64::from(
-        perf::PERF_SAMPLE_IDENTIFIER
-            | perf::PERF_SAMPLE_TID
-            | perf::PERF_SAMPLE_TIME
-            | perf::PERF_SAMPLE_RAW,
-    );
-    attr.set_sample_id_all(1);
-    attr.set_use_clockid(1);
-    attr.clockid = ClockId::Monotonic as i32;
-}
-
-fn rings(owner: &PerCpuEvents, bytes: usize) -> io::Result<Vec<PerfRing>> {
-    owner.events().iter().map(|event| PerfRing::map(event, bytes)).collect()
-}
-
-/// Redirects the records of `events` to the ring buffers of `owner`, CPU by CPU.
-fn join(events: &PerCpuEvents, owner: &PerCpuEvents) -> io::Result<()> {
-    let mut pairs = events.events().iter().zip(owner.events());
-    pairs.try_for_each(|(event, owner)| event.send_to(owner))
 }
 
 /// A sample: event ID, process, thread, time, length of the data, data (perf_event_open(2)).
@@ -352,45 +311,6 @@ fn decode(
         CallEventKind::Return { result: layout.value.number(raw)? as i64 }
     };
     Some(CallEvent { time_ns: record.u64_at(16)?, pid, tid, number, what })
-}
-
-enum TaskEvent {
-    Forked { pid: i32, parent: i32 },
-    Named { pid: i32, comm: String },
-    Ended { tid: i32 },
-}
-
-impl TaskEvent {
-    /// With its time. Process, parent, thread, parent thread, time, for forks and exits; or process, thread, name; then thread, time and ID.
-    fn decode(record: PerfRecord<'_>) -> Option<(u64, Self)> {
-        let id = |at| record.u32_at(at).map(|id| id as i32);
-        match record.kind {
-            perf::PERF_RECORD_FORK => {
-                Some((record.u64_at(16)?, Self::Forked { pid: id(0)?, parent: id(4)? }))
-            }
-            perf::PERF_RECORD_EXIT => Some((record.u64_at(16)?, Self::Ended { tid: id(8)? })),
-            perf::PERF_RECORD_COMM => {
-                let time = record.u64_at(record.body.len().checked_sub(16)?)?;
-                Some((time, Self::Named { pid: id(0)?, comm: record.text_at(8)?.into() }))
-            }
-            _ => None,
-        }
-    }
-
-    fn apply(&self, members: &mut ScopeMembers) {
-        match self {
-            Self::Forked { pid, parent } => members.forked(*pid, *parent),
-            Self::Named { pid, comm } => members.named(*pid, comm.as_bytes()),
-            Self::Ended { .. } => {}
-        }
-    }
-
-    fn ended(&self) -> Option<i32> {
-        match self {
-            Self::Ended { tid } => Some(*tid),
-            Self::Forked { .. } | Self::Named { .. } => None,
-        }
-    }
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ pub mod cpus;
 pub mod disks;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
+mod off_cpu;
 mod pattern;
 mod perf;
 mod pids;
@@ -31,6 +32,7 @@ mod watcher;
 
 pub use calls::CallSampler;
 use disks::DiskSampler;
+pub use off_cpu::OffCpuSampler;
 pub use pattern::Pattern;
 pub use perf::TraceCoverage;
 pub use pids::Process;

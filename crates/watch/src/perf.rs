@@ -6,6 +6,7 @@ mod event;
 pub mod fuzzing;
 mod per_cpu;
 mod ring;
+mod tasks;
 mod tracepoint;
 mod windows;
 
@@ -13,6 +14,7 @@ pub(crate) use event::{EventTarget, PerfEvent, Reading};
 pub(crate) use per_cpu::{PerCpuEvents, online_cpus};
 pub(crate) use perf_event_open_sys::bindings;
 pub(crate) use ring::{PerfRecord, PerfRing};
+pub(crate) use tasks::{TaskEvent, monotonic_ns, record_raw, task_events};
 pub(crate) use tracepoint::{EventField, Tracefs, Tracepoint, refused};
 pub use windows::TraceCoverage;
-pub(crate) use windows::{GroupLeaders, WindowSchedule};
+pub(crate) use windows::{GroupLeaders, TraceBudget, WindowSchedule};

@@ -9,7 +9,7 @@ use crate::proc_file::numbers;
 use crate::{Sampler, Scope, own_pid};
 use fathom_model::watch::{MachineSample, ProcessFile, ProcessUse, ProcessesSample};
 use parse::{ProcessCounters, ProcessStat};
-use peers::Peers;
+pub(crate) use peers::Peers;
 use rustix::fs::{FileType, OFlags};
 use std::collections::{BTreeMap, HashMap};
 use std::io;

@@ -1,6 +1,7 @@
 //! Which processes a sampler covers.
 
 use crate::Pattern;
+use crate::perf::TaskEvent;
 use crate::proc_file::numbers;
 use std::collections::HashSet;
 use std::io;
@@ -123,6 +124,15 @@ impl ScopeMembers {
         } else {
             only.remove(&pid)
         };
+    }
+
+    /// Follows what was reported.
+    pub fn apply(&mut self, event: &TaskEvent) {
+        match event {
+            TaskEvent::Forked { pid, parent } => self.forked(*pid, *parent),
+            TaskEvent::Named { pid, comm } => self.named(*pid, comm.as_bytes()),
+            TaskEvent::Ended { .. } => {}
+        }
     }
 
     pub fn named(&mut self, pid: i32, comm: &[u8]) {

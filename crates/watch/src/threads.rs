@@ -19,10 +19,11 @@ pub use task::SampleParts;
 
 use crate::{Sampler, Scope, priority};
 use access::ThreadAccess;
-use activity::{Activity, ActivityCount, SleepPlace, TextTable};
+use activity::{Activity, ActivityCount, SleepPlace, TextId, TextTable};
 use all::AllThreads;
+pub(crate) use all::OUTERMOST;
 use fathom_model::watch::{
-    MachineSample, ThreadCount, ThreadState, ThreadTime, ThreadsSample, Unavailable,
+    MachineSample, ThreadCount, ThreadState, ThreadTime, ThreadsSample, TimesOfThread, Unavailable,
 };
 use files::Proc;
 use members::{ProcessDetails, ProcessSet, SampledProcess};
@@ -91,7 +92,9 @@ pub struct ThreadSampler {
     /// Distinct activities in this interval, and their indices in `counts`.
     counts: Vec<(Activity, ActivityCount)>,
     indices: HashMap<Activity, usize>,
-    times: [u64; ThreadState::ALL.len()],
+    times: StateSums,
+    /// By thread ID, of a part of the machine's processes.
+    by_thread: HashMap<i32, ThreadSums>,
     /// When the previous interval ended, like [`ReadContext::now_ns`].
     taken_ns: u64,
     samples: u32,
@@ -102,6 +105,12 @@ pub struct ThreadSampler {
     /// Thread IDs found, allocated once.
     found: Vec<i32>,
 }
+
+/// Time by state, in nanoseconds.
+type StateSums = [u64; ThreadState::ALL.len()];
+
+/// Process, names of the thread and its process, time by state.
+type ThreadSums = (i32, [TextId; 2], StateSums);
 
 #[derive(Debug)]
 enum All {
@@ -153,6 +162,7 @@ impl ThreadSampler {
             counts: Vec::new(),
             indices: HashMap::new(),
             times: [0; ThreadState::ALL.len()],
+            by_thread: HashMap::new(),
             taken_ns: 0,
             samples: 0,
             sampled: 0,
@@ -293,12 +303,14 @@ impl ThreadSampler {
         let StateTimes { run_ns, wait_ns, .. } = reading.spent;
         let attributed = task.off_cpu.add(reading.spent, reading.cause);
         let asleep = attributed.and_then(|(cause, ns)| task.place(cause, ns));
-        self.spend(ThreadState::OnCpu, run_ns);
-        self.spend(ThreadState::Runnable, wait_ns);
-        match attributed {
-            Some((ThreadState::Futex, ns)) if run_ns > 0 => self.spend(ThreadState::FutexBrief, ns),
-            Some((cause, ns)) => self.spend(cause, ns),
-            None => {}
+        let slept = attributed.map(|(cause, ns)| match cause {
+            ThreadState::Futex if run_ns > 0 => (ThreadState::FutexBrief, ns),
+            cause => (cause, ns),
+        });
+        let (tid, comm) = (task.tid, task.comm);
+        let awake = [(ThreadState::OnCpu, run_ns), (ThreadState::Runnable, wait_ns)];
+        for (state, ns) in awake.into_iter().chain(slept) {
+            self.spend(process, (tid, comm), state, ns);
         }
 
         let awake = SleepPlace::default();
@@ -321,8 +333,50 @@ impl ThreadSampler {
         }
     }
 
-    fn spend(&mut self, state: ThreadState, ns: u64) {
+    fn spend(
+        &mut self,
+        process: &SampledProcess,
+        (tid, comm): (i32, TextId),
+        state: ThreadState,
+        ns: u64,
+    ) {
         self.times[state as usize] += ns;
+        if self.members.is_of_all() || ns == 0 {
+            return;
+        }
+        let names = [comm, process.name()];
+        let of = self.by_thread.entry(tid);
+        let (_, known, sums) = of.or_insert((process.pid, names, StateSums::default()));
+        *known = names;
+        sums[state as usize] += ns;
+    }
+
+    /// The time off-CPU whose cause no sample has found, of each thread.
+    fn spend_pending(&mut self) {
+        let mut processes = std::mem::take(&mut self.members.processes);
+        for process in &mut processes {
+            for index in 0..process.tasks.len() {
+                let task = &mut process.tasks[index];
+                let (thread, pending) = ((task.tid, task.comm), task.off_cpu.take_pending());
+                self.spend(process, thread, ThreadState::Unknown, pending);
+            }
+        }
+        self.members.processes = processes;
+    }
+
+    /// Takes the times of all threads.
+    fn take_by_thread(&mut self) -> Vec<TimesOfThread> {
+        let names = &self.context.names;
+        let one = |(tid, (pid, [comm, process], sums)): (i32, ThreadSums)| TimesOfThread {
+            pid,
+            tid,
+            comm: names.text(comm),
+            process: if process == comm { String::new() } else { names.text(process) },
+            times: by_state(sums),
+        };
+        let mut threads: Vec<TimesOfThread> = self.by_thread.drain().map(one).collect();
+        threads.sort_unstable_by_key(|thread| (thread.pid, thread.tid));
+        threads
     }
 
     /// Adds what a thread did; `part` is its index among [`task::SampledThread::counted_at`].
@@ -436,11 +490,8 @@ impl Sampler for ThreadSampler {
             .map(|(activity, tally)| activity.text(*tally, &self.context.names))
             .collect();
         self.forget_counts();
-        let tasks = self.members.processes.iter_mut().flat_map(|process| &mut process.tasks);
-        let pending = tasks.map(|task| task.off_cpu.take_pending()).sum();
-        self.spend(ThreadState::Unknown, pending);
-        let times = std::mem::replace(&mut self.times, [0; ThreadState::ALL.len()]);
-        let times = ThreadState::ALL.into_iter().zip(times).filter(|(_, ns)| *ns > 0);
+        self.spend_pending();
+        let times = std::mem::take(&mut self.times);
         let from_ns = std::mem::replace(&mut self.taken_ns, self.context.now_ns);
         active.sort_unstable();
         sample.threads = Some(ThreadsSample {
@@ -448,7 +499,8 @@ impl Sampler for ThreadSampler {
             seen: std::mem::take(&mut self.sampled),
             elapsed_ns: self.taken_ns - from_ns,
             torn: std::mem::take(&mut self.torn),
-            times: times.map(|(state, ns)| ThreadTime { state, ns }).collect(),
+            times: by_state(times),
+            by_thread: self.take_by_thread(),
             at_once: self.is_at_once(),
             active,
         });
@@ -456,6 +508,11 @@ impl Sampler for ThreadSampler {
             self.forget_names();
         }
     }
+}
+
+fn by_state(sums: StateSums) -> Vec<ThreadTime> {
+    let times = ThreadState::ALL.into_iter().zip(sums).filter(|(_, ns)| *ns > 0);
+    times.map(|(state, ns)| ThreadTime { state, ns }).collect()
 }
 
 fn users(passwd: &Path) -> BTreeMap<u32, String> {

@@ -25,6 +25,9 @@ pub struct ThreadsSample {
     /// How all threads spent the time; the sum divided by `elapsed_ns` is the average number of threads.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub times: Vec<ThreadTime>,
+    /// The same for each thread of the watched processes; absent where the whole machine is watched.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub by_thread: Vec<TimesOfThread>,
     /// Whether all threads were sampled at once by BPF, instead of through their /proc files.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub at_once: bool,
@@ -48,6 +51,7 @@ impl ThreadsSample {
         };
         size_of_val(&*self.active)
             + size_of_val(&*self.times)
+            + self.by_thread.iter().map(TimesOfThread::memory_bytes).sum::<usize>()
             + self.active.iter().map(texts).sum::<usize>()
     }
 }
@@ -59,6 +63,28 @@ pub struct ThreadTime {
     pub state: ThreadState,
     /// Time summed over all threads, in nanoseconds.
     pub ns: u64,
+}
+
+/// How a thread spent the time of an interval.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TimesOfThread {
+    /// Process ID.
+    pub pid: i32,
+    /// Thread ID.
+    pub tid: i32,
+    /// Name of the thread.
+    pub comm: String,
+    /// Name of its process; empty if it is the thread's.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub process: String,
+    /// Time by state; the sum is the time for which it existed.
+    pub times: Vec<ThreadTime>,
+}
+
+impl TimesOfThread {
+    fn memory_bytes(&self) -> usize {
+        size_of_val(self) + size_of_val(&*self.times) + self.comm.len() + self.process.len()
+    }
 }
 
 /// What a thread does, or what it waits for.
@@ -73,6 +99,10 @@ pub enum ThreadState {
     Runnable,
     /// In uninterruptible sleep: I/O, its page or its buffer.
     Disk,
+    /// For data or a journal to reach the disk, in fsync(2) and the like or in a write with O_DSYNC.
+    Flush,
+    /// For a page that a memory access needs: a file's, or one that was swapped out.
+    PageFault,
     /// In uninterruptible sleep for a kernel lock, such as an inode's.
     KernelLock,
     /// In io_uring_enter(2).
@@ -89,7 +119,9 @@ pub enum ThreadState {
     Poll,
     /// For the other end of a pipe.
     Pipe,
-    /// In nanosleep(2).
+    /// For input from a terminal.
+    Terminal,
+    /// For a time that the program chose: nanosleep(2), or the timeout of another wait.
     Timer,
     /// For a child process.
     Child,
@@ -99,6 +131,8 @@ pub enum ThreadState {
     KernelThread,
     /// Stopped or traced.
     Stopped,
+    /// Kept from a CPU by the quota of its cgroup.
+    Throttled,
     /// Asleep for another reason.
     Other,
     /// Off-CPU, in sleeps of which no sample found one.
@@ -142,10 +176,12 @@ impl ThreadState {
     }
 
     /// All states.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 22] = [
         Self::OnCpu,
         Self::Runnable,
         Self::Disk,
+        Self::Flush,
+        Self::PageFault,
         Self::KernelLock,
         Self::IoUring,
         Self::Aio,
@@ -154,11 +190,13 @@ impl ThreadState {
         Self::Socket,
         Self::Poll,
         Self::Pipe,
+        Self::Terminal,
         Self::Timer,
         Self::Child,
         Self::Signal,
         Self::KernelThread,
         Self::Stopped,
+        Self::Throttled,
         Self::Other,
         Self::Unknown,
     ];
@@ -169,6 +207,8 @@ impl ThreadState {
             Self::OnCpu => "on CPU",
             Self::Runnable => "runnable",
             Self::Disk => "disk I/O",
+            Self::Flush => "flush",
+            Self::PageFault => "page fault",
             Self::KernelLock => "kernel lock",
             Self::IoUring => "io_uring",
             Self::Aio => "aio",
@@ -177,11 +217,13 @@ impl ThreadState {
             Self::Socket => "socket",
             Self::Poll => "epoll/poll",
             Self::Pipe => "pipe",
+            Self::Terminal => "terminal",
             Self::Timer => "timer",
             Self::Child => "child process",
             Self::Signal => "signal",
             Self::KernelThread => "idle kernel thread",
             Self::Stopped => "stopped",
+            Self::Throttled => "throttled",
             Self::Other => "other",
             Self::Unknown => "unknown",
         }

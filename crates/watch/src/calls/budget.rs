@@ -1,6 +1,6 @@
 //! When system calls are recorded.
 
-use crate::perf::WindowSchedule;
+use crate::perf::{TraceBudget, WindowSchedule};
 use std::time::Duration;
 
 /// Time between two decisions; the length of a window.
@@ -18,32 +18,21 @@ pub(super) struct Recorded {
 
 #[derive(Debug)]
 pub(super) struct CallBudget {
-    cpus: u64,
-    schedule: WindowSchedule,
-    is_continuous: bool,
-    recorded: bool,
+    entries: TraceBudget,
     waited: u32,
 }
 
 impl CallBudget {
     /// For a machine with `cpus` CPUs; starts with a window.
     pub fn new(cpus: usize) -> Self {
-        let schedule = WindowSchedule::default();
-        Self { cpus: cpus as u64, schedule, is_continuous: false, recorded: false, waited: 0 }
+        Self { entries: TraceBudget::new(cpus, RATE_MAX), waited: 0 }
     }
 
     /// What to record in the next period, after one with `calls` system calls on the machine in `elapsed`, of which
     /// `in_flight` have not returned.
     pub fn next(&mut self, calls: u64, elapsed: Duration, in_flight: usize) -> Recorded {
-        if self.recorded {
-            let rate = calls as f64 / elapsed.as_secs_f64().max(1e-3) / self.cpus.max(1) as f64;
-            // Half the limit, so that it does not alternate.
-            let most = if self.is_continuous { RATE_MAX } else { RATE_MAX / 2 };
-            self.is_continuous = rate <= most as f64;
-        }
-        let entries = self.is_continuous || self.schedule.next();
+        let entries = self.entries.next(calls, elapsed);
         self.waited = if entries { 0 } else { self.waited.saturating_add(1) };
-        self.recorded = entries;
         // In the first period after a window, calls may still have begun since the records were read.
         let awaited = in_flight > 0 || self.waited < 2;
         Recorded { entries, returns: entries || awaited && self.waited <= RETURN_PERIODS_MAX }

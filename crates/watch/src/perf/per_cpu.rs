@@ -1,6 +1,7 @@
 //! Events on every CPU, and which CPUs are online.
 
 use super::event::PerfEvent;
+use super::ring::PerfRing;
 use crate::proc_file::{read_text, with_path};
 use fathom_model::cpus;
 use std::io;
@@ -24,6 +25,16 @@ impl PerCpuEvents {
 
     pub fn events(&self) -> &[PerfEvent] {
         &self.0
+    }
+
+    /// A ring buffer of this size for each CPU.
+    pub fn map_rings(&self, bytes: usize) -> io::Result<Vec<PerfRing>> {
+        self.0.iter().map(|event| PerfRing::map(event, bytes)).collect()
+    }
+
+    /// Redirects the records to the ring buffers of `owner`, CPU by CPU.
+    pub fn send_to(&self, owner: &Self) -> io::Result<()> {
+        self.0.iter().zip(&owner.0).try_for_each(|(event, owner)| event.send_to(owner))
     }
 }
 

@@ -54,6 +54,15 @@ impl PerfRing {
 
     /// Passes all available records to `each`, oldest first, and frees their space.
     pub fn drain(&mut self, mut each: impl FnMut(PerfRecord<'_>)) {
+        self.drain_all(|record| {
+            if !record.is_lost() {
+                each(record)
+            }
+        });
+    }
+
+    /// The same, with those that say that others were lost in their place.
+    pub fn drain_all(&mut self, mut each: impl FnMut(PerfRecord<'_>)) {
         // Acquire: pairs with the kernel's store of the head after writing the records.
         let head = self.head().load(Ordering::Acquire);
         let mut at = self.tail().load(Ordering::Relaxed);
@@ -67,11 +76,14 @@ impl PerfRing {
             };
             let bytes = self.bytes(at, size);
             let record = PerfRecord { kind, misc, body: &bytes[HEADER..] };
-            match kind {
-                bindings::PERF_RECORD_LOST => self.lost += record.u64_at(8).unwrap_or(1),
-                bindings::PERF_RECORD_LOST_SAMPLES => self.lost += record.u64_at(0).unwrap_or(1),
-                _ => each(record),
-            }
+            let lost = match kind {
+                bindings::PERF_RECORD_LOST => record.u64_at(8).unwrap_or(1),
+                bindings::PERF_RECORD_LOST_SAMPLES => record.u64_at(0).unwrap_or(1),
+                _ => 0,
+            };
+            each(record);
+            drop(bytes);
+            self.lost += lost;
             at += size as u64;
         }
         // Release: the records are read before the kernel may overwrite them.
@@ -131,6 +143,11 @@ impl Drop for PerfRing {
 }
 
 impl<'a> PerfRecord<'a> {
+    /// Whether records were lost in its place.
+    pub fn is_lost(&self) -> bool {
+        matches!(self.kind, bindings::PERF_RECORD_LOST | bindings::PERF_RECORD_LOST_SAMPLES)
+    }
+
     pub fn u64_at(&self, at: usize) -> Option<u64> {
         Some(u64::from_ne_bytes(*self.body.get(at..)?.first_chunk()?))
     }

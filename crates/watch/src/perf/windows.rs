@@ -93,6 +93,37 @@ impl WindowSchedule {
     }
 }
 
+/// Records events all of the time while there are few, and otherwise in windows.
+#[derive(Debug)]
+pub(crate) struct TraceBudget {
+    cpus: u64,
+    /// Events per second and CPU up to which all of them are recorded.
+    rate_max: u64,
+    schedule: WindowSchedule,
+    is_continuous: bool,
+    recorded: bool,
+}
+
+impl TraceBudget {
+    /// For a machine with `cpus` CPUs; starts with a window.
+    pub fn new(cpus: usize, rate_max: u64) -> Self {
+        let (cpus, schedule) = (cpus as u64, WindowSchedule::default());
+        Self { cpus, rate_max, schedule, is_continuous: false, recorded: false }
+    }
+
+    /// Whether to record in the next period, after one with this many events in `elapsed`.
+    pub fn next(&mut self, events: u64, elapsed: Duration) -> bool {
+        if self.recorded {
+            let rate = events as f64 / elapsed.as_secs_f64().max(1e-3) / self.cpus.max(1) as f64;
+            // Half the limit, so that it does not alternate.
+            let most = if self.is_continuous { self.rate_max } else { self.rate_max / 2 };
+            self.is_continuous = rate <= most as f64;
+        }
+        self.recorded = self.is_continuous || self.schedule.next();
+        self.recorded
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

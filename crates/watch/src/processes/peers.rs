@@ -16,7 +16,7 @@ const DESCRIPTORS_MAX: usize = 16_384;
 const PART: u32 = 200;
 
 #[derive(Debug, Default)]
-pub(super) struct Peers {
+pub(crate) struct Peers {
     found: HashSet<(i32, u64)>,
     next_at: Option<Instant>,
 }

@@ -14,7 +14,7 @@ const ADDRESSES: usize = 1 << 16;
 const RELOAD: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
-pub(super) struct KernelNames {
+pub(crate) struct KernelNames {
     proc_root: PathBuf,
     table: Kallsyms,
     read_at: Option<Instant>,
@@ -31,7 +31,7 @@ pub(super) struct KernelNames {
 }
 
 #[derive(Debug)]
-pub(super) struct Chain<'a> {
+pub(crate) struct Chain<'a> {
     pub ids: &'a [u32],
     pub interrupted: bool,
 }

@@ -12,7 +12,7 @@ const NAMES: usize = 100_000;
 const USER: u32 = u32::MAX;
 
 #[derive(Debug)]
-pub(super) struct NameTable {
+pub(crate) struct NameTable {
     ids: HashMap<Arc<str>, u32>,
     names: Vec<Arc<str>>,
 }

@@ -62,6 +62,8 @@ pub(super) struct SleepPlace {
     /// What it waits for; `None` until the wait channel is known.
     pub cause: Option<ThreadState>,
     pub waits_for_io: bool,
+    /// Its system call waits until data is on the disk.
+    pub flushes: bool,
     pub syscall: TextId,
     pub wchan: TextId,
     pub kstack: TextId,

@@ -18,7 +18,7 @@ use std::path::Path;
 /// Maximum depth of a kernel stack, as in /proc (`MAX_STACK_TRACE_DEPTH`).
 const STACK_MAX: usize = 64;
 /// Inode of the initial PID namespace (`PROC_PID_INIT_INO`).
-const OUTERMOST: &str = "pid:[4026531836]";
+pub(crate) const OUTERMOST: &str = "pid:[4026531836]";
 /// The kernel's BTF.
 const TYPES: &str = "/sys/kernel/btf/vmlinux";
 /// Maximum size of the kernel's reads from an iterator, in bytes.

@@ -60,6 +60,9 @@ const FILE_FIRST: &[&str] = &[
 /// System calls that sleep in state `S` until submitted I/O completes.
 const WAITS_FOR_IO: &[&str] = &["io_uring_enter", "io_getevents", "io_pgetevents"];
 
+/// System calls that wait until data is on the disk.
+const FLUSHES: &[&str] = &["fsync", "fdatasync", "sync_file_range", "msync", "syncfs", "sync"];
+
 /// Flag of io_uring_enter: the descriptor is an index into the ring's own table.
 const IORING_ENTER_REGISTERED_RING: u64 = 16;
 
@@ -70,6 +73,8 @@ pub(crate) struct Syscall {
     pub waits_for_io: bool,
     /// What a thread that sleeps in it waits for; `None` if that depends on the file.
     pub cause: Option<ThreadState>,
+    /// Whether its waits for a disk are for data to get there.
+    pub flushes: bool,
     file_first: bool,
 }
 
@@ -87,7 +92,8 @@ impl Syscalls {
             }
             let waits_for_io = WAITS_FOR_IO.contains(&name);
             let (cause, file_first) = (cause(name), FILE_FIRST.contains(&name));
-            table[number] = Syscall { name, waits_for_io, cause, file_first };
+            let flushes = FLUSHES.contains(&name);
+            table[number] = Syscall { name, waits_for_io, cause, flushes, file_first };
         }
         Self(table)
     }
@@ -125,7 +131,7 @@ fn cause(name: &str) -> Option<ThreadState> {
 /// What a thread in state `S` waits for, by the kernel function in which it sleeps.
 pub(super) fn place(wchan: &[u8]) -> ThreadState {
     let has = |part: &[u8]| wchan.windows(part.len()).any(|window| window == part);
-    let causes: [(&[&[u8]], ThreadState); 6] = [
+    let causes: [(&[&[u8]], ThreadState); 7] = [
         (&[b"pipe"], ThreadState::Pipe),
         (
             &[b"sk_", b"skb", b"unix_", b"inet_", b"tcp_", b"datagram", b"vsock"],
@@ -135,6 +141,7 @@ pub(super) fn place(wchan: &[u8]) -> ThreadState {
         (&[b"poll", b"ep_", b"eventfd", b"select"], ThreadState::Poll),
         (&[b"nanosleep", b"timerfd"], ThreadState::Timer),
         (&[b"cqring"], ThreadState::IoUring),
+        (&[b"n_tty_", b"wait_woken"], ThreadState::Terminal),
     ];
     let found = causes.iter().find(|(parts, _)| parts.iter().any(|part| has(part)));
     found.map_or(ThreadState::Other, |(_, cause)| *cause)

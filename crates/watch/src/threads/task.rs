@@ -296,6 +296,7 @@ impl SampledThread {
         context: &mut ReadContext,
     ) -> Result<SleepPlace, ReadError> {
         let mut sleep = SleepPlace { state: reading.state, ..SleepPlace::default() };
+        let mut in_fault = false;
         if reading.in_kernel_only {
             sleep.cause = Some(ThreadState::KernelThread);
         } else {
@@ -309,7 +310,8 @@ impl SampledThread {
                     sleep.syscall = self.sleep.syscall;
                     context.call(pid, number, &args, compat, &mut sleep);
                 }
-                Some(Call::None) | None => {}
+                Some(Call::None) => in_fault = true,
+                None => {}
             }
         }
         if sleep.cause.is_some() && !sleep.is_active() && !context.all_states {
@@ -326,8 +328,13 @@ impl SampledThread {
             sleep.torn |= wchan.is_empty() && known;
             // Calls such as futex(2) have a cause of their own.
             let is_file_call = sleep.syscall != NONE && sleep.cause.is_none();
-            let cause = ThreadState::uninterruptible(&String::from_utf8_lossy(wchan));
+            let mut cause = ThreadState::uninterruptible(&String::from_utf8_lossy(wchan));
             sleep.all_of_disk = is_file_call && !wchan.is_empty() && cause == ThreadState::Disk;
+            if cause == ThreadState::Disk && (sleep.flushes || is_journal(wchan)) {
+                cause = ThreadState::Flush;
+            } else if cause == ThreadState::Disk && in_fault {
+                cause = ThreadState::PageFault;
+            }
             sleep.cause = Some(cause);
         } else if sleep.cause.is_none() {
             sleep.cause = Some(syscalls::place(wchan));
@@ -444,6 +451,7 @@ impl ReadContext {
             return;
         };
         (sleep.waits_for_io, sleep.cause) = (call.waits_for_io, call.cause);
+        sleep.flushes = call.flushes;
         sleep.syscall = self.names.intern_like(call.name.as_bytes(), sleep.syscall);
         if self.parts.filename
             && let Some(fd) = call.descriptor(args)
@@ -452,6 +460,12 @@ impl ReadContext {
             sleep.filename = self.names.intern(path);
         }
     }
+}
+
+/// Whether threads wait in this function for the journal of a file system: ext4's (jbd2), XFS's or btrfs's.
+pub(crate) fn is_journal(function: &[u8]) -> bool {
+    let parts: [&[u8]; 4] = [b"jbd2", b"wait_transaction", b"xlog", b"btrfs_sync_log"];
+    parts.iter().any(|part| function.windows(part.len()).any(|at| at == *part))
 }
 
 /// Permission may be denied, or the thread may have exited.

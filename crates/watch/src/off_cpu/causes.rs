@@ -1,0 +1,224 @@
+//! What a thread waits for, by the kernel functions in which it left the CPU.
+
+use fathom_model::watch::ThreadState;
+
+/// What a thread waits for in a function whose name begins so, unless it waits for an I/O.
+const CAUSES: [(&[&str], ThreadState); 15] = [
+    (&["throttle_cfs_rq"], ThreadState::Throttled),
+    (
+        &[
+            "rwsem_down_",
+            "__mutex_lock",
+            "mutex_lock",
+            "percpu_rwsem_wait",
+            "__percpu_down_read",
+            "percpu_down_write",
+            "__down",
+            "rt_mutex_slowlock",
+        ],
+        ThreadState::KernelLock,
+    ),
+    (
+        &["jbd2_", "wait_transaction", "start_this_handle", "add_transaction_credits"],
+        ThreadState::Flush,
+    ),
+    (&["xlog_", "xfs_log_force", "btrfs_sync_log", "wait_log_commit"], ThreadState::Flush),
+    (&["futex_wait", "futex_lock_pi"], ThreadState::Futex),
+    (
+        &["pipe_", "anon_pipe_", "fifo_open", "wait_for_partner", "splice_from_pipe"],
+        ThreadState::Pipe,
+    ),
+    (&["n_tty_", "tty_"], ThreadState::Terminal),
+    (
+        &["ep_poll", "do_poll", "do_sys_poll", "do_select", "poll_schedule", "eventfd_read"],
+        ThreadState::Poll,
+    ),
+    (
+        &[
+            "sk_wait_",
+            "sk_stream_wait",
+            "__skb_wait",
+            "sock_alloc_send",
+            "unix_",
+            "inet_",
+            "__inet_",
+            "tcp_",
+            "netlink_",
+            "vsock_",
+        ],
+        ThreadState::Socket,
+    ),
+    (&["do_nanosleep", "hrtimer_nanosleep", "timerfd_read", "msleep"], ThreadState::Timer),
+    (&["do_wait", "kernel_wait", "wait_for_vfork"], ThreadState::Child),
+    (&["do_sigtimedwait", "sigsuspend", "__do_sys_pause", "sys_pause"], ThreadState::Signal),
+    (&["io_cqring_"], ThreadState::IoUring),
+    (&["read_events"], ThreadState::Aio),
+    (&["io_wq_worker", "io_sq_thread"], ThreadState::KernelThread),
+];
+
+/// Parts of the names of functions that wait until data is on the disk.
+const FLUSHES: [&str; 8] = [
+    "fsync",
+    "fdatasync",
+    "sync_file",
+    "sys_msync",
+    "syncfs",
+    "ksys_sync",
+    "generic_write_sync",
+    "issue_flush",
+];
+
+/// Functions on the way from a memory access to what brings its page.
+const FAULTS: [&str; 4] =
+    ["exc_page_fault", "do_user_addr_fault", "do_page_fault", "handle_mm_fault"];
+
+/// Functions in which every wait ends up: they say nothing about it.
+const GENERIC: [&str; 13] = [
+    "__schedule",
+    "schedule",
+    "io_schedule",
+    "preempt_schedule",
+    "__cond_resched",
+    "bit_wait",
+    "__wait_on_bit",
+    "out_of_line_wait_on_bit",
+    "wait_for_completion",
+    "__wait_for_common",
+    "wait_for_common",
+    "wait_woken",
+    "__traceiter_",
+];
+
+/// States of a task as `sched:sched_switch` reports them (`TASK_*` in include/linux/sched.h).
+const UNINTERRUPTIBLE: u64 = 0x02;
+const STOPPED_OR_TRACED: u64 = 0x04 | 0x08;
+const IDLE: u64 = 0x80;
+
+/// What a thread that left the CPU in `state`, other than runnable, waits for, and the function in which it does.
+/// `functions` are innermost first.
+pub(super) fn cause<'a>(state: u64, functions: &[&'a str]) -> (ThreadState, &'a str) {
+    let is_any = |parts: &[&str], name: &str| parts.iter().any(|part| name.contains(part));
+    let begins = |parts: &[&str], name: &str| parts.iter().any(|part| name.starts_with(part));
+    let telling = functions.iter().find(|name| !begins(&GENERIC, name)).copied().unwrap_or("");
+    if state & STOPPED_OR_TRACED != 0 {
+        return (ThreadState::Stopped, telling);
+    }
+    let mut waits = functions.iter().take_while(|name| begins(&GENERIC, name));
+    let is_io = waits.any(|name| name.starts_with("io_schedule") || name.ends_with("_io"));
+    let known = || {
+        functions.iter().find_map(|name| {
+            let (_, cause) = CAUSES.iter().find(|(parts, _)| begins(parts, name))?;
+            Some((*cause, *name))
+        })
+    };
+    let (found, function) = match known() {
+        _ if is_io => (ThreadState::Disk, telling),
+        Some(known) => known,
+        None if state & UNINTERRUPTIBLE != 0 && state & IDLE == 0 => (ThreadState::Disk, telling),
+        None => (ThreadState::Other, telling),
+    };
+    let passes = |parts: &[&str]| functions.iter().any(|name| is_any(parts, name));
+    match found {
+        ThreadState::Disk if passes(&FLUSHES) => (ThreadState::Flush, function),
+        ThreadState::Disk if passes(&FAULTS) => (ThreadState::PageFault, function),
+        found => (found, function),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(state: u64, stack: &str, wanted: ThreadState, function: &str) {
+        let functions: Vec<&str> = stack.split_whitespace().collect();
+        assert_eq!(cause(state, &functions), (wanted, function), "{stack}");
+    }
+
+    #[test]
+    fn waits_are_told_apart_by_their_functions() {
+        use ThreadState as S;
+        check(
+            2,
+            "__schedule schedule io_schedule blk_mq_get_tag __blk_mq_alloc_requests submit_bio __x64_sys_pread64",
+            S::Disk,
+            "blk_mq_get_tag",
+        );
+        check(
+            2,
+            "__schedule schedule io_schedule folio_wait_bit_common filemap_fault __do_fault handle_mm_fault \
+             do_user_addr_fault exc_page_fault asm_exc_page_fault",
+            S::PageFault,
+            "folio_wait_bit_common",
+        );
+        check(
+            2,
+            "__schedule schedule jbd2_log_wait_commit jbd2_complete_transaction ext4_fsync_journal ext4_sync_file \
+             do_fsync __x64_sys_fdatasync",
+            S::Flush,
+            "jbd2_log_wait_commit",
+        );
+        check(
+            2,
+            "__schedule schedule io_schedule folio_wait_bit_common folio_wait_writeback __filemap_fdatawait_range \
+             file_write_and_wait_range ext4_sync_file vfs_fsync_range",
+            S::Flush,
+            "folio_wait_bit_common",
+        );
+        check(
+            2,
+            "__schedule schedule schedule_preempt_disabled rwsem_down_write_slowpath down_write ext4_buffered_write_iter",
+            S::KernelLock,
+            "rwsem_down_write_slowpath",
+        );
+        check(
+            1,
+            "__schedule schedule futex_wait_queue __futex_wait futex_wait do_futex",
+            S::Futex,
+            "futex_wait_queue",
+        );
+        check(
+            1,
+            "__schedule schedule schedule_hrtimeout_range ep_poll do_epoll_wait",
+            S::Poll,
+            "ep_poll",
+        );
+        check(
+            1,
+            "__schedule schedule schedule_timeout unix_stream_read_generic unix_stream_recvmsg",
+            S::Socket,
+            "unix_stream_read_generic",
+        );
+        check(1, "__schedule schedule pipe_read vfs_read ksys_read", S::Pipe, "pipe_read");
+        check(
+            1,
+            "__schedule schedule schedule_timeout wait_woken n_tty_read tty_read",
+            S::Terminal,
+            "n_tty_read",
+        );
+        check(1, "__schedule schedule do_nanosleep hrtimer_nanosleep", S::Timer, "do_nanosleep");
+        check(
+            1,
+            "__schedule schedule io_cqring_wait __do_sys_io_uring_enter",
+            S::IoUring,
+            "io_cqring_wait",
+        );
+        check(4, "__schedule schedule do_signal_stop get_signal", S::Stopped, "do_signal_stop");
+        check(1, "__schedule schedule some_driver_read vfs_read", S::Other, "some_driver_read");
+        check(
+            2,
+            "__schedule schedule request_wait_answer fuse_simple_request",
+            S::Disk,
+            "request_wait_answer",
+        );
+        // A polling thread that submits I/Os for others.
+        check(
+            2,
+            "__schedule schedule io_schedule blk_mq_get_tag io_submit_sqes io_sq_thread",
+            S::Disk,
+            "blk_mq_get_tag",
+        );
+        check(1, "__schedule schedule io_sq_thread ret_from_fork", S::KernelThread, "io_sq_thread");
+        check(1, "", S::Other, "");
+    }
+}

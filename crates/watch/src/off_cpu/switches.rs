@@ -1,0 +1,284 @@
+//! The threads of the machine, followed from one context switch to the next.
+
+use crate::processes::Peers;
+use crate::stacks::NameTable;
+use fathom_model::watch::{SwitchedThread, ThreadState, WaitSum, WokenBy};
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+
+/// Bits of a task's state other than runnable and preempted: `TASK_REPORT` in include/linux/sched.h.
+pub(super) const RUNNABLE_MASK: u64 = 0xff;
+pub(super) const STOPPED_MASK: u64 = 0x04 | 0x08;
+/// States of a task that exits.
+const ENDED_MASK: u64 = 0x10 | 0x20;
+/// A wakeup this long before the thread leaves the CPU found it still on its way to sleep.
+const WAKES_SLEEPER_NS: u64 = 20_000;
+/// Maximum number of processes counted as wakers of the same wait.
+const WAKERS_MAX: usize = 8;
+/// Processes that ended a smaller part of the waits for a peer than this are no peers.
+const PEER_PART: u64 = 20;
+
+#[derive(Debug, Default)]
+pub(super) struct Switches {
+    threads: HashMap<i32, TracedThread>,
+    peers: Peers,
+}
+
+#[derive(Debug, Default)]
+struct TracedThread {
+    /// 0 until it has left a CPU or woken another thread.
+    pid: i32,
+    comm: Comm,
+    has_ended: bool,
+    now: Activity,
+    since_ns: u64,
+    /// When it was woken while it was on a CPU.
+    woken_ns: Option<u64>,
+    run_ns: u64,
+    runnable_ns: u64,
+    waits: HashMap<Wait, Waits>,
+}
+
+/// Cause and function.
+type Wait = (ThreadState, u32);
+
+#[derive(Debug, Default)]
+struct Waits {
+    count: u64,
+    ns: u64,
+    wakers: Vec<(Waker, u64)>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Activity {
+    #[default]
+    Unknown,
+    Running,
+    Runnable,
+    Waiting(Wait),
+}
+
+/// A thread's name, as the kernel keeps it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Comm([u8; 16]);
+
+impl Comm {
+    pub fn of(text: &[u8]) -> Self {
+        let mut comm = [0; 16];
+        comm.iter_mut().zip(text).for_each(|(to, from)| *to = *from);
+        Self(comm)
+    }
+
+    fn text(&self) -> String {
+        let end = self.0.iter().position(|byte| *byte == 0).unwrap_or(self.0.len());
+        fathom_model::escape::bytes(&self.0[..end])
+    }
+}
+
+/// Who ends a wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Waker {
+    /// A timer or a device.
+    Interrupt,
+    /// Deferred work of an interrupt or of the network, which may not be on behalf of this process.
+    Softirq(i32),
+    Process(i32),
+    Unknown,
+}
+
+impl TracedThread {
+    /// Ends what it did until now, at `now_ns`.
+    fn elapse(&mut self, now_ns: u64) {
+        let ns = now_ns.saturating_sub(self.since_ns);
+        match self.now {
+            Activity::Unknown => {}
+            Activity::Running => self.run_ns += ns,
+            Activity::Runnable => self.runnable_ns += ns,
+            Activity::Waiting(wait) => self.waits.entry(wait).or_default().ns += ns,
+        }
+        self.since_ns = now_ns;
+    }
+
+    fn becomes(&mut self, now: Activity, now_ns: u64) {
+        self.elapse(now_ns);
+        self.now = now;
+    }
+
+    fn woken(&mut self, now_ns: u64, by: Waker) {
+        let Activity::Waiting((cause, function)) = self.now else {
+            if self.now == Activity::Running {
+                self.woken_ns = Some(now_ns);
+            }
+            return;
+        };
+        let may_time_out =
+            matches!(cause, ThreadState::Poll | ThreadState::Socket | ThreadState::Futex);
+        if by == Waker::Interrupt && may_time_out {
+            // The timeout of the wait: what it waited for is the time.
+            let ns = now_ns.saturating_sub(self.since_ns);
+            let waits = self.waits.entry((ThreadState::Timer, function)).or_default();
+            (waits.count, waits.ns) = (waits.count + 1, waits.ns + ns);
+            (self.now, self.since_ns) = (Activity::Runnable, now_ns);
+            return;
+        }
+        self.becomes(Activity::Runnable, now_ns);
+        let waits = self.waits.entry((cause, function)).or_default();
+        waits.count += 1;
+        let known = waits.wakers.iter().position(|(known, _)| *known == by);
+        match known {
+            Some(at) => waits.wakers[at].1 += 1,
+            None if waits.wakers.len() < WAKERS_MAX => waits.wakers.push((by, 1)),
+            None => {}
+        }
+    }
+}
+
+impl Switches {
+    /// A CPU went from one thread to another. `wait` is what the first one waits for, unless it stays runnable.
+    pub fn switched(
+        &mut self,
+        now_ns: u64,
+        ((pid, tid), comm): ((i32, i32), Comm),
+        state: u64,
+        wait: Option<Wait>,
+        to: i32,
+    ) {
+        if tid > 0 && state & ENDED_MASK != 0 {
+            let thread = self.threads.entry(tid).or_default();
+            thread.becomes(Activity::Unknown, now_ns);
+            thread.has_ended = true;
+        } else if tid > 0 {
+            let thread = self.threads.entry(tid).or_default();
+            (thread.pid, thread.comm) = (pid, comm);
+            let woken_ns = thread.woken_ns.take();
+            let was_woken = woken_ns.is_some_and(|ns| now_ns.saturating_sub(ns) < WAKES_SLEEPER_NS);
+            thread.becomes(
+                match wait {
+                    Some(wait) if !was_woken => Activity::Waiting(wait),
+                    _ => Activity::Runnable,
+                },
+                now_ns,
+            );
+        }
+        if to > 0 {
+            let thread = self.threads.entry(to).or_default();
+            thread.becomes(Activity::Running, now_ns);
+        }
+    }
+
+    pub fn woken(&mut self, now_ns: u64, tid: i32, by: Waker) {
+        self.threads.entry(tid).or_default().woken(now_ns, by);
+    }
+
+    /// A thread has exited, which may be reported before its last events.
+    pub fn ended(&mut self, tid: i32) {
+        self.threads.entry(tid).or_default().has_ended = true;
+    }
+
+    /// What threads do is counted up to `now_ns`, and goes on.
+    pub fn pause(&mut self, now_ns: u64) {
+        self.threads.values_mut().for_each(|thread| thread.elapse(now_ns));
+    }
+
+    /// What threads do after `now_ns` is unknown.
+    pub fn end_window(&mut self, now_ns: u64) {
+        self.threads.values_mut().for_each(|thread| thread.becomes(Activity::Unknown, now_ns));
+    }
+
+    /// Takes what the threads of the watched processes did, and those of their peers.
+    pub fn take(
+        &mut self,
+        proc_root: &Path,
+        is_member: impl Fn(i32) -> bool,
+        names: &NameTable,
+    ) -> Vec<SwitchedThread> {
+        let peers = self.find_peers(proc_root, &is_member);
+        let mut taken = Vec::new();
+        for (tid, thread) in &mut self.threads {
+            let (is_watched, is_peer) = (is_member(thread.pid), peers.contains(&thread.pid));
+            let waits = std::mem::take(&mut thread.waits);
+            let (run_ns, runnable_ns) =
+                (std::mem::take(&mut thread.run_ns), std::mem::take(&mut thread.runnable_ns));
+            let is_wanted = thread.pid > 0 && (is_watched || is_peer);
+            if !is_wanted || waits.is_empty() && run_ns + runnable_ns == 0 {
+                continue;
+            }
+            let sum = |((cause, function), waits): (Wait, Waits)| WaitSum {
+                cause,
+                function: names.name(function).into(),
+                count: waits.count,
+                ns: waits.ns,
+                woken_by: waits.most_woken_by(&|pid| is_member(pid) || peers.contains(&pid)),
+            };
+            let mut waits: Vec<WaitSum> = waits.into_iter().map(sum).collect();
+            waits.sort_by(|a, b| b.ns.cmp(&a.ns).then_with(|| a.function.cmp(&b.function)));
+            taken.push(SwitchedThread {
+                pid: thread.pid,
+                tid: *tid,
+                comm: thread.comm.text(),
+                peer: is_peer,
+                run_ns,
+                runnable_ns,
+                waits,
+            });
+        }
+        self.threads.retain(|_, thread| !thread.has_ended);
+        taken.sort_unstable_by_key(|thread| (thread.pid, thread.tid));
+        taken
+    }
+
+    /// The processes that are not watched and ended the watched ones' waits for a peer.
+    fn find_peers(&mut self, proc_root: &Path, is_member: &impl Fn(i32) -> bool) -> HashSet<i32> {
+        let (mut direct, mut indirect) = (HashMap::new(), HashMap::new());
+        let (mut all, mut members) = (0, HashSet::new());
+        for thread in self.threads.values().filter(|thread| is_member(thread.pid)) {
+            members.insert(thread.pid);
+            for ((cause, _), waits) in &thread.waits {
+                if !is_for_peer(*cause) {
+                    continue;
+                }
+                all += waits.count;
+                for (waker, count) in &waits.wakers {
+                    match waker {
+                        Waker::Process(pid) if !is_member(*pid) => {
+                            *direct.entry(*pid).or_default() += count;
+                        }
+                        Waker::Softirq(pid) if !is_member(*pid) => {
+                            *indirect.entry(*pid).or_default() += count;
+                        }
+                        _ => {}
+                    }
+                }
+            }
+        }
+        let matters = |(_, count): &(i32, u64)| count * PEER_PART >= all;
+        let indirect: Vec<(i32, u64)> = indirect.into_iter().filter(matters).collect();
+        let members: Vec<i32> = members.into_iter().collect();
+        self.peers.refresh(proc_root, &members, indirect.iter().map(|(pid, _)| (*pid, 0)));
+        let connected = indirect.into_iter().filter(|(pid, _)| self.peers.contains(*pid, 0));
+        direct.into_iter().filter(matters).chain(connected).map(|(pid, _)| pid).collect()
+    }
+}
+
+/// Whether another process ends such waits.
+fn is_for_peer(cause: ThreadState) -> bool {
+    matches!(cause, ThreadState::Socket | ThreadState::Poll | ThreadState::Pipe)
+}
+
+impl Waits {
+    /// The process that ended most of them, of those of interest, or that did so directly.
+    fn most_woken_by(&self, is_of_interest: &impl Fn(i32) -> bool) -> Option<WokenBy> {
+        let mut by_process: HashMap<i32, u64> = HashMap::new();
+        for (waker, count) in &self.wakers {
+            match *waker {
+                Waker::Process(pid) => *by_process.entry(pid).or_default() += count,
+                Waker::Softirq(pid) if is_of_interest(pid) => {
+                    *by_process.entry(pid).or_default() += count;
+                }
+                _ => {}
+            }
+        }
+        let most = by_process.into_iter().max_by_key(|(pid, count)| (*count, *pid))?;
+        Some(WokenBy { pid: most.0, count: most.1 })
+    }
+}

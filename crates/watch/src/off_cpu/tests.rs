@@ -1,0 +1,150 @@
+use super::*;
+use fathom_model::watch::SwitchedThread;
+use std::process::{Child, Command, Stdio};
+
+/// Runs `script`, not through a wrapper in PATH, and returns what was recorded of it until it ended.
+fn recorded(script: &str) -> Option<(i32, Vec<OffCpuSample>, Duration)> {
+    let child = Command::new("/usr/bin/python3").args(["-c", script]).stdin(Stdio::piped()).spawn();
+    let Ok(mut child) = child else {
+        println!("skipped: no /usr/bin/python3");
+        return None;
+    };
+    let pid = child.id() as i32;
+    let sampler =
+        OffCpuSampler::open(Path::new("/proc"), Path::new("/sys"), &Scope::Trees(vec![pid]));
+    let mut sampler = match sampler {
+        Ok(sampler) => sampler,
+        Err(missing) => {
+            println!("skipped: {missing}");
+            let _ = (child.kill(), child.wait());
+            return None;
+        }
+    };
+    let mut samples = Vec::new();
+    sampler.take(&mut MachineSample::default());
+    drop(child.stdin.take());
+    let began = Instant::now();
+    while is_running(&mut child) {
+        std::thread::sleep(Duration::from_millis(20));
+        sampler.sample();
+        let mut sample = MachineSample::default();
+        sampler.take(&mut sample);
+        samples.extend(sample.off_cpu);
+    }
+    Some((pid, samples, began.elapsed()))
+}
+
+fn is_running(child: &mut Child) -> bool {
+    child.try_wait().unwrap().is_none()
+}
+
+/// Time and number of the waits of these threads for `cause`, and who ended most of them.
+fn waits(
+    samples: &[OffCpuSample],
+    wanted: impl Fn(&SwitchedThread) -> bool,
+    cause: ThreadState,
+) -> (u64, u64, Option<i32>) {
+    let threads = samples.iter().flat_map(|sample| &sample.threads).filter(|one| wanted(one));
+    let waits: Vec<_> =
+        threads.flat_map(|one| &one.waits).filter(|one| one.cause == cause).collect();
+    let by = waits.iter().filter_map(|one| one.woken_by).max_by_key(|by| by.count);
+    (
+        waits.iter().map(|one| one.ns).sum(),
+        waits.iter().map(|one| one.count).sum(),
+        by.map(|by| by.pid),
+    )
+}
+
+/// The machine may switch so often that only windows were recorded.
+fn is_complete(samples: &[OffCpuSample], took: Duration) -> bool {
+    let seen: u64 = samples.iter().map(|sample| sample.seen_ns).sum();
+    println!("{:.0}% of {took:?} recorded", seen as f64 / took.as_nanos() as f64 * 100.0);
+    seen as f64 >= took.as_nanos() as f64 * 0.95 && samples.iter().all(|sample| sample.lost == 0)
+}
+
+#[test]
+fn sleeps_are_found_to_be_waits_for_a_timer() {
+    let script = "import sys, time, select\nsys.stdin.read()\n\
+                  for i in range(50): time.sleep(0.004)\nfor i in range(50): select.select([], [], [], 0.004)\n";
+    let Some((pid, samples, took)) = recorded(script) else { return };
+    if !is_complete(&samples, took) {
+        return;
+    }
+    let (ns, count, _) = waits(&samples, |one| one.pid == pid, ThreadState::Timer);
+    // One may be over before the thread sleeps.
+    assert!((90..=100).contains(&count), "{count}");
+    assert!((100_000_000..took.as_nanos() as u64).contains(&ns), "{ns}");
+}
+
+#[test]
+fn the_process_at_the_other_end_of_a_pipe_is_named() {
+    // The parent waits for its child, which works and answers.
+    let script = "import os, sys, time\nsys.stdin.read()\n(a, b), (c, d) = os.pipe(), os.pipe()\n\
+                  pid = os.fork()\nif pid == 0:\n  for i in range(30):\n    os.read(a, 1); time.sleep(0.003); os.write(d, b'x')\n  \
+                  os._exit(0)\nfor i in range(30):\n  os.write(b, b'x'); os.read(c, 1)\nos.wait()\n";
+    let Some((pid, samples, took)) = recorded(script) else { return };
+    if !is_complete(&samples, took) {
+        return;
+    }
+    let (ns, count, by) = waits(&samples, |one| one.pid == pid, ThreadState::Pipe);
+    assert!((29..=31).contains(&count) && ns >= 30_000_000, "{count} {ns}");
+    let child = by.filter(|by| *by != pid).expect("its child");
+    let (slept, count, _) = waits(&samples, |one| one.pid == child, ThreadState::Timer);
+    assert!(count == 30 && slept >= 30_000_000, "{count} {slept}");
+}
+
+#[test]
+fn time_adds_up() {
+    let wait = |cause| Some((cause, 0));
+    let comm = Comm::of(b"db");
+    let mut switches = Switches::default();
+    // 2 waits for the disk and is woken by an interrupt; 3 runs meanwhile, and wakes 2 from a socket.
+    switches.switched(100, ((1, 3), comm), 0, None, 2);
+    switches.switched(150, ((1, 2), comm), 2, wait(ThreadState::Disk), 3);
+    switches.woken(400, 2, Waker::Interrupt);
+    switches.switched(450, ((1, 3), comm), 0, None, 2);
+    switches.switched(500, ((1, 2), comm), 1, wait(ThreadState::Socket), 3);
+    switches.woken(700, 2, Waker::Process(1));
+    switches.pause(1100);
+    let names = NameTable::new();
+    let taken = switches.take(Path::new("/nonexistent"), |pid| pid == 1, &names);
+    let of = |tid: i32| taken.iter().find(|one| one.tid == tid).unwrap();
+    let sum = |one: &SwitchedThread| {
+        one.run_ns + one.runnable_ns + one.waits.iter().map(|wait| wait.ns).sum::<u64>()
+    };
+    assert_eq!((of(2).run_ns, of(2).runnable_ns, sum(of(2))), (100, 450, 1000));
+    assert_eq!((of(3).run_ns, of(3).runnable_ns, sum(of(3))), (900, 100, 1000));
+    let waits: Vec<_> = of(2).waits.iter().map(|wait| (wait.cause, wait.count, wait.ns)).collect();
+    assert_eq!(waits, [(ThreadState::Disk, 1, 250), (ThreadState::Socket, 1, 200)]);
+    assert_eq!(of(2).waits[1].woken_by.map(|by| (by.pid, by.count)), Some((1, 1)));
+    // Nothing is counted twice, and 2 is still runnable.
+    switches.switched(1200, ((1, 3), comm), 0, None, 2);
+    switches.pause(1250);
+    let taken = switches.take(Path::new("/nonexistent"), |pid| pid == 1, &names);
+    let times: Vec<_> = taken.iter().map(|one| (one.tid, one.run_ns, one.runnable_ns)).collect();
+    assert_eq!(times, [(2, 50, 100), (3, 100, 50)]);
+}
+
+#[test]
+fn a_wakeup_on_the_way_to_sleep_and_a_timeout_are_no_waits_for_others() {
+    let mut switches = Switches::default();
+    let comm = Comm::of(b"db");
+    switches.switched(100, ((1, 9), comm), 0, None, 2);
+    // Woken after it had decided to sleep.
+    switches.woken(195, 2, Waker::Process(1));
+    switches.switched(200, ((1, 2), comm), 1, Some((ThreadState::Futex, 0)), 9);
+    switches.switched(300, ((1, 9), comm), 0, None, 2);
+    switches.switched(50_000, ((1, 2), comm), 1, Some((ThreadState::Poll, 0)), 9);
+    switches.woken(60_000, 2, Waker::Interrupt);
+    switches.end_window(70_000);
+    let taken = switches.take(Path::new("/nonexistent"), |pid| pid == 1, &NameTable::new());
+    let two = taken.iter().find(|one| one.tid == 2).unwrap();
+    assert_eq!((two.run_ns, two.runnable_ns), (49_800, 10_100));
+    assert_eq!(two.waits.len(), 1);
+    assert_eq!((two.waits[0].cause, two.waits[0].ns), (ThreadState::Timer, 10_000));
+    // After the window, nothing is known.
+    switches.switched(90_000, ((1, 9), comm), 0, None, 2);
+    switches.pause(90_500);
+    let taken = switches.take(Path::new("/nonexistent"), |pid| pid == 1, &NameTable::new());
+    assert_eq!(taken.iter().map(|one| one.run_ns).sum::<u64>(), 500);
+}
