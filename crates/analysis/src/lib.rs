@@ -3,6 +3,7 @@
 #![cfg_attr(not(test), forbid(clippy::print_stdout, clippy::print_stderr))]
 #![cfg_attr(not(test), forbid(clippy::disallowed_methods))]
 
+pub mod account;
 pub mod blocks;
 pub mod calls;
 pub mod derive;

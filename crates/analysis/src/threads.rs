@@ -137,7 +137,7 @@ fn state(thread: &ThreadCount) -> ThreadState {
 }
 
 /// Whether this names one of fathom's control threads (not a worker).
-fn is_helper(comm: &str) -> bool {
+pub(crate) fn is_helper(comm: &str) -> bool {
     let of_fathom = comm.strip_prefix("fathom-");
     // Earlier versions called the supervisor "conductor".
     matches!(comm, "fathom" | "supervisor" | "conductor")

@@ -5,9 +5,10 @@ mod io_limits;
 pub use io_limits::IoLimit;
 pub(crate) use io_limits::REACHED;
 
+use crate::account::AccountTotals;
 use crate::machine::{self, CgroupRates, MachineRates};
 use crate::processes::ProcessTotals;
-use crate::threads::{Column, DEFAULT, ThreadGroups};
+use crate::threads::{Column, DEFAULT, ThreadGroups, is_helper};
 use fathom_model::progress::Sample;
 use fathom_model::watch::{
     CgroupSample, MachineSample, SampledView, Stack, StackCount, StacksSample,
@@ -35,6 +36,8 @@ pub struct Observed {
     pub threads: ThreadGroups,
     /// The same, only for the threads that did the I/O of a run; empty where its process is not known.
     pub own_threads: ThreadGroups,
+    /// Where the time of the watched program's threads went, or of those that did the I/O of a run.
+    pub account: AccountTotals,
     /// What processes used.
     pub processes: ProcessTotals,
     /// How often the I/O limits of the cgroup were reached.
@@ -89,6 +92,8 @@ impl Observed {
         let own = self.processes.watched.pid;
         if let Some(threads) = &machine.threads {
             self.threads.add(threads);
+            let off_cpu = machine.off_cpu.as_ref();
+            self.account.add(threads, off_cpu, |comm| !is_helper(comm));
             if own > 0 {
                 self.own_threads.add_workers(threads, own);
             }

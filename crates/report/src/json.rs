@@ -2,6 +2,7 @@
 
 use crate::stacks::{ProcessStacks, Sampled};
 use crate::threads::GroupActivity;
+use fathom_analysis::account::Account;
 use fathom_analysis::layers::LayerTimes;
 use fathom_analysis::machine::DiskRates;
 use fathom_analysis::metrics::{DISK, Interval};
@@ -66,6 +67,8 @@ struct WatchFigures<'a> {
     /// Other programs, by CPU time.
     programs: Vec<&'a ProcessUse>,
     threads: Vec<GroupActivity>,
+    /// Where the time of the watched program's threads went.
+    account: Option<Account>,
     layers: Option<LayerTimes>,
 }
 
@@ -84,6 +87,7 @@ impl<'a> WatchResult<'a> {
             watched: Some(&processes.watched).filter(|watched| !watched.comm.is_empty()),
             programs: processes.by_cpu(),
             threads: GroupActivity::of(&observed.threads),
+            account: observed.account.account(),
             layers: observed.stacks().map(layers),
         };
         Self { record, figures }

@@ -1,6 +1,7 @@
 //! Text pages: each function takes what a run directory holds and returns a [`Document`]. The same input
 //! always gives the same page, so that a stored run is reprinted as it was printed.
 
+mod account;
 mod blocks;
 mod calls;
 mod counters;
@@ -20,6 +21,7 @@ mod threads;
 mod topo;
 mod watch;
 
+use account::account;
 pub(crate) use blocks::device_blocks;
 pub use blocks::{block_rates, blocks};
 use blocks::{gaps, is_biased, range, sentence};

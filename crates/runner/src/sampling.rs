@@ -299,7 +299,7 @@ fn counters(
     options: &SamplingOptions,
     roots: &Roots,
     probes: &mut MachineProbes,
-) -> Result<CounterSampler, OffCpuSampler, Unavailable> {
+) -> Result<CounterSampler, Unavailable> {
     let whom = if options.level == Level::Full { &options.scope } else { &Scope::Machine };
     CounterSampler::open(&roots.proc, &roots.sys, whom, !options.during_run, probes)
 }

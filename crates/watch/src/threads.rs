@@ -17,7 +17,7 @@ mod tests;
 pub use helpers::{HelperTime, helper_time, library_time};
 pub use task::SampleParts;
 
-use crate::{Sampler, Scope, priority};
+use crate::{Sampler, Scope, own_pid, priority};
 use access::ThreadAccess;
 use activity::{Activity, ActivityCount, SleepPlace, TextId, TextTable};
 use all::AllThreads;
@@ -93,7 +93,7 @@ pub struct ThreadSampler {
     counts: Vec<(Activity, ActivityCount)>,
     indices: HashMap<Activity, usize>,
     times: StateSums,
-    /// By thread ID, of a part of the machine's processes.
+    /// By thread ID, of the watched processes.
     by_thread: HashMap<i32, ThreadSums>,
     /// When the previous interval ended, like [`ReadContext::now_ns`].
     taken_ns: u64,
@@ -341,7 +341,8 @@ impl ThreadSampler {
         ns: u64,
     ) {
         self.times[state as usize] += ns;
-        if self.members.is_of_all() || ns == 0 {
+        // Of a run, which may sample the whole machine, its own.
+        if self.members.is_of_all() && process.pid != own_pid() || ns == 0 {
             return;
         }
         let names = [comm, process.name()];

@@ -3,8 +3,8 @@
 use super::header::{Origin, device_list};
 use super::threads::{figure_cells, figure_columns, other_groups};
 use super::{
-    IoCost, calls, counters, gaps, is_biased, layers, limited_by, not_measured, parts, percentile,
-    programs, range, rings, sentence, thread_states,
+    IoCost, account, calls, counters, gaps, is_biased, layers, limited_by, not_measured, parts,
+    percentile, programs, range, rings, sentence, thread_states,
 };
 use crate::doc::{
     DataColumn, Document, Heading, Text, events, named, number, of, percent, plural, share, text,
@@ -58,6 +58,7 @@ pub fn watch(seen: &Observed, record: &RunRecord, verbose: bool) -> Document {
     programs::programs(&mut page, &seen.processes, &rates, !watch.pids.is_empty());
     disks(&mut page, &rates, seen);
     limited_by(&mut page, &record.header.findings);
+    account(&mut page, seen);
     layer_table(&mut page, seen, None);
     system_calls(&mut page, seen);
     threads(&mut page, seen);
@@ -107,6 +108,7 @@ pub(super) fn machine(
     let is_own = !watch.pids.is_empty();
     layer_table(page, seen, is_own.then(|| io_cost(record)).flatten());
     if is_full {
+        account(page, seen);
         system_calls(page, seen);
         threads(page, seen);
     }

@@ -1,0 +1,557 @@
+//! Where the wall-clock time of a program's threads went: an account that adds up.
+//!
+//! For each thread, time on a CPU and time runnable are the scheduler's. The rest is divided by what context switches showed,
+//! where these were recorded, as they include the shortest waits; and otherwise by what samples found. What neither knows is
+//! `unknown`. The processes that the program waits for, at the other end of its pipes and sockets, have accounts as well: what
+//! one of these waits for another of them is time `within`, as the other one is accounted for meanwhile.
+
+use crate::threads::fold_digits;
+use fathom_model::watch::{
+    OffCpuSample, SwitchedThread, ThreadState, ThreadTime, ThreadsSample, TimesOfThread,
+};
+use schemars::JsonSchema;
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+/// Recorded time of an interval, in nanoseconds, from which it says something.
+const SEEN_MIN_NS: u64 = 5_000_000;
+/// Mean time of waits in futex(2) up to which they are for a lock rather than for work or for another thread's end.
+const BRIEF_NS: u64 = 20_000_000;
+/// Share of their time that threads must work, or wait for what is not another thread, to matter; or their mean number.
+const MATTERS_SHARE: f64 = 0.03;
+const MATTERS_MEAN: f64 = 0.1;
+/// Maximum number of groups, functions and thread IDs kept.
+const GROUPS_MAX: usize = 500;
+const FUNCTIONS_MAX: usize = 64;
+const TIDS_MAX: usize = 1000;
+
+/// What threads do, as pages name it, and its states.
+pub const KINDS: [(&str, &[ThreadState]); 15] = [
+    ("on CPU", &[ThreadState::OnCpu]),
+    ("runnable", &[ThreadState::Runnable]),
+    ("throttled", &[ThreadState::Throttled]),
+    ("device", &[ThreadState::Disk, ThreadState::IoUring, ThreadState::Aio]),
+    ("flush", &[ThreadState::Flush]),
+    ("page fault", &[ThreadState::PageFault]),
+    ("kernel lock", &[ThreadState::KernelLock]),
+    ("futex", &[ThreadState::Futex, ThreadState::FutexBrief]),
+    ("peer", &[ThreadState::Socket, ThreadState::Poll, ThreadState::Pipe]),
+    ("terminal", &[ThreadState::Terminal]),
+    ("timer", &[ThreadState::Timer]),
+    ("child", &[ThreadState::Child]),
+    ("stopped", &[ThreadState::Stopped]),
+    ("other", &[ThreadState::Signal, ThreadState::KernelThread, ThreadState::Other]),
+    ("unknown", &[ThreadState::Unknown]),
+];
+
+/// The intervals of a record, added up.
+#[derive(Debug, Clone, Default)]
+pub struct AccountTotals {
+    elapsed_ns: u64,
+    seen_ns: u64,
+    groups: BTreeMap<GroupKey, GroupSums>,
+}
+
+/// Whether it is a peer's, name of the process, name of its threads.
+type GroupKey = (bool, String, String);
+
+#[derive(Debug, Clone, Default)]
+struct GroupSums {
+    tids: BTreeSet<i32>,
+    pids: BTreeSet<i32>,
+    parts: BTreeMap<ThreadState, PartSums>,
+    functions: BTreeMap<(ThreadState, String), (u64, u64)>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct PartSums {
+    ns: u64,
+    /// Of waits whose end was recorded, and of those of them that a process of the account ended.
+    ended_ns: u64,
+    within_ns: u64,
+    /// Waits, and their recorded time.
+    waits: u64,
+    waited_ns: u64,
+}
+
+/// How a program and its peers spent their time.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct Account {
+    /// Time covered, in nanoseconds.
+    pub elapsed_ns: u64,
+    /// Share of it for which context switches were recorded; 0 where only samples are known.
+    pub recorded_share: f64,
+    /// Groups of threads, those with most time that is not idle first.
+    pub groups: Vec<AccountGroup>,
+}
+
+/// Threads with the same name.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct AccountGroup {
+    /// Name of their process.
+    pub process: String,
+    /// Their name, with `*` for digits.
+    pub comm: String,
+    /// Whether the watched program waited for their process, which is not part of it.
+    pub peer: bool,
+    /// Distinct processes and threads.
+    pub processes: usize,
+    /// Distinct threads.
+    pub threads: usize,
+    /// Mean number of threads that existed; the sum of `parts`.
+    pub mean_threads: f64,
+    /// Whether they do anything, or any others wait for what they do.
+    pub matters: bool,
+    /// Their time by state, the largest first.
+    pub parts: Vec<AccountPart>,
+    /// Kernel functions in which they waited, the longest in sum first.
+    pub functions: Vec<AccountFunction>,
+}
+
+/// The time of a group in one state.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct AccountPart {
+    /// The state.
+    pub state: ThreadState,
+    /// Mean number of threads in it.
+    pub mean_threads: f64,
+    /// Their share of the group's time, 0 to 1.
+    pub share: f64,
+    /// The part of `mean_threads` that waited for threads of this account.
+    pub within: f64,
+    /// Waits per second, where context switches were recorded.
+    pub waits_per_s: Option<f64>,
+    /// Mean time of a wait, in nanoseconds.
+    pub mean_wait_ns: Option<f64>,
+}
+
+/// Waits in one kernel function.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct AccountFunction {
+    /// What they wait for there.
+    pub state: ThreadState,
+    /// Its name.
+    pub function: String,
+    /// Mean number of threads in it.
+    pub mean_threads: f64,
+}
+
+impl AccountTotals {
+    /// Adds an interval, of the threads that `is_wanted` selects by name.
+    pub fn add(
+        &mut self,
+        threads: &ThreadsSample,
+        off_cpu: Option<&OffCpuSample>,
+        is_wanted: impl Fn(&str) -> bool,
+    ) {
+        let off_cpu = off_cpu.filter(|sample| sample.seen_ns >= SEEN_MIN_NS);
+        self.elapsed_ns += threads.elapsed_ns;
+        self.seen_ns += off_cpu.map_or(0, |sample| sample.seen_ns.min(threads.elapsed_ns));
+        let scale = off_cpu.map(|sample| threads.elapsed_ns as f64 / sample.seen_ns as f64);
+        let switched = off_cpu.map_or(&[][..], |sample| &sample.threads);
+        let known: HashMap<i32, &SwitchedThread> =
+            switched.iter().map(|thread| (thread.tid, thread)).collect();
+        let inside: HashSet<i32> = threads
+            .by_thread
+            .iter()
+            .map(|thread| thread.pid)
+            .chain(switched.iter().map(|thread| thread.pid))
+            .collect();
+        for thread in threads.by_thread.iter().filter(|one| is_wanted(&one.comm)) {
+            let process = if thread.process.is_empty() { &thread.comm } else { &thread.process };
+            let key = (false, fold_digits(process).into(), fold_digits(&thread.comm).into());
+            let found = known.get(&thread.tid).copied().zip(scale);
+            if let Some(group) = self.group(key, thread.pid, thread.tid) {
+                group.add(thread, found, &inside);
+            }
+        }
+        for thread in switched.iter().filter(|thread| thread.peer) {
+            let main = known.get(&thread.pid).map_or(&thread.comm, |main| &main.comm);
+            let key = (true, fold_digits(main).into(), fold_digits(&thread.comm).into());
+            if let (Some(group), Some(scale)) = (self.group(key, thread.pid, thread.tid), scale) {
+                group.add_peer(thread, scale, threads.elapsed_ns, &inside);
+            }
+        }
+    }
+
+    fn group(&mut self, key: GroupKey, pid: i32, tid: i32) -> Option<&mut GroupSums> {
+        if self.groups.len() >= GROUPS_MAX && !self.groups.contains_key(&key) {
+            return None;
+        }
+        let group = self.groups.entry(key).or_default();
+        if group.tids.len() < TIDS_MAX {
+            group.tids.insert(tid);
+            group.pids.insert(pid);
+        }
+        Some(group)
+    }
+
+    /// The account; `None` where the times of single threads are not known.
+    pub fn account(&self) -> Option<Account> {
+        let groups = self.groups.iter().map(|(key, sums)| sums.group(key, self.elapsed_ns));
+        let mut groups: Vec<AccountGroup> = groups.collect();
+        if groups.iter().all(|group| !group.matters) {
+            groups.iter_mut().for_each(|group| group.matters = true);
+        }
+        groups.sort_by(|a, b| b.working().total_cmp(&a.working()));
+        let recorded_share = self.seen_ns as f64 / self.elapsed_ns.max(1) as f64;
+        let account = Account { elapsed_ns: self.elapsed_ns, recorded_share, groups };
+        (self.elapsed_ns > 0 && !account.groups.is_empty()).then_some(account)
+    }
+}
+
+/// What a thread did in a futex, by the number of waits and their time.
+fn futex(count: u64, ns: u64) -> ThreadState {
+    let is_brief = count > 0 && ns / count <= BRIEF_NS;
+    if is_brief { ThreadState::FutexBrief } else { ThreadState::Futex }
+}
+
+impl GroupSums {
+    /// A watched thread, with its context switches and the factor from the recorded time to the interval.
+    fn add(
+        &mut self,
+        thread: &TimesOfThread,
+        switched: Option<(&SwitchedThread, f64)>,
+        inside: &HashSet<i32>,
+    ) {
+        let of = |state: ThreadState| {
+            thread.times.iter().filter(|time| time.state == state).map(|time| time.ns).sum::<u64>()
+        };
+        let total: u64 = thread.times.iter().map(|time| time.ns).sum();
+        let (run, runnable) = (of(ThreadState::OnCpu), of(ThreadState::Runnable));
+        let off = total - run - runnable;
+        let waited: u64 = switched.iter().flat_map(|(one, _)| &one.waits).map(|wait| wait.ns).sum();
+        let scaled = switched.map_or(0.0, |(_, scale)| waited as f64 * scale);
+        // Rounding, and statistics that lag, must not make it more than there was.
+        let fit = if scaled > off as f64 { off as f64 / scaled } else { 1.0 };
+        self.part(ThreadState::OnCpu).ns += run;
+        self.part(ThreadState::Runnable).ns += runnable;
+        if let Some((one, scale)) = switched {
+            self.add_waits(one, scale * fit, inside);
+        }
+        let rest = off as f64 - scaled * fit;
+        let is_sleep = |time: &&ThreadTime| {
+            !matches!(time.state, ThreadState::OnCpu | ThreadState::Runnable | ThreadState::Unknown)
+        };
+        let sleeps: Vec<&ThreadTime> = thread.times.iter().filter(is_sleep).collect();
+        let slept: u64 = sleeps.iter().map(|time| time.ns).sum();
+        if switched.is_none() {
+            sleeps.iter().for_each(|time| self.part(time.state).ns += time.ns);
+            self.part(ThreadState::Unknown).ns += off - slept;
+        } else if slept == 0 {
+            self.part(ThreadState::Unknown).ns += rest as u64;
+        } else {
+            for time in sleeps {
+                self.part(time.state).ns += (rest * time.ns as f64 / slept as f64) as u64;
+            }
+        }
+    }
+
+    /// A thread of a peer, of which only context switches are known.
+    fn add_peer(
+        &mut self,
+        thread: &SwitchedThread,
+        scale: f64,
+        elapsed_ns: u64,
+        inside: &HashSet<i32>,
+    ) {
+        let scaled = |ns: u64| (ns as f64 * scale) as u64;
+        let (run, runnable) = (scaled(thread.run_ns), scaled(thread.runnable_ns));
+        let waited = scaled(thread.waits.iter().map(|wait| wait.ns).sum());
+        self.part(ThreadState::OnCpu).ns += run;
+        self.part(ThreadState::Runnable).ns += runnable;
+        self.add_waits(thread, scale, inside);
+        self.part(ThreadState::Unknown).ns += elapsed_ns.saturating_sub(run + runnable + waited);
+    }
+
+    fn add_waits(&mut self, thread: &SwitchedThread, scale: f64, inside: &HashSet<i32>) {
+        for wait in &thread.waits {
+            let state = match wait.cause {
+                ThreadState::Futex => futex(wait.count, wait.ns),
+                cause => cause,
+            };
+            let ns = (wait.ns as f64 * scale) as u64;
+            let is_within = wait
+                .woken_by
+                .is_some_and(|by| by.count * 2 >= wait.count && inside.contains(&by.pid));
+            let part = self.part(state);
+            part.ns += ns;
+            part.waits += wait.count;
+            part.waited_ns += wait.ns;
+            if wait.count > 0 {
+                part.ended_ns += ns;
+                part.within_ns += if is_within { ns } else { 0 };
+            }
+            let key = (state, wait.function.clone());
+            if self.functions.len() < FUNCTIONS_MAX || self.functions.contains_key(&key) {
+                let (count, sum) = self.functions.entry(key).or_default();
+                (*count, *sum) = (*count + wait.count, *sum + ns);
+            }
+        }
+    }
+
+    fn part(&mut self, state: ThreadState) -> &mut PartSums {
+        self.parts.entry(state).or_default()
+    }
+
+    fn group(&self, (peer, process, comm): &GroupKey, elapsed_ns: u64) -> AccountGroup {
+        let mean = |ns: u64| ns as f64 / elapsed_ns.max(1) as f64;
+        let all: f64 = self.parts.values().map(|part| mean(part.ns)).sum();
+        let part = |(state, sums): (&ThreadState, &PartSums)| AccountPart {
+            state: *state,
+            mean_threads: mean(sums.ns),
+            share: mean(sums.ns) / all.max(1e-9),
+            // Of the waits that have not ended, as many as of the others.
+            within: match is_for_others(*state) && sums.ended_ns > 0 {
+                true => mean(sums.ns) * sums.within_ns as f64 / sums.ended_ns as f64,
+                false => 0.0,
+            },
+            waits_per_s: (sums.waits > 0 && sums.waited_ns > 0)
+                .then(|| sums.waits as f64 * mean(sums.ns) / (sums.waited_ns as f64 / 1e9)),
+            mean_wait_ns: (sums.waits > 0).then(|| sums.waited_ns as f64 / sums.waits as f64),
+        };
+        let mut parts: Vec<AccountPart> =
+            self.parts.iter().map(part).filter(|part| part.mean_threads > 0.0).collect();
+        parts.sort_by(|a, b| b.mean_threads.total_cmp(&a.mean_threads));
+        let function = |((state, function), (_, ns)): (&(ThreadState, String), &(u64, u64))| {
+            let function = function.clone();
+            AccountFunction { state: *state, function, mean_threads: mean(*ns) }
+        };
+        let mut functions: Vec<AccountFunction> = self.functions.iter().map(function).collect();
+        functions.sort_by(|a, b| b.mean_threads.total_cmp(&a.mean_threads));
+        let mut group = AccountGroup {
+            process: process.clone(),
+            comm: comm.clone(),
+            peer: *peer,
+            processes: self.pids.len(),
+            threads: self.tids.len(),
+            mean_threads: all,
+            matters: false,
+            parts,
+            functions,
+        };
+        let working = group.working();
+        group.matters = working >= MATTERS_MEAN || working >= MATTERS_SHARE * all;
+        group
+    }
+}
+
+/// Whether another thread ends such waits.
+fn is_for_others(state: ThreadState) -> bool {
+    use ThreadState as S;
+    matches!(state, S::Socket | S::Poll | S::Pipe | S::Child | S::Signal)
+}
+
+/// Whether a thread in this state has no work, or waits for another thread of its program.
+fn is_idle(state: ThreadState) -> bool {
+    use ThreadState as S;
+    matches!(state, S::Futex | S::Child | S::Signal | S::KernelThread)
+}
+
+/// Whether a thread in this state works, or waits for something that is not another thread or a moment of its choice.
+fn is_working(state: ThreadState) -> bool {
+    use ThreadState as S;
+    matches!(
+        state,
+        S::OnCpu
+            | S::Runnable
+            | S::Disk
+            | S::Flush
+            | S::PageFault
+            | S::KernelLock
+            | S::IoUring
+            | S::Aio
+            | S::FutexBrief
+            | S::Throttled
+    )
+}
+
+impl AccountGroup {
+    /// Mean number of its threads that work.
+    fn working(&self) -> f64 {
+        let working = self.parts.iter().filter(|part| is_working(part.state));
+        working.map(|part| part.mean_threads).sum()
+    }
+
+    /// Mean number of its threads in `state`, without those that wait for threads of the account.
+    pub fn state(&self, state: ThreadState) -> f64 {
+        let parts = self.parts.iter().filter(|part| part.state == state);
+        parts.map(|part| part.mean_threads - part.within).sum()
+    }
+
+    /// Its name: that of its process, and of its threads where that differs.
+    pub fn name(&self) -> String {
+        match self.process == self.comm {
+            true => self.process.clone(),
+            false => format!("{}/{}", self.process, self.comm),
+        }
+    }
+}
+
+impl Account {
+    /// The groups whose time a verdict divides.
+    pub fn that_matter(&self) -> impl Iterator<Item = &AccountGroup> {
+        self.groups.iter().filter(|group| group.matters)
+    }
+
+    /// Mean number of threads by state, of those that matter, without time within the account.
+    pub fn states(&self) -> Vec<(ThreadState, f64)> {
+        let sum = |state: ThreadState| self.that_matter().map(|group| group.state(state)).sum();
+        let states = ThreadState::ALL.into_iter().map(|state| (state, sum(state)));
+        let mut states: Vec<(ThreadState, f64)> = states.filter(|(_, mean)| *mean > 0.0).collect();
+        states.sort_by(|a, b| b.1.total_cmp(&a.1));
+        states
+    }
+
+    /// Mean number of threads whose time a verdict divides: those that matter, without idle ones.
+    pub fn wall(&self) -> f64 {
+        let states = self.states();
+        let sum = |wanted: &dyn Fn(ThreadState) -> bool| -> f64 {
+            states.iter().filter(|(state, _)| wanted(*state)).map(|(_, mean)| mean).sum()
+        };
+        let counted = sum(&|state| !is_idle(state));
+        if counted > 0.0 { counted } else { sum(&|_| true) }
+    }
+
+    /// The group with most threads in `state`.
+    pub fn most_in(&self, state: ThreadState) -> Option<&AccountGroup> {
+        self.that_matter().max_by(|a, b| a.state(state).total_cmp(&b.state(state)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fathom_model::watch::{WaitSum, WokenBy};
+
+    const S: u64 = 1_000_000_000;
+
+    fn thread(pid: i32, tid: i32, comm: &str, times: &[(ThreadState, u64)]) -> TimesOfThread {
+        let times = times.iter().map(|(state, ns)| ThreadTime { state: *state, ns: *ns }).collect();
+        TimesOfThread { pid, tid, comm: comm.into(), times, ..TimesOfThread::default() }
+    }
+
+    fn wait(cause: ThreadState, count: u64, ns: u64, by: Option<i32>) -> WaitSum {
+        let woken_by = by.map(|pid| WokenBy { pid, count });
+        WaitSum { cause, function: "f".into(), count, ns, woken_by }
+    }
+
+    fn account(
+        threads: Vec<TimesOfThread>,
+        switched: Vec<SwitchedThread>,
+        seen_ns: u64,
+    ) -> Account {
+        let mut totals = AccountTotals::default();
+        let sample = ThreadsSample {
+            elapsed_ns: S,
+            samples: 20,
+            by_thread: threads,
+            ..ThreadsSample::default()
+        };
+        let off_cpu = OffCpuSample { seen_ns, threads: switched, ..OffCpuSample::default() };
+        totals.add(&sample, (seen_ns > 0).then_some(&off_cpu), |_| true);
+        totals.account().unwrap()
+    }
+
+    fn parts(group: &AccountGroup) -> Vec<(ThreadState, u64)> {
+        let ms = |part: &AccountPart| (part.state, (part.mean_threads * 1000.0).round() as u64);
+        group.parts.iter().map(ms).collect()
+    }
+
+    #[test]
+    fn every_state_is_of_one_kind() {
+        for state in ThreadState::ALL {
+            let kinds = KINDS.iter().filter(|(_, states)| states.contains(&state));
+            assert_eq!(kinds.count(), 1, "{state:?}");
+        }
+    }
+
+    #[test]
+    fn context_switches_divide_the_time_that_the_scheduler_leaves() {
+        use ThreadState as T;
+        // Samples found it asleep in a socket only; a tenth of the time was recorded.
+        let times = [(T::OnCpu, 3 * S / 10), (T::Runnable, S / 10), (T::Socket, 6 * S / 10)];
+        let switched = SwitchedThread {
+            pid: 1,
+            tid: 1,
+            waits: vec![wait(T::Flush, 100, S / 50, None), wait(T::Socket, 100, S / 50, None)],
+            ..SwitchedThread::default()
+        };
+        let account = account(vec![thread(1, 1, "postgres", &times)], vec![switched], S / 10);
+        let group = &account.groups[0];
+        // The waits that began before a window are those that samples found.
+        assert_eq!(
+            parts(group),
+            [(T::Socket, 400), (T::OnCpu, 300), (T::Flush, 200), (T::Runnable, 100)]
+        );
+        assert!((group.mean_threads - 1.0).abs() < 1e-6);
+        assert_eq!(account.recorded_share, 0.1);
+        let flush = group.parts.iter().find(|part| part.state == T::Flush).unwrap();
+        assert_eq!(flush.waits_per_s.map(f64::round), Some(1000.0));
+        assert_eq!(flush.mean_wait_ns, Some(200_000.0));
+    }
+
+    #[test]
+    fn more_waits_than_time_are_scaled_and_unknown_time_is_shown() {
+        use ThreadState as T;
+        let times = [(T::OnCpu, S / 2), (T::Unknown, S / 2)];
+        let switched = |ns| SwitchedThread {
+            pid: 1,
+            tid: 1,
+            waits: vec![wait(T::Disk, 10, ns, None)],
+            ..SwitchedThread::default()
+        };
+        let one = thread(1, 1, "dd", &times);
+        let full = account(vec![one.clone()], vec![switched(S * 7 / 10)], S);
+        assert_eq!(parts(&full.groups[0]), [(T::OnCpu, 500), (T::Disk, 500)]);
+        let some = account(vec![one.clone()], vec![switched(S / 10)], S);
+        assert_eq!(parts(&some.groups[0]), [(T::OnCpu, 500), (T::Unknown, 400), (T::Disk, 100)]);
+        let none = account(vec![one], Vec::new(), 0);
+        assert_eq!(
+            (parts(&none.groups[0]), none.recorded_share),
+            (vec![(T::OnCpu, 500), (T::Unknown, 500)], 0.0)
+        );
+    }
+
+    #[test]
+    fn what_a_client_waits_for_is_what_its_server_does() {
+        use ThreadState as T;
+        let times = [(T::OnCpu, S / 4), (T::Poll, 3 * S / 4)];
+        let client = SwitchedThread {
+            pid: 1,
+            tid: 1,
+            waits: vec![wait(T::Poll, 1000, 3 * S / 4, Some(9))],
+            ..SwitchedThread::default()
+        };
+        let server = SwitchedThread {
+            pid: 9,
+            tid: 9,
+            comm: "postgres".into(),
+            peer: true,
+            run_ns: S / 4,
+            waits: vec![wait(T::Flush, 1000, S / 2, None), wait(T::Poll, 1000, S / 4, Some(1))],
+            ..SwitchedThread::default()
+        };
+        let idle = thread(1, 2, "pool", &[(T::Futex, S)]);
+        let client_thread = thread(1, 1, "pgbench", &times);
+        let account = account(vec![client_thread, idle], vec![client, server], S);
+        assert!((account.wall() - 1.0).abs() < 1e-6, "{account:?}");
+        let states: Vec<(T, u64)> = account
+            .states()
+            .iter()
+            .map(|(state, mean)| (*state, (mean * 100.0).round() as u64))
+            .collect();
+        assert_eq!(states[..2], [(T::OnCpu, 50), (T::Flush, 50)]);
+        assert_eq!(account.most_in(T::Flush).unwrap().name(), "postgres");
+        let idle = account.groups.iter().find(|group| group.comm == "pool").unwrap();
+        assert!(!idle.matters);
+    }
+
+    #[test]
+    fn a_program_that_sleeps_has_an_account_of_its_sleep() {
+        let account =
+            account(vec![thread(1, 1, "sleep", &[(ThreadState::Timer, S)])], Vec::new(), 0);
+        assert_eq!((account.wall(), account.states()), (1.0, vec![(ThreadState::Timer, 1.0)]));
+        assert!(AccountTotals::default().account().is_none());
+    }
+}
