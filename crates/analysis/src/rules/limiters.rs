@@ -16,6 +16,7 @@ pub(super) mod testing;
 mod tests;
 pub(super) mod threads;
 mod view;
+pub(super) mod waits;
 
 pub(super) use setting::SettingView;
 pub(crate) use setting::verdicts as setting_verdicts;
@@ -36,9 +37,6 @@ const PART_OF_LARGEST: f64 = 0.25;
 const SUPERSEDES_FROM: f64 = 0.5;
 /// Fewer samples of the machine than this show nothing.
 const SAMPLES_MIN: u64 = 2;
-/// Always ranked last: who uses a resource matters more than that it is busy.
-static LAST: [&Rule; 3] = [&cpu::BUSY_CPUS, &cpu::OWN_TIME, &device::DEVICE];
-
 /// None of the causes; found for want of others.
 pub(super) static INCONCLUSIVE: Rule = Rule {
     id: "inconclusive",
@@ -80,7 +78,8 @@ pub(super) fn verdict(
     let causes = match observed.samples < SAMPLES_MIN || view.life_ns() < view::LIFE_MIN_NS {
         true => Vec::new(),
         false => {
-            weigh(RULES.iter().filter_map(|rule| Some((*rule, rule.claim(&input)?))).collect())
+            let held = RULES.iter().filter_map(|rule| Some((*rule, rule.claim(&input)?)));
+            weigh(held.collect(), view.share_min(0.0))
         }
     };
     if causes.is_empty() {
@@ -96,24 +95,25 @@ pub(super) fn verdict(
     ranked.collect()
 }
 
-/// The few causes that matter, the largest first.
-fn weigh(held: Vec<(&'static Rule, Claim)>) -> Vec<(&'static Rule, Claim)> {
-    let supersedes = |(rule, claim): &(&Rule, Claim), weaker: &(&Rule, Claim)| {
-        rule.supersedes.iter().any(|other| other.id == weaker.0.id)
-            && claim.weight >= weaker.1.weight * SUPERSEDES_FROM
+/// The few causes that matter, the largest first. A cause that explains part of what another one does leaves that one the
+/// rest, or nothing if it explains half.
+fn weigh(held: Vec<(&'static Rule, Claim)>, least: f64) -> Vec<(&'static Rule, Claim)> {
+    let part_of = |(rule, claim): &(&Rule, Claim)| {
+        let explains = |(other, _): &&(&Rule, Claim)| {
+            other.supersedes.iter().any(|weaker| weaker.id == rule.id)
+        };
+        let known = held.iter().filter(explains).map(|(_, other)| other.weight).fold(0.0, f64::max);
+        if known >= claim.weight * SUPERSEDES_FROM { 0.0 } else { claim.weight - known }
     };
-    let is_superseded: Vec<bool> =
-        held.iter().map(|one| held.iter().any(|other| supersedes(other, one))).collect();
-    let largest = held.iter().map(|(_, claim)| claim.weight).fold(0.0, f64::max);
-    let kept = held.into_iter().zip(is_superseded);
-    let kept = kept.filter(|((_, claim), superseded)| {
-        !superseded && claim.weight >= largest * PART_OF_LARGEST
-    });
-    let mut causes: Vec<(&Rule, Claim)> = kept.map(|(cause, _)| cause).collect();
-    let is_last = |rule: &Rule| LAST.iter().any(|last| last.id == rule.id);
-    causes.sort_by(|(a, one), (b, other)| {
-        is_last(a).cmp(&is_last(b)).then(other.weight.total_cmp(&one.weight))
-    });
+    let rest: Vec<f64> = held.iter().map(part_of).collect();
+    let largest = rest.iter().copied().fold(0.0, f64::max);
+    let kept = held
+        .into_iter()
+        .zip(rest)
+        .filter(|(_, rest)| *rest > 0.0 && *rest >= largest * PART_OF_LARGEST && *rest >= least);
+    let mut causes: Vec<(&Rule, Claim)> =
+        kept.map(|((rule, claim), weight)| (rule, Claim { weight, ..claim })).collect();
+    causes.sort_by(|(_, one), (_, other)| other.weight.total_cmp(&one.weight));
     causes.truncate(CAUSES_MAX);
     causes
 }

@@ -361,7 +361,7 @@ pub(in crate::rules) static CPU_QUOTA: Rule = Rule {
 fn cpu_quota(view: &View) -> Option<Claim> {
     let rates = view.rates.system.as_ref()?.cgroup.as_ref()?;
     // The time is that of all CPUs, added up, and no more are throttled than there are threads for.
-    let runnable = view.state(ThreadState::Runnable);
+    let runnable = view.states(&[ThreadState::Runnable, ThreadState::Throttled]);
     let is_sampled = !view.states.is_empty();
     let ready = if is_sampled { view.state(ThreadState::OnCpu) + runnable } else { f64::INFINITY };
     let throttled = rates.throttled? / ready.clamp(1.0, view.cpus().max(1.0));

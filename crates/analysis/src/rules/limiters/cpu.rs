@@ -126,17 +126,27 @@ pub(in crate::rules) static OTHER_PROGRAMS: Rule = Rule {
     ],
 };
 
-fn other_programs(view: &View) -> Option<Claim> {
+/// CPUs that other programs used, without peers, and the mean number of threads that waited for a CPU because of that.
+fn others(view: &View) -> (f64, f64) {
     let processes = &view.seen.processes;
     let by_cpu = processes.by_cpu();
     let used = |is_peer: bool| -> f64 {
         by_cpu.iter().filter(|uses| uses.peer == is_peer).map(|uses| processes.cpus(uses)).sum()
     };
-    let (others, peers) = (used(false), used(true));
+    // An account includes what peers did.
+    let peers = if view.account.is_some() { 0.0 } else { used(true) };
     let (ran, waited) = (view.state(ThreadState::OnCpu), view.state(ThreadState::Runnable));
     // More threads than CPUs would wait without other programs, too.
     let without = (ran + waited + peers - view.cpus()).max(0.0);
-    let caused = (waited - without).min(others);
+    let others = used(false);
+    (others, (waited - without).min(others).max(0.0))
+}
+
+fn other_programs(view: &View) -> Option<Claim> {
+    let processes = &view.seen.processes;
+    let by_cpu = processes.by_cpu();
+    let (others, caused) = others(view);
+    let (ran, waited) = (view.state(ThreadState::OnCpu), view.state(ThreadState::Runnable));
     let share = view.share(caused);
     let busy = view.cpus_busy().filter(|busy| *busy >= CPUS_BUSY_MIN)?;
     let is_busy = view.is_own && processes.elapsed_ns > 0 && view.busy_threads() >= BUSY_MIN;
@@ -265,18 +275,19 @@ fn busy_cpus(view: &View) -> Option<Claim> {
     let others = view.states(&[S::Socket, S::Poll, S::Pipe]);
     let worked_for = if view.peer().is_some() { others } else { 0.0 };
     let wanted = view.states(&[S::OnCpu, S::Runnable]) + worked_for;
+    let runnable = view.state(S::Runnable);
     let needed = match view.is_own {
+        // The part that the program's own threads wait for each other.
+        true if view.account.is_some() => view.share(runnable - self::others(view).1),
         true => wanted / (view.busy_threads() + others).max(1e-9),
         false => 1.0,
     };
-    let runnable = view.state(S::Runnable);
     let is_short = runnable >= WAITING_MIN.max(view.state(S::FutexBrief));
     let is_idle = view.is_own && view.busy_threads() + worked_for < BUSY_MIN;
     if !is_short
         || is_idle
-        || needed < NEEDED_MIN
-        || other_programs(view).is_some()
-        || own_time(view).is_some()
+        || needed < view.share_min(NEEDED_MIN)
+        || view.account.is_none() && (other_programs(view).is_some() || own_time(view).is_some())
     {
         return None;
     }
@@ -384,16 +395,28 @@ fn full_worker(view: &SettingView) -> Option<Claim> {
 
 fn own_time(view: &View) -> Option<Claim> {
     let (ran, waited) = (view.state(ThreadState::OnCpu), view.state(ThreadState::Runnable));
-    let share = view.share(ran + waited);
-    if !view.is_own || ran < THREADS_MIN || share < ON_CPU_MIN {
+    // Where all of its time is known, the wait for a CPU is other causes' time.
+    let (share, least) = match &view.account {
+        Some(_) => (view.share(ran), view.share_min(ON_CPU_MIN)),
+        None => (view.share(ran + waited), THREADS_MIN),
+    };
+    if !view.is_own || share < view.share_min(ON_CPU_MIN) || ran < least {
         return None;
     }
-    let summary = format!(
-        "{} spent its time on the CPU: {ran:.1} of its {:.1} busy threads ran on average, on {} CPUs.",
-        view.subject(),
-        view.busy_threads(),
-        view.cpus()
-    );
+    let summary = match &view.account {
+        Some(_) => format!(
+            "{} spent {:.0}% of its time on the CPU: {ran:.1} threads ran on average, on {} CPUs.",
+            view.who_in(ThreadState::OnCpu),
+            share * 100.0,
+            view.cpus()
+        ),
+        None => format!(
+            "{} spent its time on the CPU: {ran:.1} of its {:.1} busy threads ran on average, on {} CPUs.",
+            view.subject(),
+            view.busy_threads(),
+            view.cpus()
+        ),
+    };
     let on_cpu = Evidence::number("time on a CPU", view.share(ran), Unit::Share);
     let on_cpu = on_cpu.with_source("/proc/PID/task/TID/schedstat");
     let rows = view.layers.layers.iter().filter(|_| view.layers.samples >= CPU_SAMPLES_MIN);

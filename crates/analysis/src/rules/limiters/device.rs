@@ -200,7 +200,7 @@ pub(in crate::rules) static DEVICE: Rule = Rule {
 
 fn device(view: &View) -> Option<Claim> {
     let disk = view.busy_disk()?;
-    let share = view.io_wait().filter(|share| *share >= WAIT_MIN)?;
+    let share = view.io_wait().filter(|share| *share >= view.share_min(WAIT_MIN))?;
     // Of another user's processes nothing is known.
     let own = &view.seen.processes.watched;
     if view.is_own && own.disk_bytes() == 0 && own.requested_read + own.requested_write > 0 {

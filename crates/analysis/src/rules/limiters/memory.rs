@@ -49,7 +49,7 @@ pub(in crate::rules) static SWAPPING: Rule = Rule {
         )
     },
     remedy: "Use less memory, or add more",
-    supersedes: &[&super::device::DEVICE],
+    supersedes: &[&super::device::DEVICE, &super::waits::PAGE_FAULTS],
     checks: &[Check::View(swapping)],
     #[cfg(test)]
     cases: &[
@@ -115,7 +115,9 @@ fn swapping(view: &View) -> Option<Claim> {
     let evidence = [swapped.with_source("pswpin of /proc/vmstat")].into_iter().chain(own);
     let evidence = evidence.chain(stall);
     let claim = Claim::new(summary, evidence.collect()).about(Subject::Machine);
-    Some(claim.weight(stalled.unwrap_or(STALLED_UNKNOWN)).confidence(Confidence::High))
+    let faults = view.account.as_ref().map(|_| view.share(view.state(ThreadState::PageFault)));
+    let weight = faults.or(stalled).unwrap_or(STALLED_UNKNOWN);
+    Some(claim.weight(weight).confidence(Confidence::High))
 }
 
 /// Reads and writes end in memory.
@@ -136,7 +138,7 @@ pub(in crate::rules) static NOT_ON_DISK: Rule = Rule {
         )
     },
     remedy: "To measure the disk, use O_DIRECT (direct=1) on a file that is fully written",
-    supersedes: &[&super::device::DEVICE],
+    supersedes: &[&super::device::DEVICE, &super::cpu::OWN_TIME],
     checks: &[Check::View(not_on_disk)],
     #[cfg(test)]
     cases: &[
@@ -224,7 +226,9 @@ fn not_on_disk(view: &View) -> Option<Claim> {
         _ => 0.0,
     };
     let claim = from_memory(view).filter(|_| in_user_mode < PROGRAM_MAX)?;
-    Some(claim.about(view.workload()).weight(0.9 * (1.0 - in_user_mode)))
+    // What it copies from and to memory is time on a CPU.
+    let copies = view.account.as_ref().map_or(0.9, |_| view.share(view.state(ThreadState::OnCpu)));
+    Some(claim.about(view.workload()).weight(copies * (1.0 - in_user_mode)))
 }
 
 /// The watched program's reads and writes came from memory.

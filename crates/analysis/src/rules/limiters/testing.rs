@@ -12,7 +12,7 @@ use fathom_model::watch::{
     BlockOp, BlocksSample, CgroupSample, CommandRecord, CpuSample, DeviceBlocks, DiskCounters,
     DiskKind, Level, MachineSample, OpTimes, Pressure, PressureSample, ProcessFile, ProcessUse,
     ProcessesSample, SamplingRecord, SplitSamples, Stack, StackCount, StacksSample, SystemSample,
-    ThreadCount, ThreadState, ThreadTime, ThreadsSample,
+    ThreadCount, ThreadState, ThreadTime, ThreadsSample, TimesOfThread,
 };
 use fathom_model::{Dir, RunRecord};
 
@@ -200,10 +200,29 @@ impl Scene {
         });
     }
 
+    /// One thread, whose time is known to have been spent so.
+    pub fn spends(&mut self, shares: &[(ThreadState, f64)]) {
+        self.no_threads();
+        shares.iter().for_each(|(state, share)| self.state(*state, *share));
+        let times = self.threads_sample().times.clone();
+        let comm = "fio".to_string();
+        let thread = TimesOfThread { pid: PID, tid: PID, comm, times, ..TimesOfThread::default() };
+        self.threads_sample().by_thread = vec![thread];
+    }
+
+    /// The thread submits asynchronous I/O, and is asleep in that system call and function.
+    pub fn submits(&mut self, call: &str, wchan: &str, mean: f64) {
+        self.spends(&[(ThreadState::Disk, mean), (ThreadState::OnCpu, 1.0 - mean)]);
+        let by_thread = std::mem::take(&mut self.threads_sample().by_thread);
+        self.threads("fio", ThreadState::Disk, call, wchan, mean);
+        self.threads_sample().by_thread = by_thread;
+    }
+
     /// No threads.
     pub fn no_threads(&mut self) {
         self.threads_sample().active.clear();
         self.threads_sample().times.clear();
+        self.threads_sample().by_thread.clear();
     }
 
     /// Another program that used `cpus` CPUs and read `bytes` a second.

@@ -95,14 +95,22 @@ fn fsync(view: &View) -> Option<Claim> {
     let runtime_ns: u64 = jobs.map(|job| job.runtime_ns).sum();
     let share = match view.is_run() {
         true => (flush_ns as f64 / runtime_ns.max(1) as f64).min(1.0),
+        false if view.account.is_some() => view.share(view.state(ThreadState::Flush)),
         false => view
             .share(view.threads(|_, call, wchan| SYNC_CALLS.contains(&call) || of_journal(wchan))),
     };
-    if share < SYNC_MIN {
+    if share < view.share_min(SYNC_MIN) {
         return None;
     }
     let spent = Evidence::number("time in syncs", share, Unit::Share);
-    let source = if view.is_run() { "" } else { "system call and wchan of the threads" };
+    let source = match view.waits_in(ThreadState::Flush) {
+        _ if view.is_run() => "",
+        Some(_) => "context switches",
+        None => "system call and wchan of the threads",
+    };
+    let each = view.waits_in(ThreadState::Flush).filter(|_| !view.is_run());
+    let each =
+        each.map(|(rate, ns)| format!(" ({} waits/s of {})", units::count(rate), units::time(ns)));
     let disk = flushed(view);
     let flushes = disk.map(|disk| {
         let name = format!("flushes/s on {}", disk.name);
@@ -117,9 +125,10 @@ fn fsync(view: &View) -> Option<Claim> {
             .with_source("wchan")
     });
     let summary = format!(
-        "{} waited for fsync and the journal {:.0}% of the time.",
-        view.subject(),
-        share * 100.0
+        "{} waited for fsync and the journal {:.0}% of the time{}.",
+        view.who_in(ThreadState::Flush),
+        share * 100.0,
+        each.unwrap_or_default()
     );
     let evidence =
         [spent.with_source(source)].into_iter().chain(flushes).chain(took).chain(journal);
@@ -220,12 +229,24 @@ pub(in crate::rules) static KERNEL_LOCK: Rule = Rule {
 fn kernel_lock(view: &View) -> Option<Claim> {
     let waiting = view.state(ThreadState::KernelLock);
     let share = view.share(waiting);
-    if waiting < KERNEL_LOCK_THREADS_MIN || share < KERNEL_LOCK_SHARE_MIN {
+    if waiting < view.share_min(KERNEL_LOCK_THREADS_MIN)
+        || share < view.share_min(KERNEL_LOCK_SHARE_MIN)
+    {
         return None;
     }
     let is_lock = |wchan: &str| ThreadState::uninterruptible(wchan) == ThreadState::KernelLock;
-    let most = view.groups(|_, _, wchan| is_lock(wchan)).next()?;
-    let [comm, _, call, wchan] = most.values.as_slice() else { return None };
+    let sampled = view.groups(|_, _, wchan| is_lock(wchan)).next();
+    let most = match (&view.account, sampled) {
+        (_, Some(group)) => group.values.clone(),
+        (Some(account), None) => {
+            let group = account.most_in(ThreadState::KernelLock)?;
+            let function =
+                group.functions.iter().find(|one| one.state == ThreadState::KernelLock)?;
+            vec![group.comm.clone(), String::new(), String::new(), function.function.clone()]
+        }
+        (None, None) => return None,
+    };
+    let [comm, _, call, wchan] = most.as_slice() else { return None };
     let call_shown = if call.is_empty() { String::new() } else { format!(" ({call})") };
     let summary = format!(
         "{waiting:.1} of {:.1} busy threads of {} waited for a kernel lock on average, most of them in {wchan}{call_shown}.",
@@ -440,10 +461,16 @@ fn one_at_a_time(view: &View) -> Option<Claim> {
     let (mean, share) = match view.own_in_flight().filter(|_| view.is_run()) {
         // An I/O that is copied from memory is in flight, too.
         Some(jobs) => (jobs, jobs.min(view.io_wait().unwrap_or(1.0))),
+        None if view.account.is_some() => {
+            let waiting = view.states(&[ThreadState::Disk, ThreadState::IoUring, ThreadState::Aio]);
+            (waiting, view.share(waiting))
+        }
         None => (waiting, view.share(waiting)),
     };
-    let is_one = (ONE_SHARE_MIN..=ONE_IN_FLIGHT).contains(&mean) && share >= ONE_SHARE_MIN;
-    if !view.is_own || !is_one || !(QUEUE_MIN..=ONE_IN_FLIGHT).contains(&in_flight(io)) {
+    let least = view.share_min(ONE_SHARE_MIN);
+    let is_one = (least..=ONE_IN_FLIGHT).contains(&mean) && share >= least;
+    let queue_min = view.share_min(QUEUE_MIN);
+    if !view.is_own || !is_one || !(queue_min..=ONE_IN_FLIGHT).contains(&in_flight(io)) {
         return None;
     }
     let queue = format!("{what}s in flight at {}", disk.name);

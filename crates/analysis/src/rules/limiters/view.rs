@@ -1,6 +1,7 @@
 //! Input of the limiter rules.
 
 use super::SAMPLES_MIN;
+use crate::account::Account;
 use crate::derive;
 use crate::layers::LayerTimes;
 use crate::machine::{CpuPercent, DiskRates, MachineRates};
@@ -35,6 +36,8 @@ const PASSED_ON_MIN: f64 = 0.7;
 const ASYNC_MAX: f64 = 0.05;
 /// The share of the time from which something else speaks against a cause.
 pub(super) const AGAINST_MIN: f64 = 0.05;
+/// A cause that explains a smaller share of the workload's time than this is not named.
+pub(super) const NAMED_MIN: f64 = 0.1;
 /// Who is watched where no program is.
 const THE_MACHINE: &str = "this machine";
 
@@ -49,6 +52,8 @@ pub(in crate::rules) struct View<'a> {
     pub groups: Vec<ThreadGroup>,
     /// Mean number of its threads by state.
     pub states: Vec<(ThreadState, f64)>,
+    /// Where the time of its threads and of its peers went, where that is known thread by thread.
+    pub account: Option<Account>,
     /// Its CPU time by kernel layer.
     pub layers: LayerTimes,
     /// Whether particular processes are watched, and not the whole machine.
@@ -67,15 +72,18 @@ impl<'a> View<'a> {
         let threads = if has_own { &seen.own_threads } else { &seen.threads };
         // With --sampling=full, a run's samples are those of all programs.
         let samples = if is_run && whole_machine { seen.own_stacks() } else { seen.stacks() };
+        let is_own = is_run || !whole_machine;
+        let account = seen.account.account().filter(|_| is_own);
         Self {
             record,
             findings,
             seen,
             rates: seen.rates(),
             groups: threads.largest_first(),
-            states: threads.states(),
+            states: account.as_ref().map_or_else(|| threads.states(), Account::states),
+            account,
             layers: LayerTimes::of(samples.iter(), &seen.known_stacks, |_| true),
-            is_own: is_run || !whole_machine,
+            is_own,
             who: who(record, seen),
         }
     }
@@ -107,7 +115,8 @@ impl<'a> View<'a> {
             return Some(jobs.filter_map(|job| derive::in_flight(job, job.runtime_ns)).sum());
         }
         let is_async = self.states(&[ThreadState::IoUring, ThreadState::Aio]) > ASYNC_MAX;
-        (!is_async && !self.states.is_empty()).then(|| self.state(ThreadState::Disk))
+        let waits = [ThreadState::Disk, ThreadState::PageFault];
+        (!is_async && !self.states.is_empty()).then(|| self.states(&waits))
     }
 
     /// The process at the other end of the program's pipes and sockets that used most CPU time, if it used much.
@@ -131,24 +140,53 @@ impl<'a> View<'a> {
     /// nor those in a futex, who wait for another thread.
     pub fn busy_threads(&self) -> f64 {
         use ThreadState as S;
-        self.states(&[S::OnCpu, S::Runnable, S::Disk, S::KernelLock, S::IoUring, S::Aio])
+        self.states(&[S::OnCpu, S::Runnable, S::Throttled, S::KernelLock]) + self.io_waiters()
     }
 
-    /// The share of the busy threads that `threads` are, from 0 to 1.
+    /// Mean number of its threads that waited for I/O.
+    fn io_waiters(&self) -> f64 {
+        use ThreadState as S;
+        self.states(&[S::Disk, S::Flush, S::PageFault, S::IoUring, S::Aio])
+    }
+
+    /// The share of the workload's wall-clock time that `threads` are, from 0 to 1: of that of all its threads that
+    /// matter, or where the times of single threads are not known, of the busy ones.
     pub fn share(&self, threads: f64) -> f64 {
-        (threads / self.busy_threads().max(1e-9)).min(1.0)
+        let wall = self.account.as_ref().map_or_else(|| self.busy_threads(), Account::wall);
+        (threads / wall.max(1e-9)).min(1.0)
+    }
+
+    /// The smallest share of the workload's time that is named; `otherwise` where it is not known how all of it was
+    /// spent.
+    pub fn share_min(&self, otherwise: f64) -> f64 {
+        if self.account.is_some() { NAMED_MIN } else { otherwise }
+    }
+
+    /// The workload, or its peer if that one's threads are most of those in `state`.
+    pub fn who_in(&self, state: ThreadState) -> String {
+        let most = self.account.as_ref().and_then(|account| account.most_in(state));
+        match most.filter(|group| group.peer) {
+            Some(group) => format!("{} (which {} waits for)", group.process, self.who),
+            None => self.subject().to_string(),
+        }
+    }
+
+    /// Waits per second in `state` and their mean time in nanoseconds, of the group with most threads in it, where context
+    /// switches were recorded.
+    pub fn waits_in(&self, state: ThreadState) -> Option<(f64, f64)> {
+        let group = self.account.as_ref()?.most_in(state)?;
+        let part = group.parts.iter().find(|part| part.state == state)?;
+        part.waits_per_s.zip(part.mean_wait_ns)
     }
 
     /// The share of their time that its busy threads waited for I/O; `None` where threads were not sampled.
     pub fn io_wait(&self) -> Option<f64> {
-        use ThreadState as S;
-        let waiting = self.states(&[S::Disk, S::IoUring, S::Aio]);
-        (!self.states.is_empty()).then(|| self.share(waiting))
+        (!self.states.is_empty()).then(|| self.share(self.io_waiters()))
     }
 
     /// The same where that is enough for what delays I/O to matter; all of the time where it is unknown.
     pub fn held_by_io(&self) -> Option<f64> {
-        Some(self.io_wait().unwrap_or(1.0)).filter(|share| *share >= WAIT_MIN)
+        Some(self.io_wait().unwrap_or(1.0)).filter(|share| *share >= self.share_min(WAIT_MIN))
     }
 
     /// Its groups of active threads that `wanted` selects by name, system call and wait channel.
@@ -299,6 +337,10 @@ impl<'a> View<'a> {
                 ("nothing was sampled".into(), "Use --sampling=default or full")
             }
             (_, _, Some((state, mean))) => return self.why_asleep(state, mean),
+            _ if self.share(self.state(ThreadState::Unknown)) >= NAMED_MIN => {
+                let unknown = self.share(self.state(ThreadState::Unknown)) * 100.0;
+                (format!("what {who} did in {unknown:.0}% of its time is not known"), longer)
+            }
             (_, Some(busy), None) => {
                 let why = format!(
                     "the CPUs were {busy:.0}% busy, but {who} did not spend its time waiting for one"

@@ -1,0 +1,333 @@
+//! What a program waits for other than CPUs, disks and locks: peers, its own timers, pages, and whoever stopped it.
+
+use super::View;
+use super::device::DEVICE;
+#[cfg(test)]
+use super::testing::Scene;
+use super::threads::ONE_AT_A_TIME;
+use super::view::NAMED_MIN;
+#[cfg(test)]
+use crate::rules::testing::Case;
+use crate::rules::{Check, Claim, Rule};
+use fathom_model::finding::{Class, Confidence, Evidence, Severity, Subject, Unit};
+use fathom_model::units;
+use fathom_model::watch::ThreadState;
+
+/// Bytes read from disks for each byte that the program read, from which readahead is in vain.
+const READ_FOR_NOTHING_MIN: f64 = 2.0;
+/// Bytes per second that the program must have read.
+const READ_MIN: f64 = 1e6;
+/// Mean number of threads that must have blocked in the submission of asynchronous I/O.
+const BLOCKED_MIN: f64 = 0.1;
+
+/// The share of its time that the watched program's threads were in these states, if that is enough to be named and the
+/// time of single threads is known.
+fn share_of(view: &View, states: &[ThreadState]) -> Option<f64> {
+    view.account.as_ref()?;
+    let share = view.share(view.states(states));
+    (view.is_own && share >= NAMED_MIN).then_some(share)
+}
+
+/// ` (200 waits/s of 3 ms)`, of the state in which most threads waited.
+fn rate_and_time(view: &View, states: &[ThreadState]) -> String {
+    let most = states.iter().max_by(|a, b| view.state(**a).total_cmp(&view.state(**b)));
+    let waits = most.and_then(|state| view.waits_in(*state));
+    waits.map_or_else(String::new, |(rate, ns)| {
+        format!(" ({} waits/s of {})", units::count(rate), units::time(ns))
+    })
+}
+
+/// A cause that is a wait alone, with its share as evidence.
+fn wait(share: f64, summary: String, name: &str) -> Claim {
+    let share_shown =
+        Evidence::number(name, share, Unit::Share).with_source("context switches, samples");
+    Claim::new(summary, vec![share_shown]).weight(share).confidence(Confidence::High)
+}
+
+/// Waits for input, from a process that is not part of the account.
+pub(in crate::rules) static PEER: Rule = Rule {
+    id: "peer",
+    class: Class::Limiter,
+    severity: Severity::Info,
+    meaning: "The program waited for input or room in a socket or pipe: for another machine, or for a program that is not watched.",
+    threshold: || {
+        format!(
+            "{:.0}% or more of its threads' time was spent in poll(2) and the like, or on sockets and pipes, and the wait was not ended \
+             by a process of the program or by one that it is connected to on this machine, nor by a timeout.",
+            NAMED_MIN * 100.0
+        )
+    },
+    remedy: "Look at the other end: `ss -tpn` lists its connections; what it does not send limits this program",
+    supersedes: &[],
+    checks: &[Check::View(peer)],
+    #[cfg(test)]
+    cases: &[Case::View {
+        holds: |s| s.spends(&[(ThreadState::Poll, 0.8), (ThreadState::OnCpu, 0.2)]),
+        near_miss: |s| s.spends(&[(ThreadState::Poll, 0.05), (ThreadState::OnCpu, 0.95)]),
+        summary: "fio waited for input 80% of the time, in poll(2), on sockets or pipes: for another machine, or a program \
+                  that is not watched.",
+    }],
+};
+
+fn peer(view: &View) -> Option<Claim> {
+    let states = [ThreadState::Poll, ThreadState::Socket, ThreadState::Pipe];
+    let share = share_of(view, &states)?;
+    let (who, waits) = (view.subject(), rate_and_time(view, &states));
+    let shown = share * 100.0;
+    let known = view.seen.processes.by_cpu().into_iter().find(|uses| uses.peer);
+    let summary = match known {
+        Some(peer) => format!("{who} waited for {} {shown:.0}% of the time{waits}.", peer.named()),
+        None => format!(
+            "{who} waited for input {shown:.0}% of the time{waits}, in poll(2), on sockets or pipes: for another machine, \
+             or a program that is not watched."
+        ),
+    };
+    let claim = wait(share, summary, "time waiting for peers").gain_of(share);
+    Some(match known {
+        Some(peer) => {
+            let claim = claim.about(super::cpu::program(peer));
+            claim.remedy("Watch that program").command(format!("fathom watch -p {}", peer.pid))
+        }
+        None => claim.about(view.workload()),
+    })
+}
+
+/// Sleeps that the program chose.
+pub(in crate::rules) static TIMER: Rule = Rule {
+    id: "timer",
+    class: Class::Limiter,
+    severity: Severity::Info,
+    meaning: "The program slept for a time that it chose: nothing limits it meanwhile.",
+    threshold: || {
+        format!(
+            "{:.0}% or more of its threads' time was spent in nanosleep(2) and the like, or in waits that a timeout ended.",
+            NAMED_MIN * 100.0
+        )
+    },
+    remedy: "Look for a rate limit, think time or polling interval of the program; nothing outside of it is the limit meanwhile",
+    supersedes: &[],
+    checks: &[Check::View(timer)],
+    #[cfg(test)]
+    cases: &[Case::View {
+        holds: |s| s.spends(&[(ThreadState::Timer, 0.97), (ThreadState::OnCpu, 0.03)]),
+        near_miss: |s| s.spends(&[(ThreadState::Timer, 0.05), (ThreadState::OnCpu, 0.95)]),
+        summary: "fio slept 97% of the time, for times of its own choice: nothing else limits it meanwhile.",
+    }],
+};
+
+fn timer(view: &View) -> Option<Claim> {
+    let share = share_of(view, &[ThreadState::Timer])?;
+    let summary = format!(
+        "{} slept {:.0}% of the time{}, for times of its own choice: nothing else limits it meanwhile.",
+        view.subject(),
+        share * 100.0,
+        rate_and_time(view, &[ThreadState::Timer])
+    );
+    Some(wait(share, summary, "time asleep").about(view.workload()).gain_of(share))
+}
+
+/// Stopped, or waiting for a user.
+pub(in crate::rules) static NOT_RUNNING: Rule = Rule {
+    id: "not-running",
+    class: Class::Limiter,
+    severity: Severity::Info,
+    meaning: "The program was stopped by a signal or a debugger, or waited for a terminal.",
+    threshold: || format!("{:.0}% or more of its threads' time.", NAMED_MIN * 100.0),
+    remedy: "Let it go on (kill -CONT, or fg in its shell), or give it its input",
+    supersedes: &[],
+    checks: &[Check::View(not_running)],
+    #[cfg(test)]
+    cases: &[
+        Case::View {
+            holds: |s| s.spends(&[(ThreadState::Stopped, 0.5), (ThreadState::OnCpu, 0.5)]),
+            near_miss: |s| s.spends(&[(ThreadState::Stopped, 0.05), (ThreadState::OnCpu, 0.95)]),
+            summary: "fio was stopped 50% of the time, by a signal or a debugger.",
+        },
+        Case::View {
+            holds: |s| s.spends(&[(ThreadState::Terminal, 0.9), (ThreadState::OnCpu, 0.1)]),
+            near_miss: |s| s.spends(&[(ThreadState::Terminal, 0.05), (ThreadState::OnCpu, 0.95)]),
+            summary: "fio waited for input from a terminal 90% of the time.",
+        },
+    ],
+};
+
+fn not_running(view: &View) -> Option<Claim> {
+    let who = view.subject();
+    let claim = match share_of(view, &[ThreadState::Stopped]) {
+        Some(share) => {
+            let summary = format!(
+                "{who} was stopped {:.0}% of the time, by a signal or a debugger.",
+                share * 100.0
+            );
+            wait(share, summary, "time stopped")
+        }
+        None => {
+            let share = share_of(view, &[ThreadState::Terminal])?;
+            let summary = format!(
+                "{who} waited for input from a terminal {:.0}% of the time.",
+                share * 100.0
+            );
+            wait(share, summary, "time waiting for a terminal")
+        }
+    };
+    Some(claim.about(view.workload()))
+}
+
+/// Memory accesses that wait for a disk.
+pub(in crate::rules) static PAGE_FAULTS: Rule = Rule {
+    id: "page-faults",
+    class: Class::Limiter,
+    severity: Severity::Info,
+    meaning: "Memory accesses waited for pages of files (mmap): each thread waits for one page at a time.",
+    threshold: || {
+        format!(
+            "{:.0}% or more of the threads' time was spent in page faults that waited for I/O.",
+            NAMED_MIN * 100.0
+        )
+    },
+    remedy: "mmap cannot queue I/Os: read with io_uring or more threads, ask for pages ahead with madvise(MADV_WILLNEED), or keep the \
+             file in memory",
+    supersedes: &[&DEVICE, &ONE_AT_A_TIME],
+    checks: &[Check::View(page_faults)],
+    #[cfg(test)]
+    cases: &[Case::View {
+        holds: |s| {
+            s.spends(&[(ThreadState::PageFault, 0.8), (ThreadState::OnCpu, 0.2)]);
+            s.own().major_faults = 190_000;
+        },
+        near_miss: |s| s.spends(&[(ThreadState::PageFault, 0.05), (ThreadState::OnCpu, 0.95)]),
+        summary: "Memory accesses of fio waited for pages from a disk 80% of the time: 19k major page faults/s, 0.8 at a \
+                  time.",
+    }],
+};
+
+fn page_faults(view: &View) -> Option<Claim> {
+    let waiting = view.state(ThreadState::PageFault);
+    let share = share_of(view, &[ThreadState::PageFault])?;
+    let processes = &view.seen.processes;
+    let faults = processes.per_second(processes.watched.major_faults);
+    let each = view.waits_in(ThreadState::PageFault);
+    let each = each.map_or_else(String::new, |(_, ns)| format!(", {} each", units::time(ns)));
+    let summary = format!(
+        "Memory accesses of {} waited for pages from a disk {:.0}% of the time: {} major page faults/s, {waiting:.1} at a \
+         time{each}.",
+        view.who,
+        share * 100.0,
+        units::count(faults)
+    );
+    let faults = Evidence::number("major page faults per second", faults, Unit::Count);
+    let claim = Claim::new(summary, vec![faults.with_source("/proc/PID/stat")]);
+    let claim = claim.about(view.workload()).weight(share).gain_of(share);
+    Some(claim.confidence(Confidence::High))
+}
+
+/// Pages that are read ahead and not used.
+pub(in crate::rules) static READAHEAD: Rule = Rule {
+    id: "readahead",
+    class: Class::Limiter,
+    severity: Severity::Info,
+    meaning: "Much more was read from disks than the program read: readahead for random reads.",
+    threshold: || {
+        format!(
+            "The program read {} or more, disks {READ_FOR_NOTHING_MIN} times that or more for it, and it waited for I/O \
+             {:.0}% of the time or more.",
+            units::bandwidth(READ_MIN),
+            NAMED_MIN * 100.0
+        )
+    },
+    remedy: "Say that reads are random (posix_fadvise with POSIX_FADV_RANDOM), use O_DIRECT, or lower read_ahead_kb of the device",
+    supersedes: &[],
+    checks: &[Check::View(readahead)],
+    #[cfg(test)]
+    cases: &[Case::View {
+        holds: |s| reads_ahead(s, 4),
+        near_miss: |s| reads_ahead(s, 1),
+        summary: "160 MiB/s were read from disks for fio, which read 40 MiB/s.",
+    }],
+};
+
+#[cfg(test)]
+fn reads_ahead(scene: &mut Scene, times: u64) {
+    scene.spends(&[(ThreadState::Disk, 0.8), (ThreadState::OnCpu, 0.2)]);
+    let own = scene.own();
+    own.requested_read = 400 << 20;
+    own.disk_read = times * own.requested_read;
+}
+
+fn readahead(view: &View) -> Option<Claim> {
+    let share = share_of(view, &[ThreadState::Disk])?;
+    let processes = &view.seen.processes;
+    let used = &processes.watched;
+    let (read, from_disk) =
+        (processes.per_second(used.requested_read), processes.per_second(used.disk_read));
+    if view.is_run() || read < READ_MIN || from_disk < READ_FOR_NOTHING_MIN * read {
+        return None;
+    }
+    let summary = format!(
+        "{} were read from disks for {}, which read {}.",
+        units::bandwidth(from_disk),
+        view.who,
+        units::bandwidth(read)
+    );
+    let ratio =
+        Evidence::number("read from disks for each byte used", from_disk / read, Unit::Ratio);
+    let claim = Claim::new(summary, vec![ratio.with_source("rchar, read_bytes of /proc/PID/io")]);
+    // The part of the reads that nobody wanted.
+    let weight = share * (1.0 - read / from_disk);
+    Some(claim.about(view.workload()).weight(weight).confidence(Confidence::Medium))
+}
+
+/// Asynchronous I/O whose submission blocks.
+pub(in crate::rules) static BLOCKING_SUBMIT: Rule = Rule {
+    id: "blocking-submit",
+    class: Class::Limiter,
+    severity: Severity::Info,
+    meaning: "Asynchronous I/O was synchronous: its submission waited for the disk.",
+    threshold: || {
+        format!(
+            "{BLOCKED_MIN} threads or more, and {:.0}% of the time, were on average in uninterruptible sleep in io_submit(2), or in \
+             io_uring_enter(2) other than waiting for completions.",
+            NAMED_MIN * 100.0
+        )
+    },
+    remedy: "Use O_DIRECT on a file that is fully written: buffered I/O and block allocation are not asynchronous with libaio, and \
+             may block in io_uring",
+    supersedes: &[&ONE_AT_A_TIME, &DEVICE],
+    checks: &[Check::View(blocking_submit)],
+    #[cfg(test)]
+    cases: &[Case::View {
+        holds: |s| s.submits("io_submit", "folio_wait_bit_common", 0.8),
+        near_miss: |s| s.submits("io_uring_enter", "io_cqring_wait", 0.8),
+        summary: "0.8 threads of fio on average were blocked in io_submit(2), 80% of the time: its asynchronous I/O is \
+                  synchronous.",
+    }],
+};
+
+fn blocking_submit(view: &View) -> Option<Claim> {
+    view.account.as_ref()?;
+    let submits = |_: &str, call: &str, wchan: &str| {
+        call == "io_submit" || call == "io_uring_enter" && !wchan.starts_with("io_cqring")
+    };
+    let blocked = view.groups(submits).filter(|group| group.values[1] == "D");
+    let blocked: Vec<_> = blocked.collect();
+    let waiting: f64 = blocked.iter().map(|group| group.average).sum();
+    let share = view.share(waiting);
+    // A full queue blocks every submission.
+    let is_full = blocked.iter().all(|group| group.values[3].contains("get_tag"));
+    if !view.is_own || waiting < BLOCKED_MIN || share < NAMED_MIN || is_full {
+        return None;
+    }
+    let call = &blocked.first()?.values[2];
+    let summary = format!(
+        "{waiting:.1} threads of {} on average were blocked in {call}(2), {:.0}% of the time: its asynchronous I/O is \
+         synchronous.",
+        view.who,
+        share * 100.0
+    );
+    let threads = Evidence::number("threads blocked in submission", waiting, Unit::Count);
+    let claim =
+        Claim::new(summary, vec![threads.with_source("state, syscall and wchan of the threads")]);
+    let subject =
+        Subject::ThreadGroup { comm: view.who.clone(), wchan: blocked[0].values[3].clone() };
+    Some(claim.about(subject).weight(share).confidence(Confidence::High))
+}
