@@ -1,7 +1,7 @@
 //! Where the wall-clock time of a program's threads went.
 
 use crate::doc::{DataColumn, Document, Text, named, number, of, percent, time};
-use fathom_analysis::account::{Account, AccountGroup, KINDS};
+use fathom_analysis::account::{AccountGroup, KINDS};
 use fathom_analysis::watch::Observed;
 use fathom_model::watch::ThreadState;
 
