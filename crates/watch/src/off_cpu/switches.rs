@@ -13,6 +13,8 @@ pub(super) const STOPPED_MASK: u64 = 0x04 | 0x08;
 const ENDED_MASK: u64 = 0x10 | 0x20;
 /// A wakeup this long before the thread leaves the CPU found it still on its way to sleep.
 const WAKES_SLEEPER_NS: u64 = 20_000;
+/// A wait in futex(2) that times out after less than this is still one for a lock.
+const SLEEP_MIN_NS: u64 = 20_000_000;
 /// Maximum number of processes counted as wakers of the same wait.
 const WAKERS_MAX: usize = 8;
 /// Processes that ended a smaller part of the waits for a peer than this are no peers.
@@ -111,11 +113,15 @@ impl TracedThread {
             }
             return;
         };
-        let may_time_out =
-            matches!(cause, ThreadState::Poll | ThreadState::Socket | ThreadState::Futex);
+        let ns = now_ns.saturating_sub(self.since_ns);
+        let may_time_out = match cause {
+            ThreadState::Poll | ThreadState::Socket => true,
+            // Who waits for a lock may look at it now and then, as Python's interpreter does.
+            ThreadState::Futex => ns >= SLEEP_MIN_NS,
+            _ => false,
+        };
         if by == Waker::Interrupt && may_time_out {
             // The timeout of the wait: what it waited for is the time.
-            let ns = now_ns.saturating_sub(self.since_ns);
             let waits = self.waits.entry((ThreadState::Timer, function)).or_default();
             (waits.count, waits.ns) = (waits.count + 1, waits.ns + ns);
             (self.now, self.since_ns) = (Activity::Runnable, now_ns);
