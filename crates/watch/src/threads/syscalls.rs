@@ -141,7 +141,7 @@ pub(super) fn place(wchan: &[u8]) -> ThreadState {
         (&[b"poll", b"ep_", b"eventfd", b"select"], ThreadState::Poll),
         (&[b"nanosleep", b"timerfd"], ThreadState::Timer),
         (&[b"cqring"], ThreadState::IoUring),
-        (&[b"n_tty_", b"wait_woken"], ThreadState::Terminal),
+        (&[b"n_tty_"], ThreadState::Terminal),
     ];
     let found = causes.iter().find(|(parts, _)| parts.iter().any(|part| has(part)));
     found.map_or(ThreadState::Other, |(_, cause)| *cause)

@@ -214,7 +214,8 @@ fn sleeps_have_causes() {
     };
     assert_eq!(read("anon_pipe_read"), [ThreadState::Pipe]);
     assert_eq!(read("unix_stream_read_generic"), [ThreadState::Socket]);
-    assert_eq!(read("n_tty_read"), [ThreadState::Other]);
+    assert_eq!(read("n_tty_read"), [ThreadState::Terminal]);
+    assert_eq!(read("inotify_read"), [ThreadState::Other]);
     let blocked = |wchan| ThreadState::uninterruptible(wchan);
     assert_eq!(blocked("ext4_buffered_write_iter"), ThreadState::KernelLock);
     assert_eq!(blocked("folio_wait_bit_common"), ThreadState::Disk);
