@@ -75,10 +75,7 @@ fn for_programs(record: &RunRecord, output: &Output, format: Format) -> String {
         Format::Json => return Kind::Json.safe(&json(false)).into_owned(),
         Format::JsonPlus => return Kind::Json.safe(&json(true)).into_owned(),
         Format::Terse => terse::render(record, version),
-        Format::Normal | Format::Markdown | Format::Html => {
-            let json = serde_json::from_str(&json(false));
-            json.map(|json| fio_text::render(&json)).unwrap_or_default()
-        }
+        Format::Normal | Format::Markdown | Format::Html => fio_text::render(record),
     };
     Kind::Lines.safe(&text).into_owned()
 }

@@ -10,34 +10,15 @@ use std::path::{Path, PathBuf};
 /// File systems may be stacked this deep.
 const DEPTH_MAX: u32 = 8;
 /// File systems of this machine's disks, or on other file systems, whose devices may be invisible, as in a container.
-const LOCAL: [&str; 12] = [
-    "overlay",
-    "aufs",
-    "unionfs",
-    "ecryptfs",
-    "btrfs",
-    "bcachefs",
-    "zfs",
-    "fuse.fuse-overlayfs",
-    "fuse.mergerfs",
-    "fuse.bindfs",
-    "fuse.gocryptfs",
-    "fuse.encfs",
-];
+const LOCAL: &str = "overlay aufs unionfs ecryptfs btrfs bcachefs zfs fuse.fuse-overlayfs fuse.mergerfs \
+    fuse.bindfs fuse.gocryptfs fuse.encfs";
 /// File systems whose files are in memory, or no data at all.
-const IN_MEMORY: [&str; 11] = [
-    "tmpfs",
-    "devtmpfs",
-    "ramfs",
-    "hugetlbfs",
-    "proc",
-    "sysfs",
-    "cgroup",
-    "cgroup2",
-    "debugfs",
-    "tracefs",
-    "rootfs",
-];
+const IN_MEMORY: &str =
+    "tmpfs devtmpfs ramfs hugetlbfs proc sysfs cgroup cgroup2 debugfs tracefs rootfs";
+
+fn lists(names: &str, name: &str) -> bool {
+    names.split(' ').any(|other| other == name)
+}
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Backing {
@@ -69,12 +50,12 @@ impl Holders<'_> {
             return Backing::Hidden;
         };
         let found = match mount.file_system.as_str() {
-            name if IN_MEMORY.contains(&name) => return Backing::By(Vec::new()),
+            name if lists(IN_MEMORY, name) => return Backing::By(Vec::new()),
             "overlay" => self.layers(mount, stat, path, depth),
             "btrfs" => self.source(mount, depth).map(|held| self.all_of_btrfs(held)),
             _ => self.source(mount, depth),
         };
-        found.unwrap_or_else(|| match LOCAL.contains(&mount.file_system.as_str()) {
+        found.unwrap_or_else(|| match lists(LOCAL, &mount.file_system) {
             true => Backing::AnyDisk,
             false => Backing::Hidden,
         })

@@ -2,7 +2,7 @@
 
 mod shape;
 
-pub(crate) use shape::{Buckets, LATENCY_MS, LATENCY_NS, LATENCY_US, batch, in_flight, latency};
+pub(crate) use shape::{Buckets, LatencyUnit, batch, in_flight, latency};
 
 use fathom_analysis::derive::{self, JobGroup, Spread};
 use fathom_model::histogram::Histogram;

@@ -29,6 +29,11 @@ pub fn render(record: &RunRecord, plus: bool) -> String {
     text
 }
 
+/// The same without histogram buckets, for fio's other formats.
+pub(crate) fn value(record: &RunRecord) -> serde_json::Value {
+    serde_json::to_value(root(record, false)).unwrap_or_default()
+}
+
 #[derive(Serialize)]
 struct Root<'a> {
     #[serde(rename = "fio version")]
@@ -140,9 +145,9 @@ fn job<'a>(record: &'a RunRecord, entry: Entry<'a>, plus: bool) -> FioJob<'a> {
         iodepth_level: shares(fio::in_flight(&done.depth.level)),
         iodepth_submit: shares(fio::batch(&done.depth.submit)),
         iodepth_complete: shares(fio::batch(&done.depth.complete)),
-        latency_ns: shares(fio::latency(&clat, fio::LATENCY_NS, 0)),
-        latency_us: shares(fio::latency(&clat, fio::LATENCY_US, 1_000)),
-        latency_ms: shares(fio::latency(&clat, fio::LATENCY_MS, 1_000_000)),
+        latency_ns: shares(fio::latency(&clat, fio::LatencyUnit::Ns)),
+        latency_us: shares(fio::latency(&clat, fio::LatencyUnit::Us)),
+        latency_ms: shares(fio::latency(&clat, fio::LatencyUnit::Ms)),
         total_err: errors.map(|e| e.0),
         first_error: errors.map(|e| e.1),
         latency_depth: plan.depth,

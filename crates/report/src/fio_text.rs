@@ -1,5 +1,7 @@
 //! fio's normal output, from the JSON form of the same record, for programs that read it (`IOPS=`).
 
+use crate::fio_json;
+use fathom_model::RunRecord;
 use serde_json::{Map, Value};
 use std::fmt::Write;
 
@@ -9,8 +11,19 @@ const DIRS: [&str; 3] = ["read", "write", "trim"];
 /// All directions combined (`unified_rw_reporting`).
 const MIXED: &str = "mixed";
 
+macro_rules! line {
+    ($out:expr, $($text:tt)*) => {
+        // Writing to a string cannot fail.
+        let _ = writeln!($out, $($text)*);
+    };
+}
+
+pub fn render(record: &RunRecord) -> String {
+    of_json(&fio_json::value(record))
+}
+
 /// The text that fio would print for `json`, its own result or fathom's.
-pub fn render(json: &Value) -> String {
+fn of_json(json: &Value) -> String {
     let jobs = json["jobs"].as_array().map(Vec::as_slice).unwrap_or_default();
     let mut text = format!("{FIO_VERSION}\n");
     let globals = &json["global options"];
@@ -32,14 +45,12 @@ fn figures(job: &Value, globals: &Value) -> usize {
 /// `workers` is the number of jobs that the entry covers, if known.
 fn job_text(out: &mut String, job: &Value, workers: Option<u64>, digits: usize) {
     let clones = workers.unwrap_or(1);
-    line(
+    line!(
         out,
-        &format!(
-            "\n{}: (groupid={}, jobs={clones}): err={:2}",
-            job["jobname"].as_str().unwrap_or_default(),
-            job["groupid"],
-            number(&job["error"])
-        ),
+        "\n{}: (groupid={}, jobs={clones}): err={:2}",
+        job["jobname"].as_str().unwrap_or_default(),
+        job["groupid"],
+        number(&job["error"])
     );
     for name in DIRS.into_iter().chain([MIXED]) {
         let dir = &job[name];
@@ -50,16 +61,14 @@ fn job_text(out: &mut String, job: &Value, workers: Option<u64>, digits: usize) 
     for (unit, key) in [("nsec", "latency_ns"), ("usec", "latency_us"), ("msec", "latency_ms")] {
         distribution(out, unit, job[key].as_object());
     }
-    line(
+    line!(
         out,
-        &format!(
-            "  cpu          : usr={:3.2}%, sys={:3.2}%, ctx={}, majf={}, minf={}",
-            number(&job["usr_cpu"]),
-            number(&job["sys_cpu"]),
-            job["ctx"],
-            job["majf"],
-            job["minf"]
-        ),
+        "  cpu          : usr={:3.2}%, sys={:3.2}%, ctx={}, majf={}, minf={}",
+        number(&job["usr_cpu"]),
+        number(&job["sys_cpu"]),
+        job["ctx"],
+        job["majf"],
+        job["minf"]
     );
     let depths = [
         ("  IO depths    ", "level"),
@@ -71,46 +80,40 @@ fn job_text(out: &mut String, job: &Value, workers: Option<u64>, digits: usize) 
             let share = |(depth, share): (&str, f64)| format!("{depth}={share:.1}%");
             ascending(map).into_iter().map(share).collect::<Vec<_>>().join(", ")
         });
-        line(out, &format!("{name}: {}", shares.unwrap_or_default()));
+        line!(out, "{name}: {}", shares.unwrap_or_default());
     }
     // As in fio, the first is that of all directions where only these are reported.
     let names = if job[DIRS[0]].is_null() { [MIXED, DIRS[1], DIRS[2]] } else { DIRS };
     let counts = |figure: &str| names.map(|dir| number(&job[dir][figure]).to_string()).join(",");
-    line(
+    line!(
         out,
-        &format!(
-            "     issued rwts: total={},{} short={},0 dropped={},0",
-            counts("total_ios"),
-            number(&job["sync"]["total_ios"]),
-            counts("short_ios"),
-            counts("drop_ios")
-        ),
+        "     issued rwts: total={},{} short={},0 dropped={},0",
+        counts("total_ios"),
+        number(&job["sync"]["total_ios"]),
+        counts("short_ios"),
+        counts("drop_ios")
     );
-    line(
+    line!(
         out,
-        &format!(
-            "     latency   : target={}, window={}, percentile={:.2}%, depth={}",
-            number(&job["latency_target"]),
-            number(&job["latency_window"]),
-            number(&job["latency_percentile"]),
-            number(&job["latency_depth"])
-        ),
+        "     latency   : target={}, window={}, percentile={:.2}%, depth={}",
+        number(&job["latency_target"]),
+        number(&job["latency_window"]),
+        number(&job["latency_percentile"]),
+        number(&job["latency_depth"])
     );
 }
 
 fn direction(out: &mut String, dir: &Value, name: &str, digits: usize) {
     let bytes = number(&dir["bw_bytes"]) as u64;
     let zones = if name == "write" { "; 0 zone resets" } else { "" };
-    line(
+    line!(
         out,
-        &format!(
-            "  {name}: IOPS={}, BW={} ({})({}/{}msec){zones}",
-            short(number(&dir["iops"]) as u64, digits, 1000, ""),
-            short(bytes, digits, 1024, "B/s"),
-            short(bytes, digits, 1000, "B/s"),
-            short(number(&dir["io_bytes"]) as u64, digits, 1024, "B"),
-            dir["runtime"]
-        ),
+        "  {name}: IOPS={}, BW={} ({})({}/{}msec){zones}",
+        short(number(&dir["iops"]) as u64, digits, 1000, ""),
+        short(bytes, digits, 1024, "B/s"),
+        short(bytes, digits, 1000, "B/s"),
+        short(number(&dir["io_bytes"]) as u64, digits, 1024, "B"),
+        dir["runtime"]
     );
     for kind in ["slat", "clat", "lat"] {
         let latency = &dir[format!("{kind}_ns")];
@@ -131,28 +134,24 @@ fn direction(out: &mut String, dir: &Value, name: &str, digits: usize) {
         percentiles(out, &name, latency["percentile"].as_object());
     }
     if number(&dir["bw_samples"]) > 0.0 {
-        line(
+        line!(
             out,
-            &format!(
-                "   bw (  KiB/s): min={:5}, max={:5}, per={:3.2}%, avg={:5.2}, stdev={:5.2}, samples={}",
-                number(&dir["bw_min"]),
-                number(&dir["bw_max"]),
-                number(&dir["bw_agg"]),
-                number(&dir["bw_mean"]),
-                number(&dir["bw_dev"]),
-                dir["bw_samples"]
-            ),
+            "   bw (  KiB/s): min={:5}, max={:5}, per={:3.2}%, avg={:5.2}, stdev={:5.2}, samples={}",
+            number(&dir["bw_min"]),
+            number(&dir["bw_max"]),
+            number(&dir["bw_agg"]),
+            number(&dir["bw_mean"]),
+            number(&dir["bw_dev"]),
+            dir["bw_samples"]
         );
-        line(
+        line!(
             out,
-            &format!(
-                "   iops        : min={:5}, max={:5}, avg={:5.2}, stdev={:5.2}, samples={}",
-                number(&dir["iops_min"]),
-                number(&dir["iops_max"]),
-                number(&dir["iops_mean"]),
-                number(&dir["iops_stddev"]),
-                dir["iops_samples"]
-            ),
+            "   iops        : min={:5}, max={:5}, avg={:5.2}, stdev={:5.2}, samples={}",
+            number(&dir["iops_min"]),
+            number(&dir["iops_max"]),
+            number(&dir["iops_mean"]),
+            number(&dir["iops_stddev"]),
+            dir["iops_samples"]
         );
     }
 }
@@ -177,15 +176,13 @@ fn summary(out: &mut String, kind: &str, latency: &Value) {
         ("nsec", 1.0)
     };
     let whole = |ns: f64| short((ns / divisor) as u64, 6, 1000, "");
-    line(
+    line!(
         out,
-        &format!(
-            "    {kind:>4} ({unit}): min={}, max={}, avg={:5.2}, stdev={:5.2}",
-            whole(min),
-            whole(max),
-            mean / divisor,
-            deviation / divisor
-        ),
+        "    {kind:>4} ({unit}): min={}, max={}, avg={:5.2}, stdev={:5.2}",
+        whole(min),
+        whole(max),
+        mean / divisor,
+        deviation / divisor
     );
 }
 
@@ -205,13 +202,13 @@ fn percentiles(out: &mut String, kind: &str, listed: Option<&Map<String, Value>>
     let most = entries.iter().map(|entry| scaled(entry.1)).max().unwrap_or(0);
     let width = most.to_string().len().max(5);
     let per_line = 73 / (width + 12);
-    line(out, &format!("    {kind} percentiles ({unit}):"));
+    line!(out, "    {kind} percentiles ({unit}):");
     for (index, chunk) in entries.chunks(per_line).enumerate() {
         let cells =
             chunk.iter().map(|(percent, ns)| format!("{percent:5.2}th=[{:width$}]", scaled(*ns)));
         let last = (index + 1) * per_line >= entries.len();
         let text = cells.collect::<Vec<_>>().join(", ");
-        line(out, &format!("     | {text}{}", if last { "" } else { "," }));
+        line!(out, "     | {text}{}", if last { "" } else { "," });
     }
 }
 
@@ -224,7 +221,7 @@ fn distribution(out: &mut String, unit: &str, buckets: Option<&Map<String, Value
         .map(|(bound, share)| format!("{bound}={share:.2}%"))
         .collect();
     for chunk in shares.chunks(5) {
-        line(out, &format!("  lat ({unit})   : {}", chunk.join(", ")));
+        line!(out, "  lat ({unit})   : {}", chunk.join(", "));
     }
 }
 
@@ -232,7 +229,7 @@ fn groups(out: &mut String, jobs: &[Value], globals: &Value) {
     let mut numbers: Vec<u64> = jobs.iter().filter_map(|job| job["groupid"].as_u64()).collect();
     numbers.dedup();
     for group in numbers {
-        line(out, &format!("\nRun status group {group} (all jobs):"));
+        line!(out, "\nRun status group {group} (all jobs):");
         let members = || jobs.iter().filter(|job| job["groupid"] == group);
         // As in fio, those of the group's last job.
         let digits = members().next_back().map_or(4, |job| figures(job, globals));
@@ -251,19 +248,17 @@ fn groups(out: &mut String, jobs: &[Value], globals: &Value) {
             let total = bytes * 1000 / longest.max(1);
             let both = |n: u64| (short(n, digits, 1024, "B/s"), short(n, digits, 1000, "B/s"));
             let (total, least, most) = (both(total), both(least), both(most));
-            line(
+            line!(
                 out,
-                &format!(
-                    "  {name:>5}: bw={} ({}), {}-{} ({}-{}), io={} ({}), run={shortest}-{longest}msec",
-                    total.0,
-                    total.1,
-                    least.0,
-                    most.0,
-                    least.1,
-                    most.1,
-                    short(bytes, digits, 1024, "B"),
-                    short(bytes, digits, 1000, "B")
-                ),
+                "  {name:>5}: bw={} ({}), {}-{} ({}-{}), io={} ({}), run={shortest}-{longest}msec",
+                total.0,
+                total.1,
+                least.0,
+                most.0,
+                least.1,
+                most.1,
+                short(bytes, digits, 1024, "B"),
+                short(bytes, digits, 1000, "B")
             );
         }
     }
@@ -271,22 +266,20 @@ fn groups(out: &mut String, jobs: &[Value], globals: &Value) {
 
 fn disks(out: &mut String, disks: Option<&Vec<Value>>) {
     let Some(disks) = disks.filter(|disks| !disks.is_empty()) else { return };
-    line(out, "\nDisk stats (read/write):");
+    line!(out, "\nDisk stats (read/write):");
     for disk in disks {
         let pair = |figure: &str| {
             format!("{}/{}", disk[format!("read_{figure}")], disk[format!("write_{figure}")])
         };
-        line(
+        line!(
             out,
-            &format!(
-                "  {}: ios={}, merge={}, ticks={}, in_queue={}, util={:.2}%",
-                disk["name"].as_str().unwrap_or_default(),
-                pair("ios"),
-                pair("merges"),
-                pair("ticks"),
-                disk["in_queue"],
-                number(&disk["util"])
-            ),
+            "  {}: ios={}, merge={}, ticks={}, in_queue={}, util={:.2}%",
+            disk["name"].as_str().unwrap_or_default(),
+            pair("ios"),
+            pair("merges"),
+            pair("ticks"),
+            disk["in_queue"],
+            number(&disk["util"])
         );
     }
 }
@@ -297,11 +290,6 @@ fn ascending(map: &Map<String, Value>) -> Vec<(&str, f64)> {
         map.iter().map(|(bound, share)| (bound.as_str(), number(share))).collect();
     entries.sort_by_key(|(bound, _)| bound.parse::<u64>().unwrap_or(u64::MAX));
     entries
-}
-
-fn line(out: &mut String, text: &str) {
-    // Writing to a string cannot fail.
-    let _ = writeln!(out, "{text}");
 }
 
 fn number(value: &Value) -> f64 {
@@ -382,7 +370,7 @@ mod tests {
                 "read_ticks": 3, "write_ticks": 4, "in_queue": 5, "util": 6.0
             }]
         });
-        let text = render(&json);
+        let text = of_json(&json);
         for expected in [
             "\na: (groupid=0, jobs=1): err= 0\n",
             "  read: IOPS=14.4k, BW=56.4MiB/s (59.2MB/s)(3928KiB/68msec)\n",
@@ -399,7 +387,7 @@ mod tests {
             assert!(text.contains(expected), "{expected}\nis not in\n{text}");
         }
         json["global options"] = json!({ "significant_figures": "6" });
-        let text = render(&json);
+        let text = of_json(&json);
         for expected in ["IOPS=14441, BW=57765KiB/s (59151kB/s)(3928.0KiB/68msec)", "bw=57765KiB/s"]
         {
             assert!(text.contains(expected), "{expected}\nis not in\n{text}");

@@ -154,11 +154,11 @@ fn distributions(columns: &mut Vec<String>, entry: &Entry) {
     let clat = entry.clat_all();
     let depths = fio::in_flight(&entry.group.record.depth.level);
     columns.extend(depths.iter().map(|(_, share)| format!("{share:.1}%")));
-    let nanoseconds: f64 = fio::latency(&clat, fio::LATENCY_NS, 0).iter().map(|b| b.1).sum();
-    let mut microseconds = fio::latency(&clat, fio::LATENCY_US, 1_000);
+    let nanoseconds: f64 = fio::latency(&clat, fio::LatencyUnit::Ns).iter().map(|b| b.1).sum();
+    let mut microseconds = fio::latency(&clat, fio::LatencyUnit::Us);
     // There are no columns for less than a microsecond: it counts as the minimum.
     microseconds[0].1 += nanoseconds;
-    let milliseconds = fio::latency(&clat, fio::LATENCY_MS, 1_000_000);
+    let milliseconds = fio::latency(&clat, fio::LatencyUnit::Ms);
     let latencies = microseconds.iter().chain(&milliseconds);
     columns.extend(latencies.map(|(_, share)| format!("{share:.2}%")));
 }

@@ -1,7 +1,6 @@
 //! Reads the data that `fathom doctor` checks: kernel files of the machine and of disks, and reports of NVMe
 //! controllers. Interprets nothing.
 
-mod files;
 mod nvme;
 
 use crate::topology::irqs_above;
@@ -50,18 +49,26 @@ pub fn all_disks(roots: &Roots) -> Vec<DeviceFacts> {
     device::disks(roots).into_iter().filter(is_real).collect()
 }
 
+/// The files in a section of `files.txt`.
+fn listed_in(section: &str) -> impl Iterator<Item = &'static str> + Clone {
+    let heading = format!("[{section}]");
+    let lines = include_str!("files.txt").lines();
+    let lines = lines.skip_while(move |line| !line.starts_with(&heading)).skip(1);
+    lines.take_while(|line| !line.starts_with('['))
+}
+
 fn host(roots: &Roots) -> Readings {
     let mut host = Readings::default();
-    for path in files::HOST {
+    for path in listed_in("host") {
         let read = super::settings::below(roots, path.trim_start_matches('/'));
         read.into_iter().for_each(|file| record(&mut host, path, &file));
     }
-    for pattern in files::HOST_EACH {
+    for pattern in listed_in("host_each") {
         for (path, file) in expand(roots, pattern) {
             record(&mut host, &path, &file);
         }
     }
-    for pattern in files::HOST_DISTINCT {
+    for pattern in listed_in("host_distinct") {
         let mut texts: Vec<String> =
             expand(roots, pattern).into_iter().filter_map(|(_, file)| text(file)).collect();
         texts.sort();
@@ -118,7 +125,7 @@ fn listed(host: &mut Readings, path: &str, dir: &Path) {
 }
 
 fn limits(host: &mut Readings, hierarchy: &Hierarchy) {
-    for file in files::CGROUP {
+    for file in listed_in("cgroup") {
         let all: Vec<String> = hierarchy
             .groups()
             .filter_map(|dir| text(dir.join(file)))
@@ -158,14 +165,14 @@ fn daemons(roots: &Roots) -> Vec<String> {
 fn disk(roots: &Roots, mounts: &[Mount], device: &DeviceFacts, node: &Node) -> DiskInspection {
     let dir = node.dir();
     let mut files = Readings::default();
-    for file in files::DISK {
+    for file in listed_in("disk") {
         record(&mut files, file, &dir.join(file));
     }
     let pci = pci_above(dir);
     let controller = controller(dir);
-    let of = [("pci", &pci, files::PCI), ("nvme", &controller, files::NVME)];
+    let of = [("pci", &pci, listed_in("pci")), ("nvme", &controller, listed_in("nvme"))];
     for (name, dir, names) in of {
-        for (dir, file) in dir.iter().flat_map(|dir| names.iter().map(move |file| (dir, file))) {
+        for (dir, file) in dir.iter().flat_map(|dir| names.clone().map(move |file| (dir, file))) {
             record(&mut files, &format!("{name}/{file}"), &dir.join(file));
         }
     }

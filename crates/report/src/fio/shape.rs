@@ -5,63 +5,35 @@ use fathom_model::histogram::Histogram;
 /// Shares in percent under fio's names, in its order.
 pub(crate) type Buckets = Vec<(&'static str, f64)>;
 
-/// Upper ends of fio's latency classes, exclusive, by name and in nanoseconds.
-type Bounds = &'static [(&'static str, u64)];
+/// fio's latency classes, and their upper ends, exclusive.
+const NAMES: [&str; 12] =
+    ["2", "4", "10", "20", "50", "100", "250", "500", "750", "1000", "2000", ">=2000"];
+const ENDS: [u64; 12] = [2, 4, 10, 20, 50, 100, 250, 500, 750, 1000, 2000, u64::MAX];
 
-const US: u64 = 1000;
-const MS: u64 = 1_000_000;
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LatencyUnit {
+    Ns = 1,
+    Us = 1000,
+    Ms = 1_000_000,
+}
 
-pub(crate) const LATENCY_NS: Bounds = &[
-    ("2", 2),
-    ("4", 4),
-    ("10", 10),
-    ("20", 20),
-    ("50", 50),
-    ("100", 100),
-    ("250", 250),
-    ("500", 500),
-    ("750", 750),
-    ("1000", US),
-];
-
-pub(crate) const LATENCY_US: Bounds = &[
-    ("2", 2 * US),
-    ("4", 4 * US),
-    ("10", 10 * US),
-    ("20", 20 * US),
-    ("50", 50 * US),
-    ("100", 100 * US),
-    ("250", 250 * US),
-    ("500", 500 * US),
-    ("750", 750 * US),
-    ("1000", MS),
-];
-
-pub(crate) const LATENCY_MS: Bounds = &[
-    ("2", 2 * MS),
-    ("4", 4 * MS),
-    ("10", 10 * MS),
-    ("20", 20 * MS),
-    ("50", 50 * MS),
-    ("100", 100 * MS),
-    ("250", 250 * MS),
-    ("500", 500 * MS),
-    ("750", 750 * MS),
-    ("1000", 1000 * MS),
-    ("2000", 2000 * MS),
-    (">=2000", u64::MAX),
-];
-
-/// The share of all values in each class; the first class begins at `from_ns`.
-pub(crate) fn latency(histogram: &Histogram, bounds: Bounds, from_ns: u64) -> Buckets {
-    let mut counts = vec![0; bounds.len()];
-    for (ns, n) in histogram.buckets().filter(|(ns, _)| *ns >= from_ns) {
-        if let Some(class) = bounds.iter().position(|(_, end)| ns < *end) {
+/// The share of all values in each class of `unit`; its first class begins where the classes of the unit below end.
+pub(crate) fn latency(histogram: &Histogram, unit: LatencyUnit) -> Buckets {
+    let ns = unit as u64;
+    let classes = if unit == LatencyUnit::Ms { 12 } else { 10 };
+    let from_ns = if unit == LatencyUnit::Ns { 0 } else { ns };
+    let mut counts = vec![0; classes];
+    for (value_ns, n) in histogram.buckets().filter(|(value_ns, _)| *value_ns >= from_ns) {
+        let is_below = |end: &u64| value_ns < end.saturating_mul(ns);
+        if let Some(class) = ENDS[..classes].iter().position(is_below) {
             counts[class] += n;
         }
     }
-    let names = bounds.iter().map(|(name, _)| *name);
-    names.zip(counts).map(|(name, n)| (name, share(n, histogram.count(), 0.01))).collect()
+    NAMES
+        .into_iter()
+        .zip(counts)
+        .map(|(name, n)| (name, share(n, histogram.count(), 0.01)))
+        .collect()
 }
 
 /// Shares of I/Os by depth: each class extends from its name to the next.
@@ -111,8 +83,7 @@ mod tests {
         for ns in [1, 999, 1000, 749_000, 999_000, 1_000_000, 1_500_000_000, 5_000_000_000] {
             h.record(ns);
         }
-        let all =
-            [latency(&h, LATENCY_NS, 0), latency(&h, LATENCY_US, US), latency(&h, LATENCY_MS, MS)];
+        let all = [LatencyUnit::Ns, LatencyUnit::Us, LatencyUnit::Ms].map(|unit| latency(&h, unit));
         assert_eq!(all.iter().flatten().map(|b| b.1).sum::<f64>(), 100.0);
         assert_eq!((all[0][0], all[0][9]), (("2", 12.5), ("1000", 12.5)));
         assert_eq!((all[1][0], all[1][8], all[1][9]), (("2", 12.5), ("750", 12.5), ("1000", 12.5)));
