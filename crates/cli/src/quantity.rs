@@ -6,17 +6,9 @@ use std::time::Duration;
 /// A size in bytes: a whole number with k, m, g or t for powers of 1024, as in `4g` or `512MiB`.
 pub fn bytes(text: &str) -> Result<u64, String> {
     let expected = || "expected a size such as 512m or 4g".to_string();
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let number: u64 = text[..digits].parse().map_err(|_| expected())?;
-    let suffix = text[digits..].to_ascii_lowercase();
-    let shift = match suffix.trim_end_matches("ib").trim_end_matches('b') {
-        "" => 0,
-        "k" => 10,
-        "m" => 20,
-        "g" => 30,
-        "t" => 40,
-        _ => return Err(expected()),
-    };
+    let text = text.to_ascii_lowercase();
+    let size = text.trim_end_matches("ib").trim_end_matches('b');
+    let (number, shift) = units::size(size).ok_or_else(expected)?;
     number.checked_mul(1 << shift).ok_or_else(|| "expected at most 16 EiB".to_string())
 }
 

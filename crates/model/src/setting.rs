@@ -1,6 +1,6 @@
 //! Settings of the machine that fathom can change, and restores.
 
-use crate::cpus;
+use crate::{cpus, units};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -223,7 +223,10 @@ impl CgroupLimits {
         for part in text.split(',') {
             let (name, value) = part.split_once('=').ok_or(EXPECTED)?;
             match name.trim() {
-                "memory.max" => limits.memory_bytes = Some(size(value.trim()).ok_or(EXPECTED)?),
+                "memory.max" => {
+                    let bytes = units::size_bytes(value.trim()).filter(|bytes| *bytes > 0);
+                    limits.memory_bytes = Some(bytes.ok_or(EXPECTED)?);
+                }
                 "cpu.max" => {
                     let cpus =
                         value.trim().parse().ok().filter(|n: &f64| *n >= 0.01 && *n <= 65536.0);
@@ -234,20 +237,6 @@ impl CgroupLimits {
         }
         Ok(limits)
     }
-}
-
-/// Bytes, with a binary suffix: `512m`.
-fn size(text: &str) -> Option<u64> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let shift = match text[digits.len()..].to_ascii_lowercase().as_str() {
-        "" => 0,
-        "k" => 10,
-        "m" => 20,
-        "g" => 30,
-        "t" => 40,
-        _ => return None,
-    };
-    digits.parse::<u64>().ok()?.checked_mul(1 << shift).filter(|bytes| *bytes > 0)
 }
 
 #[cfg(test)]

@@ -18,6 +18,21 @@ pub fn grouped(value: f64) -> String {
     text
 }
 
+/// A whole number and the power of two of its suffix: `4k`, `512m`, `2g`, `1t`.
+pub fn size(text: &str) -> Option<(u64, u32)> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let suffixes = [("", 0), ("k", 10), ("m", 20), ("g", 30), ("t", 40)];
+    let suffix = text[digits.len()..].to_ascii_lowercase();
+    let (_, shift) = suffixes.into_iter().find(|(known, _)| *known == suffix)?;
+    Some((digits.parse().ok()?, shift))
+}
+
+/// The bytes of such a size.
+pub fn size_bytes(text: &str) -> Option<u64> {
+    let (number, shift) = size(text)?;
+    number.checked_mul(1 << shift)
+}
+
 /// Bytes with a binary suffix: `512 B`, `4 KiB`, `1.5 GiB`.
 pub fn bytes(value: u64) -> String {
     scaled(value as f64, 1024.0, &["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"], " ")

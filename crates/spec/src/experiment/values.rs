@@ -1,5 +1,7 @@
 //! Lists and ranges of values: `4k,64k,1m`, `1..128`, `10%..100%`.
 
+use fathom_model::units;
+
 /// Values that a list may have.
 const VALUES_MAX: usize = 256;
 /// Between two values of a range in percent.
@@ -44,7 +46,8 @@ fn range(from: &str, to: &str) -> Result<Vec<String>, String> {
         let steps = (from..to).step_by(PERCENT_STEP as usize);
         return Ok(steps.chain([to]).map(|value| format!("{value}%")).collect());
     }
-    let (first, last) = (size(from).ok_or_else(expected)?, size(to).ok_or_else(expected)?);
+    let size = |text: &str| units::size_bytes(text).ok_or_else(expected);
+    let (first, last) = (size(from)?, size(to)?);
     if first == 0 || first > last {
         return Err(expected());
     }
@@ -53,19 +56,6 @@ fn range(from: &str, to: &str) -> Result<Vec<String>, String> {
     let doubled = std::iter::successors(Some(first), |value| value.checked_mul(2));
     let below = doubled.take_while(|value| *value < last).map(shown);
     Ok(below.chain([shown(last)]).collect())
-}
-
-/// A whole number, with k, m or g for powers of 1024.
-fn size(text: &str) -> Option<u64> {
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let shift = match text[digits..].to_ascii_lowercase().as_str() {
-        "" => 0,
-        "k" => 10,
-        "m" => 20,
-        "g" => 30,
-        _ => return None,
-    };
-    text[..digits].parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
 fn shown_size(value: u64) -> String {
