@@ -26,7 +26,6 @@ pub(crate) struct Slab {
 unsafe impl Send for Slab {}
 
 impl Slab {
-    /// Maps `slots` buffers of at least `bytes` each.
     pub fn new(slots: u32, bytes: u64, plan: &Buffers) -> io::Result<Self> {
         let huge = plan.memory == Memory::Huge;
         let mapped = plan.slab_bytes(slots, bytes).and_then(|bytes| usize::try_from(bytes).ok());

@@ -5,7 +5,6 @@
 
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-/// A bit for each descriptor.
 static CLOSED: AtomicU8 = AtomicU8::new(0);
 
 #[used]

@@ -5,7 +5,6 @@ use fathom_model::io_entry::IoEntry;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
 use std::time::Duration;
 
-/// Entries that are handed over together.
 const CHUNK: usize = 4096;
 /// Chunks of one job: about 40 MB, allocated only as far as the writer falls behind.
 const CHUNKS_MAX: usize = 256;

@@ -18,7 +18,6 @@ pub struct JobResult {
 #[derive(Debug, Clone, PartialEq)]
 pub struct EngineError {
     pub op: Operation,
-    /// The path of the target, if it is about one.
     pub file: Option<String>,
     /// errno, or 0 if no system call failed.
     pub errno: i32,
@@ -173,12 +172,10 @@ pub enum ScsiError {
 }
 
 impl EngineError {
-    /// No system call failed.
     pub(crate) fn new(op: Operation) -> Self {
         Self { op, file: None, errno: 0, hint: Hint::None }
     }
 
-    /// A failed system call.
     pub(crate) fn by_kernel(op: Operation, error: &io::Error) -> Self {
         Self::new(op).errno(error.raw_os_error().unwrap_or(0))
     }

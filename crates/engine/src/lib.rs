@@ -21,14 +21,13 @@ mod names;
 mod observer;
 mod pace;
 mod posixaio;
-mod priorities;
 mod psync;
 mod queue;
 mod rate_floor;
 mod run;
 mod sg;
 #[cfg(test)]
-mod sim;
+mod sim_tests;
 mod source;
 mod splice;
 mod stall;

@@ -4,7 +4,7 @@ use crate::buffers::Slab;
 use crate::clock;
 use crate::error::{EngineError, Hint, Operation};
 use crate::files::{FileKind, OpenFile};
-use crate::priorities::Priorities;
+use crate::hints::Priorities;
 use crate::psync::RWF_ATOMIC;
 use crate::queue::{Op, Push, Queue, Request};
 use crate::sync_queue::{outcome, without_data};
@@ -50,7 +50,6 @@ struct AioEvent {
 
 const IOCB_FLAG_IOPRIO: u32 = 1 << 1;
 
-/// A queue of native asynchronous I/O; with `RW_FLAGS`, of atomic writes or priorities of single I/Os.
 pub(crate) struct Libaio<const RW_FLAGS: bool> {
     atomic: bool,
     priorities: Option<Priorities>,

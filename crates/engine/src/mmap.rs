@@ -220,7 +220,6 @@ impl SyncEngine for Mmap {
 // with SIGBUS at the access. The handler puts an anonymous page in place of the one that is not available, so that the copy
 // ends, and notes that it did; the engine then reports the I/O as failed and maps the file again.
 
-/// The kernel's page size; 0 before [`install_handler`].
 static PAGE_BYTES: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
@@ -239,7 +238,6 @@ pub(crate) fn page_bytes() -> usize {
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
 }
 
-/// Installs the handler, once per process.
 pub(crate) fn install_handler() -> io::Result<()> {
     let mut result = Ok(());
     PAGE_BYTES.store(page_bytes(), Relaxed);

@@ -44,7 +44,6 @@ pub(crate) struct NameOps<'a> {
     table: &'a WorkerNames,
     /// What this worker created and is to remove at the end.
     made: Vec<(u32, Identity)>,
-    /// The file created last, to be closed.
     open: Option<(u32, OwnedFd)>,
     /// The name of the current request, if what it refers to may not be removed, and why.
     refused: Option<i32>,
@@ -62,7 +61,6 @@ impl<'a> NameOps<'a> {
         (self.table.dirs[name.dir].as_raw_fd(), name.name())
     }
 
-    /// Closes the file created last, and notes it for removal if requested.
     fn close(&mut self) {
         let Some((index, fd)) = self.open.take() else { return };
         self.calls += 1;

@@ -28,7 +28,6 @@ pub(crate) struct Pace {
     /// A direction without a limit, if any is in use.
     free: Option<Dir>,
     random: Xoshiro256PlusPlus,
-    /// The job's share among others, if limited.
     flow: Option<FlowShare>,
 }
 
@@ -43,7 +42,6 @@ struct Arrivals {
 }
 
 impl Pace {
-    /// The schedule of `job`, beginning at `start_ns`.
     pub fn new(job: &JobPlan, start_ns: u64, flow: Option<FlowShare>) -> Self {
         let arrivals = job.rate.map(|dir, rate| {
             rate.filter(|_| job.access.mix.has(dir)).map(|rate| Arrivals {

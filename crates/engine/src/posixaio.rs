@@ -53,7 +53,6 @@ impl PosixAio {
         }
     }
 
-    /// Starts a slot's request. Trims have no asynchronous form: they are done on return.
     fn start(&mut self, slot: u32) {
         let (token, request) = self.requests[slot as usize];
         let (fd, kind) = self.files[request.file as usize];
@@ -89,7 +88,6 @@ impl PosixAio {
         }
     }
 
-    /// Moves completed requests to `done`.
     fn collect(&mut self) {
         let Self { controls, requests, started, done, .. } = self;
         started.retain(|slot| {

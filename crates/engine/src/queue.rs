@@ -18,7 +18,6 @@ pub(crate) enum Op {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Request {
     pub op: Op,
-    /// Index of the file among the worker's files.
     pub file: u32,
     pub offset: u64,
     pub len: u32,
@@ -169,7 +168,6 @@ impl Wake {
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
-    /// Makes it readable permanently.
     pub fn wake(&self) {
         let one = 1u64;
         // SAFETY: eight readable bytes. The write can fail only when the counter is full: readable already.

@@ -116,7 +116,6 @@ impl Running {
         }
     }
 
-    /// Totals of worker `index`, with all latencies.
     pub fn totals(&self, index: usize) -> JobTotals {
         self.state.members[index].shared.job_totals()
     }
@@ -143,7 +142,6 @@ impl Running {
         self.state.members.iter().map(|m| live(m).then(|| m.shared.tid.load(Relaxed))).collect()
     }
 
-    /// Waits for all workers and returns their results in the order of the plan's jobs.
     pub fn join(self) -> Vec<JobResult> {
         let count = self.state.jobs.len();
         self.supervisor
@@ -173,7 +171,6 @@ enum WorkerEvent {
     Ended(usize, Box<JobResult>),
 }
 
-/// Holds the workers of a wave until all are set up.
 #[derive(Default)]
 struct Barrier {
     go: Mutex<Option<bool>>,
@@ -338,7 +335,6 @@ impl Supervised {
         }
     }
 
-    /// Adds the supervisor's observations to the worker's result.
     fn complete(&mut self, job: &JobPlan, result: &mut JobResult) {
         self.has_ended = true;
         let late = rate_floor::latency_error(&job.rate_floor, &result.record);
@@ -348,7 +344,6 @@ impl Supervised {
     }
 }
 
-/// Supervises the workers of a wave until all have ended.
 fn supervise_wave(
     state: &RunState,
     members: &[usize],

@@ -16,7 +16,6 @@ const FROM_DEVICE: i32 = -3;
 const INFO_CHECK: u32 = 1;
 /// SGV4_FLAG_HIPRI of drivers that poll; the kernel's own ignores it.
 const FLAG_HIPRI: u32 = 0x800;
-/// As in fio.
 pub(crate) const TIMEOUT_MS: u32 = 30_000;
 
 /// Operation codes with 10 and with 16 bytes (SBC-4).
@@ -236,7 +235,6 @@ fn unmap(lba: u64, blocks: u32) -> CommandBlock {
 }
 
 impl CommandBlock {
-    /// A command of 10 bytes without an address.
     fn short(opcode: u8, data: Data) -> Self {
         let mut block = [0; 16];
         block[0] = opcode;

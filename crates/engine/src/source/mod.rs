@@ -1,7 +1,6 @@
 //! Generates I/Os: direction, file, offset and length.
 
 mod distribution;
-mod files;
 mod fixed;
 mod full;
 mod mixed;
@@ -20,10 +19,9 @@ pub(crate) use distribution::below;
 use distribution::unit;
 use fathom_model::plan::{self, JobPlan, Mix};
 use fathom_model::{Dir, PerDir};
-use files::Service;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
-use region::{Sizes, SourceRegion};
+use region::{Service, Sizes, SourceRegion};
 
 /// Where an engine without a target takes offsets from if its job has no size.
 const ANYWHERE: plan::Region = plan::Region { target: 0, start: 0, len: 1 << 40 };

@@ -3,7 +3,7 @@
 use super::mode::{Mode, ReadWrite, TargetView, Vectored};
 use super::ring::Sqe;
 use crate::files::{FileKind, OpenFile};
-use crate::priorities::Priorities;
+use crate::hints::Priorities;
 use crate::psync::rw_flags;
 use crate::queue::{Op, Request};
 use fathom_model::Dir;
