@@ -18,7 +18,6 @@ pub fn boot_id(roots: &Roots) -> Result<String, Unread> {
     roots::value(&file)?.ok_or_else(|| Unread::missing(&file))
 }
 
-/// Reads the facts about the host. Facts that cannot be read are left empty.
 pub fn host(roots: &Roots) -> Host {
     let kernel = roots.proc.join("sys/kernel");
     let cpuinfo = text(roots.proc.join("cpuinfo")).unwrap_or_default();

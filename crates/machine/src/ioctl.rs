@@ -50,7 +50,6 @@ const FIEMAP: Opcode = 0xC020_660B;
 /// FIEMAP_EXTENT_LAST and FIEMAP_EXTENT_SHARED (linux/fiemap.h).
 const EXTENT_LAST: u32 = 1;
 const EXTENT_SHARED: u32 = 0x2000;
-/// Extents read by one call.
 const EXTENTS: usize = 128;
 
 /// `struct fiemap_extent` (linux/fiemap.h).
@@ -141,7 +140,6 @@ struct Submission<'a>(&'a mut NvmeCommand);
 // SAFETY: the kernel reads and writes `NvmeCommand`, which has its layout, and, through `address`, at most
 // `data_bytes` bytes of a buffer that `nvme_read` borrows mutably meanwhile.
 unsafe impl rustix::ioctl::Ioctl for Submission<'_> {
-    /// The status of the command; 0 is success.
     type Output = i32;
     const IS_MUTATING: bool = true;
 

@@ -17,7 +17,6 @@ pub const NAME: &str = "user.fathom.made";
 const WINDOW_MIN_NS: i64 = 50_000;
 /// Failed attempts after which the window is doubled.
 const ATTEMPTS: u32 = 16;
-/// The longest window, in nanoseconds.
 const WINDOW_MAX_NS: i64 = WINDOW_MIN_NS << 6;
 /// Where all times are multiples of this, in nanoseconds, they are too coarse to prove that nothing was changed.
 const COARSE_NS: i64 = 1_000_000;

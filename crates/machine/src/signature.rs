@@ -13,7 +13,6 @@ use table::{AT_END, AT_START, Magic};
 
 /// Bytes read at the start; covers all signatures except copies further in.
 const HEAD: u64 = (1 << 20) + (64 << 10);
-/// Bytes read at the end.
 const TAIL: u64 = 1 << 20;
 /// Offsets of btrfs superblock copies, for devices whose start was wiped.
 const BTRFS_COPIES: [u64; 2] = [64 << 20, 256 << 30];
@@ -53,7 +52,6 @@ fn unknown(bytes: &[u8], start: u64) -> Option<u64> {
     Some(at + sector.iter().position(|byte| *byte != 0)? as u64)
 }
 
-/// Names of the signatures in the first and last bytes of a device.
 fn names(size: u64, block: u32, head: &[u8], tail: &[u8]) -> Vec<String> {
     let tail_start = size - tail.len() as u64;
     let at = |offset: u64, len: usize| slice(head, 0, offset, len);

@@ -84,7 +84,6 @@ impl Lookup {
         self.place(facts, fd, stat);
     }
 
-    /// Sets the file system of a file or directory, and its device.
     fn place(&self, facts: &mut TargetFacts, fd: &OwnedFd, stat: &Statx) {
         facts.free_bytes =
             rustix::fs::fstatvfs(fd).ok().map(|fs| fs.f_bavail.saturating_mul(fs.f_frsize));

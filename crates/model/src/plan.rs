@@ -4,8 +4,6 @@
 mod access;
 mod data;
 mod engine;
-mod hints;
-mod logs;
 mod memory;
 mod names;
 mod pace;
@@ -13,18 +11,18 @@ mod show;
 mod steady_state;
 
 pub use access::{AbsoluteZone, Access, BlockSizes, Distribution, Mix, Order, Zone};
+pub use data::{Advice, CommandPriority, IoFlags, MemoryPolicy, WriteLife};
 pub use data::{Buffers, Dedupe, Fill, FlushPlan, Memory, OnError, SyncIo};
 pub use engine::{
     Batch, Engine, NvmeCommands, Psync, ScsiCommands, ScsiWrite, SqPoll, Uring, WriteMode,
 };
-pub use hints::{Advice, CommandPriority, IoFlags, MemoryPolicy, WriteLife};
-pub use logs::{LogKind, Logs};
 pub use memory::{
     BUFFER_ALIGN, HUGE_PAGE_BYTES, MemoryNeed, SLOT_BYTES, STACK_BYTES, block_map_levels,
 };
 pub use names::{NameOp, Names, Paths, StatCall};
 pub use pace::{ExitWhat, Flow, Rate, RateFloor, RateProcess, Think, Until};
 pub use show::{DEFAULT_PERCENTILES, Show, Unified};
+pub use show::{LogKind, Logs};
 pub use steady_state::SteadyState;
 
 use crate::per_dir::{Dir, PerDir};

@@ -51,16 +51,13 @@ pub struct DataTable {
 
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Tree {
-    /// The columns; the first one has the branches.
     pub columns: Vec<DataColumn>,
     pub roots: Vec<TreeNode>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TreeNode {
-    /// It may have fewer cells than there are columns.
     pub cells: Vec<Text>,
-    /// The severity of its problem, if any.
     pub severity: Option<Severity>,
     pub children: Vec<TreeNode>,
 }
@@ -96,7 +93,6 @@ impl DataColumn {
         Self { is_text: false, ..Self::text(name) }
     }
 
-    /// A column of text that is cut where it does not fit.
     pub fn cut(name: &str) -> Self {
         Self { is_cut: true, ..Self::text(name) }
     }
@@ -132,9 +128,7 @@ pub enum QuantityUnit {
     /// Things or events, or events per second; large ones have a decimal suffix.
     Count,
     Whole,
-    /// A mean or quotient without a unit.
     Number,
-    /// A ratio.
     Ratio,
     Percent,
     Change,
@@ -152,7 +146,6 @@ pub enum QuantityUnit {
 }
 
 impl Quantity {
-    /// A number of `unit`, whose interval is not known.
     pub fn new(value: f64, unit: QuantityUnit) -> Self {
         Self { value, unit, interval: None, confidence: CONFIDENCE, width: 0 }
     }
@@ -162,7 +155,6 @@ impl Quantity {
     }
 }
 
-/// Things or events, or events per second.
 pub fn count(value: f64) -> Quantity {
     Quantity::new(value, QuantityUnit::Count)
 }
@@ -175,7 +167,6 @@ pub fn whole(value: impl Into<u64>) -> Quantity {
     Quantity::new(value.into() as f64, QuantityUnit::Whole)
 }
 
-/// A mean or quotient without a unit.
 pub fn number(value: f64) -> Quantity {
     Quantity::new(value, QuantityUnit::Number)
 }
@@ -313,21 +304,18 @@ impl Document {
         }
     }
 
-    /// Appends a table; nothing where it has no rows.
     pub fn table(&mut self, columns: Vec<DataColumn>, rows: Vec<Vec<Text>>) {
         if !rows.is_empty() {
             self.blocks.push(Block::Table(DataTable { columns, rows, ..DataTable::default() }));
         }
     }
 
-    /// Appends a tree; nothing where it has no rows.
     pub fn tree(&mut self, columns: Vec<DataColumn>, roots: Vec<TreeNode>) {
         if !roots.is_empty() {
             self.blocks.push(Block::Tree(Tree { columns, roots }));
         }
     }
 
-    /// Appends a chart; nothing where it has no points.
     pub fn chart(&mut self, chart: Chart) {
         if chart.points().next().is_some() {
             self.blocks.push(Block::Chart(chart));

@@ -12,7 +12,6 @@ use fathom_model::record::{DirRecord, DiskRecord, RunRecord};
 use fathom_model::{Dir, PerDir};
 use std::borrow::Cow;
 
-/// The errno reported for an error without one: EIO, since 0 means success.
 const ERRNO_UNKNOWN: i32 = 5;
 
 pub(crate) fn version(record: &RunRecord) -> String {
@@ -40,7 +39,6 @@ impl Entry<'_> {
         failure.unwrap_or_else(tolerated)
     }
 
-    /// User and system time in percent of the measured time of its workers.
     pub fn cpu_percent(&self) -> (f64, f64) {
         let usage = &self.group.record.usage;
         let of = |ns: u64| match self.group.worker_ns {
@@ -61,7 +59,6 @@ impl Entry<'_> {
         self.group.plan.on_error.tolerates().then(|| (errors, self.error()))
     }
 
-    /// Completion latencies of all directions, unless they are switched off.
     pub fn clat_all(&self) -> Histogram {
         let mut all = Histogram::default();
         if self.group.plan.show.clat {
@@ -85,17 +82,14 @@ pub(crate) struct DirFigures<'a> {
 }
 
 impl DirFigures<'_> {
-    /// Submission latency, empty if switched off.
     pub fn slat(&self) -> Cow<'_, Histogram> {
         shown(&self.dir.slat, self.plan.show.slat)
     }
 
-    /// Completion latency, empty if switched off.
     pub fn clat(&self) -> Cow<'_, Histogram> {
         shown(&self.dir.clat, self.plan.show.clat)
     }
 
-    /// Total latency, empty if switched off.
     pub fn lat(&self) -> Cow<'_, Histogram> {
         shown(&self.dir.lat, self.plan.show.lat)
     }
@@ -204,7 +198,6 @@ fn share_of_group(kib: f64, dir: Option<Dir>, group: u32, totals: &[Total]) -> f
     }
 }
 
-/// Class, level and hint of a priority of ioprio_set(2).
 pub(crate) fn priority_parts(priority: u16) -> [u16; 3] {
     [priority >> 13, priority & 7, priority >> 3 & 1023]
 }

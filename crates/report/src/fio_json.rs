@@ -4,17 +4,17 @@
 //! unchanged. Figures without a place in fio's format are under one additional key at the
 //! root, `fathom`. `docs/record.md` lists differences in meaning.
 
-mod direction;
-mod extra;
-
 use crate::calendar::formatted;
-use crate::fio::{self, Buckets, Entry};
-use direction::{FioDirection, Flushes};
-use extra::Extra;
+use crate::fio::{self, Buckets, DirFigures, Entry, priority_parts};
 use fathom_analysis::derive;
-use fathom_model::Dir;
+use fathom_model::finding::Finding;
+use fathom_model::histogram::Histogram;
 use fathom_model::plan::{BlockSizes, JobPlan, Mix, Order};
-use fathom_model::record::{DiskRecord, RunRecord};
+use fathom_model::record::{
+    Cost, DirRecord, DiskRecord, FlushRecord, InEffect, PriorityRecord, RunRecord, Usage,
+};
+use fathom_model::watch::Unavailable;
+use fathom_model::{Dir, Outcome};
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
 
@@ -111,7 +111,7 @@ fn root(record: &RunRecord, plus: bool) -> Root<'_> {
         timestamp_ms: ended_ns / 1_000_000,
         time: calendar(ended_ns / 1_000_000_000),
         global_options: &record.plan.global_options,
-        fathom: extra::extra(record, &entries, plus),
+        fathom: extra(record, &entries, plus),
         jobs: entries.into_iter().map(|entry| job(record, entry, plus)).collect(),
         disk_util: record.disks.iter().map(disk).collect(),
     }
@@ -158,7 +158,6 @@ fn job<'a>(record: &'a RunRecord, entry: Entry<'a>, plus: bool) -> FioJob<'a> {
     }
 }
 
-/// The job's options as given, and those required by readers of the format.
 fn options(record: &RunRecord, plan: &JobPlan, index: usize) -> BTreeMap<String, String> {
     let mut options = plan.options.clone();
     let mut ensure = |key: &str, value: String| {
@@ -225,7 +224,6 @@ fn disk(disk: &DiskRecord) -> FioDisk<'_> {
     }
 }
 
-/// A JSON object whose keys keep their order.
 struct Ordered<T>(Vec<(String, T)>);
 
 impl<T: Serialize> Serialize for Ordered<T> {
@@ -246,6 +244,253 @@ fn rounded(value: f64) -> f64 {
 /// Seconds since 1970 as `Sat Nov 21 19:53:12 2026`, in UTC.
 fn calendar(seconds: u64) -> String {
     formatted(seconds * 1_000_000_000, "%a %b %e %H:%M:%S %Y")
+}
+
+/// The last bin that fio has, in nanoseconds. `fio_jsonplus_clat2csv` never ends on a greater one.
+const BIN_MAX_NS: u64 = 17_112_760_320;
+
+#[derive(Serialize)]
+struct FioDirection {
+    io_bytes: u64,
+    io_kbytes: u64,
+    bw_bytes: u64,
+    bw: u64,
+    iops: f64,
+    runtime: u64,
+    total_ios: u64,
+    short_ios: u64,
+    drop_ios: u64,
+    slat_ns: Latency,
+    clat_ns: Latency,
+    lat_ns: Latency,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    prios: Vec<Priority>,
+    bw_min: u64,
+    bw_max: u64,
+    bw_agg: f64,
+    bw_mean: f64,
+    bw_dev: f64,
+    bw_samples: u64,
+    iops_min: u64,
+    iops_max: u64,
+    iops_mean: f64,
+    iops_stddev: f64,
+    iops_samples: u64,
+}
+
+impl FioDirection {
+    fn of(stats: &DirFigures, plan: &JobPlan, plus: bool) -> Self {
+        let counts = &stats.dir.counts;
+        let show = &plan.show;
+        let latency = |histogram: &Histogram, percentiles: bool| {
+            Latency::of(histogram, percentiles.then_some(&show.percentiles), plus)
+        };
+        Self {
+            io_bytes: counts.bytes,
+            io_kbytes: counts.bytes >> 10,
+            bw_bytes: stats.bytes_per_second() as u64,
+            bw: stats.bytes_per_second() as u64 / 1024,
+            iops: rounded(stats.ios_per_second()),
+            runtime: stats.runtime_ns / 1_000_000,
+            // As in fio, with those that failed.
+            total_ios: counts.ios + counts.errors,
+            short_ios: counts.short_ios,
+            drop_ios: 0,
+            slat_ns: latency(&stats.slat(), show.slat_percentiles),
+            clat_ns: latency(&stats.clat(), show.clat_percentiles),
+            lat_ns: latency(&stats.lat(), show.lat_percentiles),
+            prios: priorities(stats, plan, plus),
+            bw_min: stats.bw.min as u64,
+            bw_max: stats.bw.max as u64,
+            bw_agg: rounded(stats.bw_agg),
+            bw_mean: rounded(stats.bw.mean),
+            bw_dev: rounded(stats.bw.stddev),
+            bw_samples: stats.bw.samples,
+            iops_min: stats.iops.min as u64,
+            iops_max: stats.iops.max as u64,
+            iops_mean: rounded(stats.iops.mean),
+            iops_stddev: rounded(stats.iops.stddev),
+            iops_samples: stats.iops.samples,
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Priority {
+    prioclass: u16,
+    prio: u16,
+    priohint: u16,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    clat_ns: Option<Latency>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lat_ns: Option<Latency>,
+}
+
+/// As in fio, none unless there are several; total latencies with `lat_percentiles`, else completion latencies.
+fn priorities(stats: &DirFigures, plan: &JobPlan, plus: bool) -> Vec<Priority> {
+    let (show, all) = (&plan.show, &stats.dir.priorities);
+    let total = show.lat_percentiles;
+    let is_shown = all.len() > 1 && if total { show.lat } else { show.clat };
+    let list = (total || show.clat_percentiles).then_some(&show.percentiles);
+    let of = |one: &PriorityRecord| {
+        let [prioclass, prio, priohint] = priority_parts(one.priority);
+        Priority {
+            prioclass,
+            prio,
+            priohint,
+            clat_ns: (!total).then(|| Latency::of(&one.clat, list, plus)),
+            lat_ns: total.then(|| Latency::of(&one.lat, list, plus)),
+        }
+    };
+    all.iter().filter(|_| is_shown).map(of).collect()
+}
+
+#[derive(Serialize)]
+struct Flushes {
+    total_ios: u64,
+    lat_ns: Latency,
+}
+
+impl Flushes {
+    fn of(flushes: &FlushRecord, plan: &JobPlan, plus: bool) -> Self {
+        let percentiles = plan.show.lat_percentiles || plan.show.clat_percentiles;
+        let list = percentiles.then_some(&plan.show.percentiles);
+        Self { total_ios: flushes.count, lat_ns: Latency::of(&flushes.lat, list, plus) }
+    }
+}
+
+#[derive(Serialize)]
+struct Latency {
+    min: u64,
+    max: u64,
+    mean: f64,
+    stddev: f64,
+    #[serde(rename = "N")]
+    n: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    percentile: Option<Ordered<u64>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bins: Option<Ordered<u64>>,
+}
+
+impl Latency {
+    /// `percentiles` are those to list, where they are wanted; bins come only with them.
+    fn of(histogram: &Histogram, percentiles: Option<&Vec<f64>>, plus: bool) -> Self {
+        let listed = percentiles.filter(|_| !histogram.is_empty());
+        Self {
+            min: histogram.min_ns(),
+            max: histogram.max_ns(),
+            mean: rounded(histogram.mean_ns()),
+            stddev: rounded(histogram.stddev_ns()),
+            n: histogram.count(),
+            percentile: listed.map(|list| {
+                let value = |p: &f64| histogram.percentile(*p).unwrap_or(0);
+                Ordered(list.iter().map(|p| (format!("{p:.6}"), value(p))).collect())
+            }),
+            bins: listed.filter(|_| plus).map(|_| bins(histogram)),
+        }
+    }
+}
+
+fn bins(histogram: &Histogram) -> Ordered<u64> {
+    let mut bins = BTreeMap::new();
+    for (ns, n) in histogram.buckets() {
+        *bins.entry(ns.min(BIN_MAX_NS)).or_insert(0) += n;
+    }
+    Ordered(bins.into_iter().map(|(ns, n)| (ns.to_string(), n)).collect())
+}
+
+#[derive(Serialize)]
+struct Extra<'a> {
+    version: &'a str,
+    record_version: u32,
+    command: &'a [String],
+    complete: bool,
+    outcome: &'a Outcome,
+    findings: &'a [Finding],
+    notes: &'a [String],
+    jobs: Vec<ExtraJob<'a>>,
+}
+
+/// One for each entry of `jobs`, in the same order.
+#[derive(Serialize)]
+struct ExtraJob<'a> {
+    jobname: &'a str,
+    workers: usize,
+    error: Option<String>,
+    target_changes: Vec<String>,
+    dirs: Ordered<ExtraDirection>,
+    depth_mean: Option<f64>,
+    depth_max: u32,
+    system_calls: u64,
+    cpu_ns_per_io: Option<f64>,
+    one_core_iops: Option<f64>,
+    usage: Usage,
+    cost: Option<Cost>,
+    cost_missing: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    cost_lacks: Vec<Unavailable>,
+    granted: InEffect,
+}
+
+#[derive(Serialize)]
+struct ExtraDirection {
+    errors: u64,
+    errnos: Vec<(i32, u64)>,
+    late_ios: u64,
+    unstarted_ios: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    response_ns: Option<Latency>,
+}
+
+fn extra<'a>(record: &'a RunRecord, entries: &[Entry<'a>], plus: bool) -> Extra<'a> {
+    Extra {
+        version: &record.header.fathom_version,
+        record_version: record.header.record_version,
+        command: &record.header.command,
+        complete: record.is_complete(),
+        outcome: &record.header.outcome,
+        findings: &record.header.findings,
+        notes: &record.plan.notes,
+        jobs: entries.iter().map(|entry| extra_job(entry, plus)).collect(),
+    }
+}
+
+fn extra_job<'a>(entry: &Entry<'a>, plus: bool) -> ExtraJob<'a> {
+    let done = &entry.group.record;
+    let both = entry.both.as_ref().map(|dir| ("mixed", dir));
+    let dirs = entry.dirs.iter().map(|(name, dir)| (*name, dir)).chain(both);
+    let percentiles = &entry.group.plan.show.percentiles;
+    ExtraJob {
+        jobname: &entry.group.plan.name,
+        workers: entry.group.jobs.len(),
+        error: done.error.as_ref().map(|error| error.message.clone()),
+        target_changes: done.target_changes.clone(),
+        dirs: Ordered(
+            dirs.map(|(name, dir)| (name.into(), direction(&dir.dir, percentiles, plus))).collect(),
+        ),
+        depth_mean: derive::in_flight(done, entry.group.worker_ns).map(rounded),
+        depth_max: done.depth.in_flight_max,
+        system_calls: done.depth.system_calls,
+        cpu_ns_per_io: derive::cpu_per_io_ns(done).map(rounded),
+        one_core_iops: derive::one_core_iops(done).map(rounded),
+        usage: done.usage,
+        cost: done.cost,
+        cost_missing: done.cost_missing.clone(),
+        cost_lacks: done.cost_lacks.clone(),
+        granted: done.granted.clone(),
+    }
+}
+
+fn direction(dir: &DirRecord, percentiles: &Vec<f64>, plus: bool) -> ExtraDirection {
+    ExtraDirection {
+        errors: dir.counts.errors,
+        errnos: dir.errnos.clone(),
+        late_ios: dir.late_ios,
+        unstarted_ios: dir.unstarted_ios,
+        response_ns: (!dir.response.is_empty())
+            .then(|| Latency::of(&dir.response, Some(percentiles), plus)),
+    }
 }
 
 #[cfg(test)]
@@ -282,5 +527,22 @@ mod tests {
             (rounded(f64::NAN), rounded(f64::INFINITY), rounded(1.0 / 3.0)),
             (0.0, 0.0, 0.333_333)
         );
+    }
+
+    #[test]
+    fn nothing_measured_lists_no_percentiles() {
+        let latency = Latency::of(&Histogram::default(), Some(&vec![50.0]), true);
+        assert!(latency.percentile.is_none() && latency.bins.is_none());
+    }
+
+    #[test]
+    fn bins_end_where_those_of_fio_do() {
+        let mut h = Histogram::default();
+        h.record_n(100, 2);
+        h.record(20_000_000_000);
+        h.record(3_600_000_000_000);
+        let Ordered(bins) = bins(&h);
+        assert_eq!(bins, [("100".to_string(), 2), ("17112760320".to_string(), 2)]);
+        assert_eq!(Latency::of(&h, None, true).max, 3_600_000_000_000);
     }
 }

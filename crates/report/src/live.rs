@@ -55,7 +55,6 @@ pub fn experiment_line(label: &str, rounds: u32, done: f64, seconds: f64) -> Str
     format!("[{bar}] at most {left:.0} s left · round {} · {label}", rounds + 1)
 }
 
-/// A bar, and the time left in seconds.
 fn budget(done: f64, seconds: f64) -> (String, f64) {
     let done = done.clamp(0.0, 1.0);
     let full = (done * BUDGET_BAR as f64) as usize;
@@ -63,7 +62,6 @@ fn budget(done: f64, seconds: f64) -> (String, f64) {
     (bar, (seconds * (1.0 - done)).ceil())
 }
 
-/// What a window is for, in words.
 pub fn phase(phase: SearchPhase) -> &'static str {
     match phase {
         SearchPhase::Idle => "measuring the idle machine",

@@ -10,7 +10,6 @@ use fathom_model::histogram::Histogram;
 use fathom_model::plan::JobPlan;
 use fathom_model::record::RunRecord;
 
-/// Number of percentile columns in fio.
 const PERCENTILE_COLUMNS: usize = 20;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -131,7 +130,6 @@ fn percentiles(columns: &mut Vec<String>, dir: &DirFigures, plan: &JobPlan) {
     }
 }
 
-/// Minimum, maximum, share of the group total, mean and standard deviation.
 fn spread(columns: &mut Vec<String>, spread: &Spread, share: Option<f64>) {
     columns.extend([(spread.min as u64).to_string(), (spread.max as u64).to_string()]);
     columns.extend(share.map(|share| format!("{share:.6}%")));

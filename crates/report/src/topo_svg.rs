@@ -16,11 +16,9 @@ const LINE: f64 = 15.0;
 const GAP: (f64, f64) = (8.0, 56.0);
 /// Left and right, above and below text in a box.
 const PADDING: (f64, f64) = (8.0, 5.0);
-/// The widest connection.
 const STROKE_MAX: f64 = 16.0;
 /// Longer text is cut; the whole is in the box's tooltip.
 const LETTERS_MAX: usize = 48;
-/// Letters on a line of a finding.
 const FINDING_LETTERS: usize = 110;
 
 const STYLE: &str = "\

@@ -102,7 +102,6 @@ impl Problems {
 }
 
 impl fmt::Display for Problems {
-    /// One problem per line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, error) in self.errors.iter().enumerate() {
             write!(f, "{}{error}", if index > 0 { "\n" } else { "" })?;

@@ -30,7 +30,6 @@ pub fn run_help_short() -> String {
     text + EXAMPLES
 }
 
-/// The options of `fathom run`, then its keys by topic, each with its form and description.
 pub fn run_manual() -> Vec<(&'static str, Vec<(String, &'static str)>)> {
     let form = |key: &Key| {
         let names: Vec<&str> = key.names().collect();
@@ -55,7 +54,6 @@ fn options(shown: impl Fn(&RunOption) -> bool) -> Vec<(String, &'static str)> {
     accepted.filter(|option| shown(option)).map(form).chain([overwrite]).collect()
 }
 
-/// The text of `fathom run --cmdhelp=NAME`.
 pub fn key_help(name: &str) -> Result<String, crate::SpecError> {
     if let Some(option) = output::find(name).filter(|_| keys::find(name).is_none()) {
         let form = option.takes.map(|form| format!("={form}")).unwrap_or_default();
@@ -79,7 +77,6 @@ pub fn key_help(name: &str) -> Result<String, crate::SpecError> {
     Ok(text)
 }
 
-/// The text of `fathom run --enghelp`, or of `--enghelp=NAME`.
 pub fn engine_help(name: Option<&str>) -> Result<String, crate::SpecError> {
     let Some(name) = name else {
         let names = keys::engines().map(|(name, _)| format!("  {name}\n"));
@@ -97,7 +94,6 @@ pub fn engine_help(name: Option<&str>) -> Result<String, crate::SpecError> {
     Ok(text)
 }
 
-/// The tables of `docs/fio-compat.md`, in Markdown.
 pub fn compat_table() -> String {
     let mut text = String::new();
     for group in KeyGroup::ALL.into_iter().filter(|group| *group != KeyGroup::Refused) {

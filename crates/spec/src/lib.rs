@@ -11,7 +11,6 @@
 
 mod args;
 mod error;
-mod expand;
 pub mod experiment;
 mod help;
 mod ini;
@@ -20,7 +19,6 @@ mod keys;
 mod names;
 mod output;
 mod plan;
-mod show;
 mod sources;
 mod spec;
 mod suggest;

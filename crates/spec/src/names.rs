@@ -63,7 +63,6 @@ pub(crate) fn directory(job: &JobSpec, clone: u32) -> Option<&str> {
     }
 }
 
-/// A file name according to `filename_format`.
 fn generated(job: &JobSpec, clone: u32, number: u32) -> String {
     let format = match job.files.format.as_str() {
         "" => "$jobname.$jobnum.$filenum",

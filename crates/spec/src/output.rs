@@ -85,7 +85,6 @@ pub(crate) enum RunAction {
 }
 
 impl RunOption {
-    /// The reason if the option is refused.
     pub fn refusal(&self) -> Option<&'static str> {
         match self.action {
             RunAction::Refuse(why) => Some(why),

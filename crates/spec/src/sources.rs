@@ -5,7 +5,6 @@ use crate::keys;
 
 pub const JOB_FILE_BYTES_MAX: usize = 16 << 20;
 
-/// Maximum nesting depth of `include`.
 pub const INCLUDE_DEPTH_MAX: usize = 16;
 
 pub trait Sources {
@@ -18,16 +17,13 @@ pub trait Sources {
         true
     }
 
-    /// The environment variable `name`.
     fn env(&self, name: &str) -> Option<String>;
 
-    /// Values of `$ncpus`, `$pagesize` and `$mb_memory`.
     fn machine(&self) -> MachineNumbers;
 
     fn random(&self) -> u64;
 }
 
-/// Values of `$ncpus`, `$pagesize` and `$mb_memory`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MachineNumbers {
     pub cpus: u64,
@@ -35,7 +31,6 @@ pub struct MachineNumbers {
     pub memory_mib: u64,
 }
 
-/// The contents of a job file; an error unless it is UTF-8 text within the size limit.
 pub(crate) fn read_text(sources: &dyn Sources, path: &str) -> Result<String, SpecError> {
     let shown = if path == "-" { "standard input" } else { path };
     let bytes = sources.read(path, JOB_FILE_BYTES_MAX).map_err(|why| {

@@ -1,14 +1,13 @@
 //! A parsed request: jobs, output, permissions.
 
-use crate::args;
 use crate::error::{Place, Problems, SpecError};
 use crate::ini::{self, IniSection, Line, shorten};
 use crate::job::{EngineName, Given, JobSpec, RwKind, Size};
 use crate::keys::{self, Action, Takes};
 use crate::output::Output;
 use crate::sources::{Sources, without_mark};
-use crate::suggest;
 use crate::value::{KeyValue, escape_path};
+use crate::{args, suggest};
 use fathom_model::plan::Permissions;
 
 /// Maximum number of worker threads in a run.
@@ -23,7 +22,6 @@ pub struct Spec {
     pub output: Output,
     pub permissions: Permissions,
     pub notes: Vec<String>,
-    /// Keys of `[global]` sections as given, for output.
     pub global: Vec<Given>,
     /// Whether fio would run it with another default engine: it has job files, or jobs with `--name`.
     pub fio_form: bool,
@@ -356,7 +354,6 @@ fn overridden_sizes(job: &JobSpec) -> impl Iterator<Item = String> {
     })
 }
 
-/// Notes for the user on keys that do not do what they seem to.
 fn notes(job: &JobSpec) -> impl Iterator<Item = String> {
     let contradictions = [
         contradiction(job, "direct", "buffered", |a, b| a == b),
@@ -384,7 +381,6 @@ fn notes(job: &JobSpec) -> impl Iterator<Item = String> {
     others.chain(overridden_sizes(job)).chain(without_effect)
 }
 
-/// A note that a device has no more than 100% of its bytes.
 fn more_than_all(job: &JobSpec) -> Option<String> {
     let Some(Size::Percent(percent @ 101..)) = job.files.size else { return None };
     Some(format!(
@@ -421,7 +417,6 @@ fn without_runtime(job: &mut JobSpec) -> Option<String> {
     })
 }
 
-/// A note that fio would run a job without `ioengine` otherwise.
 fn default_engine(job: &JobSpec) -> Option<String> {
     (job.engine.depth > 1 && !job.has("ioengine")).then(|| {
         format!(
@@ -432,7 +427,6 @@ fn default_engine(job: &JobSpec) -> Option<String> {
     })
 }
 
-/// A note that another clock source has no effect.
 fn other_clock(job: &JobSpec) -> Option<String> {
     let clock = job.given.iter().rfind(|given| given.key == "clocksource")?;
     (clock.value != "clock_gettime").then(|| {
@@ -467,4 +461,32 @@ fn opposite_units(job: &JobSpec) -> Option<String> {
             g.key, g.value
         )
     })
+}
+
+impl Spec {
+    /// The arguments of a command line in fio's form that defines the same jobs.
+    ///
+    /// Keys of a `[global]` section follow `--name=global`, before the first job that they apply
+    /// to.
+    pub fn show_command(&self) -> Vec<String> {
+        let mut args = Vec::new();
+        let mut global_done = 0;
+        for job in &self.jobs {
+            // `--name` comes first and begins the job.
+            let given = job.given.iter().filter(|given| given.key != "name");
+            let (global, own): (Vec<&Given>, Vec<&Given>) = given.partition(|g| g.global);
+            if global.len() > global_done {
+                args.push("--name=global".to_string());
+                args.extend(global[global_done..].iter().map(|given| argument(given)));
+                global_done = global.len();
+            }
+            args.push(format!("--name={}", job.name));
+            args.extend(own.into_iter().map(argument));
+        }
+        args
+    }
+}
+
+fn argument(given: &Given) -> String {
+    format!("--{}={}", given.key, given.value)
 }

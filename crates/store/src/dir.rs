@@ -37,7 +37,6 @@ pub struct HeldDir {
 pub struct CreatedDirs(Vec<(OwnedFd, OsString)>);
 
 impl CreatedDirs {
-    /// Keeps them.
     pub fn keep(&mut self) {
         self.0.clear();
     }
@@ -52,12 +51,9 @@ impl Drop for CreatedDirs {
     }
 }
 
-/// Who can read a new file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Readers {
-    /// Its owner only.
     Owner,
-    /// As permitted by the umask.
     Umask,
 }
 
@@ -113,18 +109,15 @@ impl HeldDir {
         self.dir(name)
     }
 
-    /// Opens the directory `name` in this one; a link is refused.
     pub fn dir(&self, name: &str) -> io::Result<Self> {
         let fd = openat(&self.fd, name, DIRECTORY | OFlags::NOFOLLOW, Mode::empty());
         Ok(Self { fd: fd.map_err(|e| self.error(name, e))?, path: self.path.join(name) })
     }
 
-    /// Its path as given by the user.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The names of its entries.
     pub fn names(&self) -> io::Result<impl Iterator<Item = io::Result<OsString>>> {
         let fail = |error: Errno| with_path(&self.path, error);
         let entries = rustix::fs::Dir::read_from(&self.fd).map_err(fail)?;
@@ -167,7 +160,6 @@ impl HeldDir {
         to.map_or("a symbolic link".into(), |to| format!("a symbolic link to {}", to.display()))
     }
 
-    /// Opens the regular file `name` for reading.
     pub fn open_file(&self, name: &str) -> io::Result<File> {
         // Opening some devices has side effects, so the kind is checked before, and again after in case it changed.
         self.regular(name)?.ok_or_else(|| self.error(name, Errno::NOENT))?;
@@ -204,7 +196,6 @@ impl HeldDir {
         if bytes.len() as u64 > bytes_max { Err(refuse(bytes.len() as u64)) } else { Ok(bytes) }
     }
 
-    /// Creates the file `name` with mode 0600, for appending.
     pub fn create(&self, name: &str) -> io::Result<File> {
         let flags = FILE | OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::EXCL;
         let fd = openat(&self.fd, name, flags, PRIVATE_FILE).map_err(|e| self.error(name, e))?;
@@ -261,12 +252,10 @@ impl HeldDir {
         Temporary::new(self, Readers::Owner).map(drop).map_err(|e| self.error(name, e))
     }
 
-    /// Removes the file or link `name` itself.
     pub fn remove_file(&self, name: &str) -> io::Result<()> {
         unlinkat(&self.fd, name, AtFlags::empty()).map_err(|e| self.error(name, e))
     }
 
-    /// Removes the empty directory `name`.
     pub fn remove_dir(&self, name: &str) -> io::Result<()> {
         unlinkat(&self.fd, name, AtFlags::REMOVEDIR).map_err(|e| self.error(name, e))
     }
@@ -315,7 +304,6 @@ pub fn is_temporary(name: &str) -> bool {
     middle.is_some_and(|digits| digits.len() == 16 && digits.bytes().all(|b| b.is_ascii_hexdigit()))
 }
 
-/// Prefixes an error with the path that it concerns.
 pub fn with_path(path: &Path, error: impl Into<io::Error>) -> io::Error {
     let error = error.into();
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))

@@ -4,7 +4,7 @@ mod bounds;
 mod lines;
 
 use crate::dir::{HeldDir, with_path};
-use crate::ring::find::{self, Segment};
+use crate::ring::segment::{self, Segment};
 use crate::stored::RECORD_MAX;
 use bounds::Damage;
 use fathom_model::progress::{JobSample, Sample};
@@ -67,13 +67,11 @@ pub struct StoredSample {
     pub sample: Sample,
 }
 
-/// The segment that is being read.
 struct SegmentCursor {
     segment: Segment,
     dir: HeldDir,
     record: Record,
     lines: Lines,
-    /// Offset of the next line.
     at: u64,
     first: Option<FirstSample>,
     stacks: Vec<Stack>,
@@ -82,22 +80,18 @@ struct SegmentCursor {
     stacks_bytes: u64,
 }
 
-/// The first sample of a segment.
 #[derive(Clone, Copy, Default)]
 struct FirstSample {
-    /// Offset of its line.
     from: u64,
     /// The instant of `elapsed_ns` 0, in nanoseconds since 1970.
     zero_unix_ns: u64,
 }
 
-/// Fields of all versions of the record.
 #[derive(Deserialize)]
 struct Version {
     record_version: u32,
 }
 
-/// The time of a line.
 #[derive(Deserialize)]
 struct Head {
     elapsed_ns: u64,
@@ -108,7 +102,7 @@ impl Reader {
     /// Opens the run directory, or the ring of them, at `path`, positioned before its first sample.
     pub fn open(path: &Path) -> Result<Self, String> {
         let root = HeldDir::open(path).map_err(unread)?;
-        let segments = find::segments(&root, &[]).map_err(unread)?;
+        let segments = segment::segments(&root, &[]).map_err(unread)?;
         let Some(first) = segments.first() else { return Err(no_record(&root)) };
         let open = SegmentCursor::new(&root, first.clone())?;
         Ok(Self { root, segments, open })
@@ -196,7 +190,7 @@ impl Reader {
     }
 
     fn refresh(&mut self) -> Result<(), String> {
-        self.segments = find::segments(&self.root, &self.segments).map_err(unread)?;
+        self.segments = segment::segments(&self.root, &self.segments).map_err(unread)?;
         Ok(())
     }
 }
@@ -216,7 +210,6 @@ impl SegmentCursor {
         line.map(|(line, from)| self.moment(line, from)).transpose()
     }
 
-    /// The next intact line, and its offset.
     fn next_line<T: DeserializeOwned>(&mut self) -> Result<Option<(T, u64)>, String> {
         // A crash of the machine leaves damaged lines, which are skipped.
         let mut damage = Damage::default();

@@ -3,16 +3,14 @@
 //! Each segment is a complete record with its own stacks, so that it can be copied or sent alone. Sizes are counted in
 //! blocks of 4 KiB.
 
-pub(crate) mod find;
-mod segment;
+pub(crate) mod segment;
 
 use crate::dir::HeldDir;
 use crate::run_dir::{EncodedSample, RunDir};
 use crate::time::stamp;
 use fathom_model::RunRecord;
-use find::{has_record, number};
 use rustix::fs::FlockOperation;
-use segment::{BLOCK, BYTES_FIXED, Removal, blocks};
+use segment::{BLOCK, BYTES_FIXED, Removal, blocks, has_record, number};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
@@ -28,12 +26,10 @@ const LOCK: &str = "ring.lock";
 /// Numbers of segments have eight digits.
 const NUMBER_MAX: u64 = 99_999_999;
 
-/// Limits on age and size.
 #[derive(Debug, Clone, Copy)]
 pub struct Retention {
     /// Minimum time, unless the size is reached first.
     pub keep: Duration,
-    /// Maximum size in bytes, at any instant.
     pub bytes_max: u64,
 }
 
@@ -41,7 +37,6 @@ pub struct Retention {
 pub struct SampleRing {
     dir: HeldDir,
     bounds: Retention,
-    /// Closed segments, oldest first.
     old: VecDeque<ClosedSegment>,
     open: Option<OpenSegment>,
     next_number: u64,
@@ -49,7 +44,6 @@ pub struct SampleRing {
     _lock: File,
 }
 
-/// A segment that is no longer written.
 struct ClosedSegment {
     name: String,
     bytes: u64,
@@ -101,27 +95,22 @@ impl SampleRing {
         std::mem::take(&mut self.not_removed)
     }
 
-    /// Maximum time covered by a segment.
     pub fn segment_time(&self) -> Duration {
         (self.bounds.keep / PARTS).max(SEGMENT_MIN)
     }
 
-    /// Whether the open segment has reached its share of the size.
     pub fn is_segment_full(&self) -> bool {
         self.open_bytes() >= self.bounds.bytes_max / u64::from(PARTS)
     }
 
-    /// Bytes of the open segment.
     fn open_bytes(&self) -> u64 {
         self.open.as_ref().map_or(0, OpenSegment::bytes)
     }
 
-    /// Bytes of the ring.
     fn bytes(&self) -> u64 {
         self.old.iter().map(|old| old.bytes).sum::<u64>() + self.open_bytes()
     }
 
-    /// Starts a segment with `record`.
     pub fn begin(&mut self, record: &RunRecord) -> Result<(), String> {
         self.forget(record.header.started_unix_ns)?;
         let bytes_fixed = BYTES_FIXED + 2 * blocks(json_len(record));
@@ -165,13 +154,11 @@ impl SampleRing {
         }
     }
 
-    /// Flushes the ring to the disk.
     pub fn sync(&self) -> Result<(), String> {
         let Some(open) = &self.open else { return Ok(()) };
         open.run_dir.sync().map_err(|e| format!("cannot sync {e}"))
     }
 
-    /// Ends the open segment with its `record`.
     pub fn end(&mut self, record: &RunRecord) -> Result<(), String> {
         let Some(open) = self.open.take() else { return Ok(()) };
         let write = || open.run_dir.sync().and_then(|()| open.run_dir.try_record(record));
@@ -188,7 +175,6 @@ impl SampleRing {
         written.map_err(|e| format!("cannot write {e}"))
     }
 
-    /// Deletes segments older than the age limit.
     fn forget(&mut self, now_unix_ns: u64) -> Result<(), String> {
         let keep = self.bounds.keep.as_nanos() as u64;
         let is_over = |old: &ClosedSegment| old.ended_unix_ns.saturating_add(keep) < now_unix_ns;
@@ -210,7 +196,6 @@ impl SampleRing {
         Ok(())
     }
 
-    /// Deletes the oldest segment; `false` if there is none.
     fn drop_oldest(&mut self) -> Result<bool, String> {
         let Some(old) = self.old.pop_front() else { return Ok(false) };
         let removed = segment::remove(&self.dir, &old.name);

@@ -18,13 +18,10 @@ const WINDOWS_MAX: u64 = 256 << 20;
 /// A run directory that is being written. If dropped before [`RunDir::begin`], it is removed.
 pub struct RunDir {
     dir: HeldDir,
-    /// Directories created for it.
     made: CreatedDirs,
     begun: bool,
     samples: LineFile,
-    /// Created with the first stack.
     stacks: Option<LineFile>,
-    /// Created with the first window.
     windows: Option<LineFile>,
 }
 
@@ -38,7 +35,6 @@ impl Drop for RunDir {
 }
 
 impl RunDir {
-    /// The files of a run directory.
     pub const FILES: [&str; 4] =
         ["record.json", "samples.ndjson", "stacks.ndjson", "windows.ndjson"];
 
@@ -125,12 +121,10 @@ impl RunDir {
         Ok(self)
     }
 
-    /// The directory itself.
     pub fn dir(&self) -> &HeldDir {
         &self.dir
     }
 
-    /// Its path.
     pub fn path(&self) -> &Path {
         self.dir.path()
     }
@@ -191,9 +185,7 @@ fn in_the_way(dir: &Path) -> Option<PathBuf> {
 
 /// A sample, encoded as the lines that store it.
 pub struct EncodedSample {
-    /// Lines of `stacks.ndjson`.
     stacks: Vec<u8>,
-    /// The line of `samples.ndjson`.
     line: Vec<u8>,
     /// The line of `windows.ndjson`; such a line has no sample.
     window: Vec<u8>,
@@ -201,7 +193,6 @@ pub struct EncodedSample {
 }
 
 impl EncodedSample {
-    /// The lines of `sample`.
     pub fn of(sample: &Sample) -> io::Result<Self> {
         let (mut stacks, mut line) = (Vec::new(), Vec::new());
         let new = sample.machine.stacks.iter().flat_map(|stacks| &stacks.new);
@@ -210,14 +201,12 @@ impl EncodedSample {
         Ok(Self { stacks, line, window: Vec::new(), elapsed_ns: sample.elapsed_ns })
     }
 
-    /// The line of a window of a search.
     pub fn window(window: &impl Serialize) -> io::Result<Self> {
         let mut line = Vec::new();
         push_line(&mut line, window)?;
         Ok(Self { stacks: Vec::new(), line: Vec::new(), window: line, elapsed_ns: 0 })
     }
 
-    /// Size of all lines, in bytes.
     pub fn size_bytes(&self) -> u64 {
         (self.stacks.len() + self.line.len() + self.window.len()) as u64
     }
@@ -229,7 +218,6 @@ fn push_line(text: &mut Vec<u8>, value: &impl Serialize) -> io::Result<()> {
     Ok(())
 }
 
-/// The windows of the run directory `path`.
 pub fn read_windows<W: DeserializeOwned>(path: &Path) -> Result<Vec<W>, String> {
     let dir = HeldDir::open(path).map_err(|e| format!("cannot read {e}"))?;
     let text = dir.read("windows.ndjson", WINDOWS_MAX).map_err(|e| format!("cannot read {e}"))?;
@@ -242,7 +230,6 @@ fn parse_windows<W: DeserializeOwned>(text: &[u8]) -> serde_json::Result<Vec<W>>
     lines.filter(|line| line.ends_with(b"\n")).map(serde_json::from_slice).collect()
 }
 
-/// A file of complete lines.
 struct LineFile {
     path: PathBuf,
     file: File,

@@ -13,32 +13,25 @@ pub const DEFAULT_KEEP: Duration = Duration::from_secs(90 * 86_400);
 /// Default limit on their total size in bytes.
 pub const DEFAULT_BYTES_MAX: u64 = 4 << 30;
 
-/// What [`Runs::prune`] did.
 #[derive(Debug, Default)]
 pub struct Pruned {
-    /// The runs that are gone.
     pub removed: Vec<RunEntry>,
     /// Those of which something remains that fathom did not create.
     pub kept: Vec<RunEntry>,
 }
 
-/// The user's runs.
 pub struct Runs {
     dir: HeldDir,
 }
 
-/// One run directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunEntry {
     /// Its name, such as `20261121-193600-4711`: start (UTC) and process ID.
     pub name: String,
-    /// Its path.
     pub path: PathBuf,
     /// When the run started, in nanoseconds since 1970 (UTC).
     pub started_unix_ns: u64,
-    /// Size of its files in bytes.
     pub size_bytes: u64,
-    /// Whether the run is still being recorded.
     pub is_active: bool,
 }
 

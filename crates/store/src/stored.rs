@@ -22,7 +22,6 @@ struct KindFields {
     watch: Option<IgnoredAny>,
 }
 
-/// Reads the record in the run directory `dir`.
 pub fn read_record(dir: &Path) -> Result<Record, String> {
     let dir = HeldDir::open(dir).map_err(unread)?;
     let text = dir.read("record.json", RECORD_MAX).map_err(unread)?;

@@ -12,7 +12,6 @@ pub fn stamp(unix_ns: u64) -> String {
     instant.strftime(FORMAT).to_string()
 }
 
-/// Parses a timestamp into nanoseconds since 1970; `None` for any other text.
 pub fn instant(stamp: &str) -> Option<u64> {
     let is_right =
         |(at, byte): (usize, u8)| if at == 8 { byte == b'-' } else { byte.is_ascii_digit() };

@@ -16,7 +16,6 @@ const WAITING_MAX: u64 = 16 << 20;
 const PATIENCE: Duration = Duration::from_secs(1);
 const PANICKED: &str = "samples are no longer written: the writing thread panicked; this is a bug in fathom, please report it";
 
-/// A run directory and the queue of samples for it.
 pub struct Writer {
     path: PathBuf,
     shared: Arc<WriterShared>,
@@ -34,9 +33,7 @@ struct WriterShared {
 #[derive(Default)]
 struct SampleQueue {
     waiting: VecDeque<EncodedSample>,
-    /// Bytes queued or being written.
     bytes: u64,
-    /// The last sample written.
     written_ns: u64,
     ended: bool,
     error: Option<String>,
@@ -79,12 +76,10 @@ impl SampleQueue {
     }
 }
 
-/// The outcome of writing.
 #[derive(Debug, Default)]
 pub struct Written {
     /// Time of the last sample, in nanoseconds since the start of the run.
     pub elapsed_ns: u64,
-    /// Why some samples were not written.
     pub error: Option<String>,
 }
 
@@ -104,7 +99,6 @@ impl Writer {
         Self { path, shared, thread, said: false }
     }
 
-    /// Path of the run directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -135,7 +129,6 @@ impl Writer {
         error
     }
 
-    /// Why writing has failed.
     pub fn failed(&self) -> Option<String> {
         let mut queue = self.shared.lock();
         if !queue.ended && self.thread.as_ref().is_none_or(JoinHandle::is_finished) {

@@ -8,7 +8,6 @@ use std::path::{Component, Path, PathBuf};
 pub struct Hierarchy {
     /// Whether it is the one of version 2.
     pub is_v2: bool,
-    /// Its controllers; of version 2, those enabled for groups below the top.
     pub controllers: Vec<String>,
     pub path: String,
     /// The group at the mount point: a container often mounts only its own subtree.

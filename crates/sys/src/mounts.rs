@@ -127,7 +127,6 @@ fn parse(line: &str) -> Option<Mount> {
     })
 }
 
-/// Decodes the kernel's octal escapes of white space and backslash, such as `\040`.
 pub fn unescape(bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(bytes.len());
     let mut at = 0;

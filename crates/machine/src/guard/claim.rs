@@ -26,7 +26,6 @@ pub(crate) struct TargetLocks {
 }
 
 pub(crate) struct TargetLock {
-    /// Open with O_EXCL.
     pub device: Arc<OwnedFd>,
     pub for_trims: bool,
     /// The whole disk, locked with flock.

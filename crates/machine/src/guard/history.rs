@@ -28,7 +28,6 @@ pub(crate) struct History(Mutex<WriterState>);
 #[derive(Default)]
 struct WriterState {
     writers: u32,
-    /// What fathom left when none was.
     left: Option<FileVersion>,
     is_foreign: bool,
 }
@@ -39,7 +38,6 @@ impl History {
         update(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Fathom has created, extended or filled the file.
     pub fn left(&self, fd: impl AsFd) {
         self.update(|state| state.left = FileVersion::of(fd).ok());
     }

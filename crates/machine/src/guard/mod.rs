@@ -4,7 +4,6 @@
 //! file systems, and only then creates files. If any target is refused, nothing was changed.
 
 mod claim;
-mod dirs;
 mod error;
 mod history;
 pub(crate) mod make;
@@ -19,6 +18,7 @@ pub(crate) mod subject;
 
 pub(crate) use history::OpenDescriptor;
 pub(crate) use make::Made;
+use make::NewDirs;
 pub(crate) use open::TargetEntry;
 pub(crate) use promise::Promises;
 
@@ -31,7 +31,6 @@ pub use remove::{Identity, remove};
 
 use crate::target::Lookup;
 use claim::TargetLocks;
-use dirs::NewDirs;
 use fathom_model::plan::Plan;
 use fathom_sys::roots::Roots;
 use prove::{Proof, Prover};

@@ -98,7 +98,6 @@ impl Taken {
     }
 }
 
-/// Checks all names of a job, without changing anything.
 fn check(
     lookup: &Lookup,
     plan: &Names,
@@ -224,7 +223,6 @@ impl NamedTargets {
         self.kept.store(true, Ordering::Relaxed);
     }
 
-    /// Removes files that are not kept.
     pub fn finish(mut self) -> io::Result<()> {
         self.remove()
     }
@@ -252,7 +250,6 @@ impl Drop for NamedTargets {
 }
 
 impl NamedTargets {
-    /// Creates a directory; `None` if it exists and may do so.
     fn make_dir(
         &self,
         target: &NamedTarget,
@@ -303,7 +300,6 @@ impl NamedTargets {
         filled.map(|()| Some(made))
     }
 
-    /// Whether laid-out files are removed after the run.
     fn is_temporary(&self) -> bool {
         self.unlink || self.op.deletes()
     }

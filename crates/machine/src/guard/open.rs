@@ -1,8 +1,8 @@
 //! Open targets that passed all checks.
 
-use super::dirs::NewDirs;
 use super::error::GuardError;
 use super::history::{History, OpenDescriptor};
+use super::make::NewDirs;
 use super::make::{self, Draft, Grown, Made};
 use super::promise::Promises;
 use super::prove::{self, Proof};

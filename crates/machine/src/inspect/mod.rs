@@ -15,7 +15,6 @@ use fathom_sys::roots::{Roots, entries, number, text};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Longer texts are cut off.
 const TEXT_MAX: usize = 512;
 /// Directories above a disk's that may be that of its PCI device.
 const PARENTS_MAX: usize = 8;
@@ -49,7 +48,6 @@ pub fn all_disks(roots: &Roots) -> Vec<DeviceFacts> {
     device::disks(roots).into_iter().filter(is_real).collect()
 }
 
-/// The files in a section of `files.txt`.
 fn listed_in(section: &str) -> impl Iterator<Item = &'static str> + Clone {
     let heading = format!("[{section}]");
     let lines = include_str!("files.txt").lines();

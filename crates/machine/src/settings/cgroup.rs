@@ -1,8 +1,8 @@
 //! A cgroup for this process alone, in either version of the interface.
 
 use super::LockedJournal;
+use super::SettingsError;
 use super::effects::Effects;
-use super::error::SettingsError;
 use super::journal::{RunCgroup, SlotKind};
 use super::restore::Restored;
 use crate::host::kibibytes;
@@ -25,7 +25,6 @@ const HEADROOM_BYTES: u64 = 16 << 20;
 
 type LimitFile = (&'static str, String);
 
-/// Creates the group, sets its limits and moves this process into it.
 pub(super) fn enter(
     effects: &Effects,
     held: &mut LockedJournal,

@@ -1,6 +1,6 @@
 //! Reads and writes of the kernel's files.
 
-use super::error::SettingsError;
+use super::SettingsError;
 use super::journal::JournalEntry;
 use super::place::{self, SettingFile};
 use super::{StepHook, below};

@@ -1,8 +1,8 @@
 //! The settings to restore, on disk. One file for each disk, or other key, with changed settings; a lock file next
 //! to it shows that its process is still running.
 
+use super::SettingsError;
 use super::effects::Effects;
-use super::error::SettingsError;
 use super::place::{self, SettingFile};
 use crate::host::boot_id;
 use fathom_model::setting::{Setting, setting_of};
@@ -16,7 +16,6 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Maximum number of attempts to lock a key.
 const TRIES: u32 = 10;
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -27,7 +26,6 @@ const PLAIN: i32 = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).bits().cast_signed()
 pub(super) enum SlotKind {
     /// Restored as soon as its process is gone.
     Transient,
-    /// Restored on request.
     Kept,
 }
 
@@ -64,7 +62,6 @@ fn open_own(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Whether the open `file` is still the one at `path`.
 fn is_file_at(file: &File, path: &Path) -> bool {
     let both = file.metadata().and_then(|own| Ok((own, std::fs::symlink_metadata(path)?)));
     both.is_ok_and(|(own, there)| (own.dev(), own.ino()) == (there.dev(), there.ino()))
@@ -133,7 +130,6 @@ impl JournalEntry {
         }
     }
 
-    /// As in messages: `scheduler of sda`.
     pub fn what(&self) -> String {
         match self.setting {
             Some(setting) => setting_of(setting, &self.target),
@@ -152,12 +148,10 @@ impl JournalEntry {
         place::same(self.setting, &self.old, value)
     }
 
-    /// Whether this process may have set `value`.
     pub fn is_ours(&self, value: &str) -> bool {
         self.ours.is_empty() || self.is_pending || self.is_known(value)
     }
 
-    /// Whether `value` is the old one or one that is recorded.
     fn is_known(&self, value: &str) -> bool {
         self.is_old(value) || self.ours.iter().any(|own| place::same(self.setting, own, value))
     }

@@ -7,19 +7,18 @@
 
 mod cgroup;
 mod effects;
-mod error;
 mod journal;
 mod place;
 mod restore;
 
-pub use error::SettingsError;
 pub use restore::{Restored, RestoredHow};
 
 use effects::Effects;
 use fathom_model::setting::{CgroupLimits, Setting, SettingChange};
-use fathom_sys::roots::Roots;
+use fathom_sys::roots::{Roots, Unread};
 use journal::{Journal, JournalEntry, JournalSlot, SlotKind};
 use place::SettingFile;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -39,7 +38,6 @@ pub struct Applied {
     pub old: String,
 }
 
-/// A setting that a fathom process which has ended left changed, or was requested to keep.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Left {
     pub what: String,
@@ -186,7 +184,6 @@ pub(crate) fn state_dir() -> PathBuf {
     dir.map(|dir| dir.join("fathom/settings")).unwrap_or_default()
 }
 
-/// Keeps settings changed; restores them when dropped.
 pub struct Guard {
     effects: Effects,
     held: Vec<LockedJournal>,
@@ -235,7 +232,6 @@ impl Guard {
         all
     }
 
-    /// Leaves everything changed until [`Settings::restore`].
     fn keep(mut self) -> Result<Vec<Applied>, SettingsError> {
         for held in &self.held {
             let old = self.effects.load(&held.slot.key, SlotKind::Kept)?;
@@ -314,4 +310,40 @@ pub(crate) fn below(roots: &Roots, file: &str) -> Option<PathBuf> {
         "proc" => Some(roots.proc.join(rest)),
         _ => None,
     }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum SettingsError {
+    #[error("{change}: {reason}")]
+    NoSuchTarget { change: SettingChange, reason: String },
+    #[error("{change}: cannot read {file}: {source}")]
+    Unreadable { change: SettingChange, file: String, source: io::Error },
+    #[error("{change}: cannot write {file}: {source}{hint}")]
+    Refused {
+        change: SettingChange,
+        file: String,
+        /// The remedy, after a semicolon; may be empty.
+        hint: String,
+        source: io::Error,
+    },
+    #[error(
+        "{change} did not take effect: the value is {found}; this kernel or driver does not allow it"
+    )]
+    NotInEffect { change: SettingChange, found: String },
+    #[error("another fathom (PID {pid}) is changing settings of {key}; wait until it ends")]
+    InUse { key: String, pid: String },
+    #[error("{what}; restore it by hand, then run `fathom restore`")]
+    NotRestored { what: String },
+    /// There is no directory for the journal, so nothing is changed.
+    #[error(
+        "cannot change settings: no directory to record them in; set XDG_RUNTIME_DIR, XDG_STATE_HOME or HOME"
+    )]
+    NoStateDir,
+    #[error("cannot change settings: {source}")]
+    Unread {
+        #[from]
+        source: Unread,
+    },
+    #[error("cannot {doing} {path}, which records the settings to restore: {source}")]
+    Journal { path: String, doing: &'static str, source: io::Error },
 }

@@ -1,6 +1,6 @@
 //! The files of settings, and their contents.
 
-use super::error::SettingsError;
+use super::SettingsError;
 use super::journal::JournalEntry;
 use super::{Applied, below};
 use crate::host::cpu_list;
@@ -138,7 +138,6 @@ pub(super) fn resolve(
     }
 }
 
-/// A name as in sysfs, where `/` is `!`.
 fn in_sysfs(name: &str) -> String {
     name.replace('/', "!")
 }

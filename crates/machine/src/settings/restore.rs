@@ -24,7 +24,6 @@ pub enum RestoredHow {
         found: String,
         old: String,
     },
-    /// The disk, CPU or interrupt no longer exists.
     Gone,
     /// It could not be restored, and stays in the journal.
     Failed(String),

@@ -7,7 +7,6 @@
 
 mod backing;
 mod paths;
-mod servers;
 mod sharing;
 mod sources;
 
@@ -92,7 +91,7 @@ impl StorageStack {
         let namespaces = mounts::namespaces(roots)?;
         let mut layers = backing::loops(roots, &namespaces)?;
         layers.extend(backing::zrams(roots, &namespaces)?);
-        layers.extend(servers::layers(roots)?);
+        layers.extend(backing::served_layers(roots)?);
         Ok(Self {
             swaps: paths::swaps(roots, &namespaces)?,
             sources: MountSources::read(roots, &namespaces),

@@ -11,7 +11,6 @@ use std::ops::RangeInclusive;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-/// How a device was reached while walking down the stack.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
     Target,
@@ -79,7 +78,6 @@ impl StorageStack {
         Ok(found)
     }
 
-    /// Devices below a loop device or similar. Backing files are checked here.
     fn below(&self, layer: &BackedDevice, found: &mut Sharing) -> Result<Vec<Step>, Unread> {
         let mut next = Vec::new();
         for object in &layer.objects {
@@ -226,7 +224,6 @@ impl StorageStack {
     }
 }
 
-/// The backing file, if its path still leads to it.
 fn opened(path: &Path, file: &FileIdentity) -> Option<OwnedFd> {
     let is_it = |stat: &Stat| file.likeness(&paths::identity(stat, false)) == Likeness::Same;
     // Opening something else could have side effects.

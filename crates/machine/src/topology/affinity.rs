@@ -42,7 +42,6 @@ pub(super) fn irqs_of(roots: &Roots, dir: &Path) -> Vec<Irq> {
     numbers.into_iter().map(irq).collect()
 }
 
-/// CPUs mapped to each hardware queue of the block device in `dir`.
 pub(super) fn queues(dir: &Path) -> Vec<Vec<u32>> {
     let mq = dir.join("mq");
     let mut numbers: Vec<u32> = entries(&mq).iter().filter_map(|name| name.parse().ok()).collect();

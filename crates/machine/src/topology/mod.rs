@@ -83,7 +83,6 @@ pub(crate) fn cpus_allowed(roots: &Roots) -> Vec<u32> {
     host::cpu_list(host::field(&status, "Cpus_allowed_list").unwrap_or(""))
 }
 
-/// The numbers of names such as `cpu12`, ascending.
 fn numbered(names: &[String], prefix: &str) -> Vec<u32> {
     let numbers = names.iter().filter_map(|name| name.strip_prefix(prefix)?.parse().ok());
     let mut numbers: Vec<u32> = numbers.collect();

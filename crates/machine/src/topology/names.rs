@@ -41,7 +41,6 @@ impl<'a> PciNames<'a> {
         Self { vendors }
     }
 
-    /// Vendor and device; the class and both IDs where the device is not in the database.
     pub fn device(&self, vendor: u16, device: u16, class: u32) -> String {
         let Some((name, lines)) = self.vendors.get(&vendor) else {
             return format!("{} [{vendor:04x}:{device:04x}]", class_name(class));

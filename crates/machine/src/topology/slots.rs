@@ -7,10 +7,8 @@ use std::path::PathBuf;
 
 /// Type of a structure that describes a slot (SMBIOS Reference Specification, 7.10 System Slots).
 const SYSTEM_SLOT: u8 = 9;
-/// Offsets in it.
 const DESIGNATION: usize = 0x04;
 const SEGMENT: usize = 0x0d;
-/// More structures are ignored.
 const STRUCTURES_MAX: usize = 4096;
 
 /// Sets the slot of each port, or of a function where its port is not known.
@@ -79,7 +77,6 @@ impl SlotNames {
     }
 }
 
-/// Address and designation of each slot in an SMBIOS table.
 fn board_slots(table: &[u8]) -> Vec<(String, String)> {
     let mut slots = Vec::new();
     let mut rest = table;

@@ -113,7 +113,6 @@ fn numbered(name: &str, prefix: &str) -> bool {
     number.is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// The device in `dir`, without its children.
 fn hop(roots: &Roots, dir: &Path, parent: HopKind, names: &PciNames<'_>) -> Hop {
     let name = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let irqs = affinity::irqs_of(roots, dir);

@@ -1,4 +1,4 @@
-//! What is reported.
+//! What is reported and logged.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -71,3 +71,104 @@ pub const DEFAULT_PERCENTILES: [f64; 17] = [
     1.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.95,
     99.99,
 ];
+
+/// Which logs a job writes, and how.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Logs {
+    /// Start of the file names of the bandwidth log (`write_bw_log`), if written.
+    pub bw: Option<String>,
+    /// The same for IOPS (`write_iops_log`).
+    pub iops: Option<String>,
+    /// The same for latencies (`write_lat_log`).
+    pub lat: Option<String>,
+    /// The same for histograms (`write_hist_log`).
+    pub hist: Option<String>,
+    /// Time in nanoseconds over which entries are averaged (`log_avg_msec`); 0 for an entry per I/O.
+    pub average_ns: u64,
+    /// Time in nanoseconds between histograms (`log_hist_msec`); 0 for none.
+    pub hist_ns: u64,
+    /// Bins of histograms that are added up, as a power of two (`log_hist_coarseness`).
+    pub coarseness: u32,
+    /// Whether latency logs have the average (`log_window_value`).
+    pub average: bool,
+    /// Whether they have the maximum.
+    pub maximum: bool,
+    /// Whether each clone has files of its own (`per_job_logs`).
+    pub per_job: bool,
+    /// Whether times are since 1970, not since the start of the job (`log_unix_epoch`).
+    pub unix_epoch: bool,
+    /// Whether entries have the offset (`log_offset`).
+    #[serde(default)]
+    pub offset: bool,
+    /// Whether they have the priority in full (`log_prio`).
+    #[serde(default)]
+    pub priority: bool,
+    /// Number of the job in the run, from 1, as in file names.
+    pub number: u32,
+    /// Those of the prefixes that the command line names, so that existing files may be replaced.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub named: Vec<String>,
+}
+
+/// A kind of log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LogKind {
+    /// Bandwidth in KiB/s.
+    Bandwidth,
+    /// I/Os per second.
+    Iops,
+    /// Submission latency.
+    Slat,
+    /// Completion latency.
+    Clat,
+    /// Total latency.
+    Lat,
+    /// Histograms of completion latency.
+    Histogram,
+}
+
+impl Logs {
+    /// Whether there are any.
+    pub fn any(&self) -> bool {
+        [&self.bw, &self.iops, &self.lat, &self.hist].into_iter().any(Option::is_some)
+    }
+
+    /// Whether the command line names the files of this kind.
+    pub fn is_named(&self, kind: LogKind) -> bool {
+        let prefix = match kind {
+            LogKind::Bandwidth => &self.bw,
+            LogKind::Iops => &self.iops,
+            LogKind::Slat | LogKind::Clat | LogKind::Lat => &self.lat,
+            LogKind::Histogram => &self.hist,
+        };
+        prefix.as_ref().is_some_and(|prefix| self.named.contains(prefix))
+    }
+
+    /// Whether there are logs with an entry for each I/O.
+    pub fn are_of_single_ios(&self) -> bool {
+        let any = [&self.bw, &self.iops, &self.lat].into_iter().any(Option::is_some);
+        self.average_ns == 0 && any
+    }
+
+    /// The files to write, as fio names them.
+    pub fn files(&self) -> Vec<(LogKind, String)> {
+        let file = |prefix: &str, what: &str| match self.per_job {
+            true => format!("{prefix}_{what}.{}.log", self.number),
+            false => format!("{prefix}_{what}.log"),
+        };
+        let one = |prefix: &Option<String>, kinds: &[(LogKind, &str)]| -> Vec<(LogKind, String)> {
+            let of = |prefix: &String| {
+                kinds.iter().map(|(kind, what)| (*kind, file(prefix, what))).collect()
+            };
+            prefix.as_ref().map(of).unwrap_or_default()
+        };
+        let lat = [(LogKind::Slat, "slat"), (LogKind::Clat, "clat"), (LogKind::Lat, "lat")];
+        [
+            one(&self.bw, &[(LogKind::Bandwidth, "bw")]),
+            one(&self.iops, &[(LogKind::Iops, "iops")]),
+            one(&self.lat, &lat),
+            one(&self.hist, &[(LogKind::Histogram, "clat_hist")]),
+        ]
+        .concat()
+    }
+}

@@ -9,13 +9,11 @@ pub struct Chart {
     pub kind: ChartKind,
     pub x: Axis,
     pub y: Axis,
-    /// In the order of the legend.
     pub series: Vec<ChartSeries>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChartKind {
-    /// Points, joined in their order.
     Lines,
     /// A bar for each point, named by its label.
     Bars,
@@ -49,7 +47,6 @@ pub struct ChartPoint {
 }
 
 impl Axis {
-    /// A linear axis that begins at 0.
     pub fn linear(name: &str, unit: QuantityUnit) -> Self {
         Self { name: name.to_string(), unit, log: false }
     }
@@ -58,7 +55,6 @@ impl Axis {
         Self { log: true, ..Self::linear(name, unit) }
     }
 
-    /// The range that it shows for `values`.
     pub fn range(&self, values: impl Iterator<Item = f64>) -> (f64, f64) {
         let values: Vec<f64> =
             values.filter(|value| value.is_finite() && (!self.log || *value > 0.0)).collect();

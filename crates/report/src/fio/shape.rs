@@ -2,7 +2,6 @@
 
 use fathom_model::histogram::Histogram;
 
-/// Shares in percent under fio's names, in its order.
 pub(crate) type Buckets = Vec<(&'static str, f64)>;
 
 /// fio's latency classes, and their upper ends, exclusive.

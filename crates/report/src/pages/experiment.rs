@@ -1,15 +1,14 @@
 //! The result of `fathom try` and `fathom sweep`.
 
 mod charts;
-mod detail;
-mod sweep;
 
 use super::header::Origin;
 use crate::doc::{
-    DataColumn, Document, Quantity, QuantityUnit, Text, bandwidth, count, number, percent, plural,
-    text, time,
+    DataColumn, Document, Quantity, QuantityUnit, Text, bandwidth, count, number, of, percent,
+    plural, text, time, whole,
 };
-use fathom_analysis::experiment::RUN_DELAY_MIN;
+use crate::pages::layers::SAMPLES_MIN;
+use fathom_analysis::experiment::{RUN_DELAY_MIN, curves};
 use fathom_model::Finding;
 use fathom_model::experiment::{
     Claim, Condition, Direction, Effect, ExperimentRecord, MeasuredCondition, Metric,
@@ -20,14 +19,12 @@ use serde::Serialize;
 /// More effects than this are in the table only.
 const SENTENCES_MAX: usize = 8;
 
-/// An experiment that fathom comes with.
 #[derive(Debug, Serialize)]
 pub struct ShippedExperiment {
     pub experiment: &'static str,
     pub question: String,
 }
 
-/// The list of these.
 pub fn experiments(all: &[ShippedExperiment]) -> Document {
     let mut page = Document::default();
     let row = |one: &ShippedExperiment| vec![one.experiment.into(), one.question.as_str().into()];
@@ -36,7 +33,6 @@ pub fn experiments(all: &[ShippedExperiment]) -> Document {
     page
 }
 
-/// The whole result.
 pub fn experiment(record: &ExperimentRecord, verbose: bool) -> Document {
     let name = if record.request.is_sweep { "sweep" } else { "try" };
     let mut page = Document::headed(Origin::of(name, &record.header).heading());
@@ -45,7 +41,7 @@ pub fn experiment(record: &ExperimentRecord, verbose: bool) -> Document {
     let experiment = &record.request.experiment;
     let mut body = Document::default();
     if record.request.is_sweep {
-        sweep::sweep(&mut body, record);
+        sweep(&mut body, record);
     } else {
         effects(record.header.findings.iter())
             .into_iter()
@@ -56,7 +52,7 @@ pub fn experiment(record: &ExperimentRecord, verbose: bool) -> Document {
         published(&mut body, record);
         charts::metric(&mut body, record);
     }
-    detail::details(&mut body, record, verbose);
+    details(&mut body, record, verbose);
     not_measured(&mut body, record);
     page.section(&experiment.name, experiment.question.as_str(), body);
     page
@@ -92,12 +88,10 @@ fn header(page: &mut Document, record: &ExperimentRecord) {
     }
 }
 
-/// Conditions with their results.
 fn all(record: &ExperimentRecord) -> impl Iterator<Item = (&Condition, &MeasuredCondition)> {
     record.request.experiment.conditions.iter().zip(&record.report.conditions)
 }
 
-/// The metric with its interval.
 fn metric(metric: Metric, found: &MeasuredCondition) -> Text {
     if found.windows == 0 {
         return "not measured".into();
@@ -118,7 +112,6 @@ fn estimate(metric: Metric, found: &Estimate) -> Text {
     }
 }
 
-/// A ratio as a change.
 fn change(ratio: &Ratio) -> Quantity {
     let percent = |ratio: f64| (ratio - 1.0) * 100.0;
     let value = Quantity::new(percent(ratio.value), QuantityUnit::Change);
@@ -131,7 +124,6 @@ fn decisive(effect: &Effect, ratio: &Ratio) -> Quantity {
     Quantity { confidence: 99, ..change(&Ratio { value: ratio.value, ..*sure }) }
 }
 
-/// What a comparison allows to claim, in a cell.
 fn verdict(effect: &Effect) -> Text {
     match (&effect.claim, &effect.ratio) {
         (Claim::Changed, Some(ratio)) => change(ratio).into(),
@@ -178,7 +170,6 @@ fn waiting(body: &mut Document, record: &ExperimentRecord) {
     }
 }
 
-/// All conditions with their figures.
 fn conditions(body: &mut Document, record: &ExperimentRecord) {
     let experiment = &record.request.experiment;
     let mut columns = vec![DataColumn::text("variant")];
@@ -225,7 +216,6 @@ fn conditions(body: &mut Document, record: &ExperimentRecord) {
     body.table(columns, all(record).map(row).collect());
 }
 
-/// A figure of a condition that was measured.
 fn figure(found: &MeasuredCondition, quantity: Quantity) -> Text {
     (found.windows > 0).then_some(quantity).into()
 }
@@ -243,7 +233,6 @@ fn controls(body: &mut Document, record: &ExperimentRecord) {
     }
 }
 
-/// The published results, and whether these agree.
 fn published(body: &mut Document, record: &ExperimentRecord) {
     let experiment = &record.request.experiment;
     let mut page = Document::default();
@@ -274,7 +263,6 @@ fn published(body: &mut Document, record: &ExperimentRecord) {
     }
 }
 
-/// Whether the effect goes where the published one does.
 fn agreement(there: Direction, found: &MeasuredCondition) -> &'static str {
     let Some(effect) = found.effect.as_ref().filter(|_| found.windows > 0) else {
         return "not measured";
@@ -303,6 +291,167 @@ fn not_measured(body: &mut Document, record: &ExperimentRecord) {
             text!(condition.label(&experiment.axes), ": ", Text::from(errors), why.as_str()),
         );
     }
+}
+
+fn sweep(body: &mut Document, record: &ExperimentRecord) {
+    let experiment = &record.request.experiment;
+    let top = record.report.conditions.iter().map(|found| found.metric.mean).fold(1.0, f64::max);
+    let mut columns: Vec<DataColumn> =
+        experiment.axes.iter().map(|axis| DataColumn::number(axis)).collect();
+    columns.push(DataColumn::number(&format!("{} (95% CI)", experiment.metric.title())));
+    columns.push(DataColumn::text("").ranked(5));
+    columns.extend(
+        [("bandwidth", 3), ("mean", 2), ("p50", 6), ("p99", 1), ("CPU per I/O", 4)]
+            .map(|(name, rank)| DataColumn::number(name).ranked(rank)),
+    );
+    columns.push(DataColumn::text("point"));
+    let latency = |found: &MeasuredCondition, ns: f64| {
+        if ns > 0.0 { figure(found, time(ns)) } else { Text::default() }
+    };
+    let rising = without_knee(record);
+    let row = |(index, (condition, found)): (usize, (&Condition, &MeasuredCondition))| {
+        let mut row: Vec<Text> =
+            condition.cell.iter().map(|value| Text::from(value.as_str())).collect();
+        row.push(metric(experiment.metric, found));
+        row.push(Quantity::new(100.0 * found.metric.mean / top, QuantityUnit::PercentBar).into());
+        row.push(figure(found, bandwidth(found.bytes_per_second)));
+        row.push(latency(found, found.clat_mean_ns));
+        row.push(latency(found, found.clat_p50_ns as f64));
+        row.push(latency(found, found.clat_p99_ns as f64));
+        row.push(found.cpu_ns_per_io.map(|ns| time(ns.iter().sum())).into());
+        row.push(point(found, rising.contains(&index)));
+        row
+    };
+    body.table(columns, all(record).enumerate().map(row).collect());
+    body.entry("ties", ties(record));
+    charts::latency(body, record);
+    if experiment.metric == Metric::Iops {
+        charts::metric(body, record);
+    }
+}
+
+/// The last cells of curves that have no knee: they may still rise there.
+fn without_knee(record: &ExperimentRecord) -> Vec<usize> {
+    let is_knee = |index: &usize| record.report.conditions.get(*index).is_some_and(|c| c.is_knee);
+    let curves = curves(&record.request.experiment).into_iter();
+    let open = curves.filter(|curve| curve.len() > 2 && !curve.iter().any(is_knee));
+    open.filter_map(|curve| curve.last().copied()).collect()
+}
+
+fn point(found: &MeasuredCondition, is_rising: bool) -> Text {
+    let noise = found.to_best.is_some_and(|ratio| ratio.high >= 1.0);
+    let share = found.started_share.filter(|share| *share < 0.99);
+    let parts = [
+        found.is_knee.then(|| "knee".into()),
+        found.is_best.then(|| "best".into()),
+        (is_rising && found.windows > 0).then(|| "knee not reached".into()),
+        noise.then(|| "tied with the best".into()),
+        is_noisy(found).then(|| "noisy".into()),
+        share.map(|share| text!("only ", percent(share * 100.0), " of the load started")),
+    ];
+    Text::join(parts.into_iter().flatten(), ", ")
+}
+
+/// Whether the windows of a cell disagree so much that its figures are not to be relied on.
+fn is_noisy(found: &MeasuredCondition) -> bool {
+    found.metric.relative().is_some_and(|part| part > 0.5)
+}
+
+fn ties(record: &ExperimentRecord) -> Text {
+    let found = &record.report.conditions;
+    let noise = found.iter().filter(|found| found.to_best.is_some_and(|ratio| ratio.high >= 1.0));
+    let count = noise.count();
+    let cells = found.len();
+    match count {
+        0 => Text::default(),
+        _ => text!(
+            format!("{count} of {cells} points"),
+            " are statistically tied with the best of their curve"
+        ),
+    }
+}
+
+/// Maximum number of conditions whose layers are shown, unless all are requested.
+const COLUMNS_MAX: usize = 6;
+/// A layer with a smaller share everywhere is left out.
+const SHARE_MIN: f64 = 0.01;
+
+fn details(body: &mut Document, record: &ExperimentRecord, verbose: bool) {
+    mechanics(body, record);
+    layers(body, record, if verbose { usize::MAX } else { COLUMNS_MAX });
+}
+
+fn mechanics(body: &mut Document, record: &ExperimentRecord) {
+    if record.request.is_sweep {
+        return;
+    }
+    let axes = &record.request.experiment.axes;
+    let columns = [
+        "requests per plug flush",
+        "io-wq workers",
+        "I/Os per syscall",
+        "device I/Os per I/O",
+        "submit latency",
+    ];
+    let mut head = vec![DataColumn::text("I/O processing")];
+    head.extend(columns.into_iter().map(DataColumn::number));
+    let row = |(condition, found): (&Condition, &MeasuredCondition)| {
+        let detail = found.detail.as_ref();
+        let cells: [Text; 5] = [
+            detail.and_then(|detail| detail.unplug_mean()).map(number).into(),
+            detail.map(|detail| whole(detail.io_wq_workers)).into(),
+            found.ios_per_call.map(number).into(),
+            found.disk_requests_per_io.map(number).into(),
+            (found.slat_mean_ns > 0.0).then(|| time(found.slat_mean_ns)).into(),
+        ];
+        let is_known = cells.iter().any(|cell| !cell.is_empty());
+        let name = Text::from(condition.label(axes));
+        (is_known && condition.repeats.is_none()).then(|| [vec![name], cells.to_vec()].concat())
+    };
+    body.table(head, all(record).filter_map(row).collect());
+    let machine = all(record).filter_map(|(_, found)| found.machine_busy).fold(0.0, f64::max);
+    if machine > 0.0 {
+        body.entry("CPU usage", text!("up to ", percent(machine * 100.0)));
+    }
+}
+
+fn layers(body: &mut Document, record: &ExperimentRecord, columns_max: usize) {
+    let axes = &record.request.experiment.axes;
+    let sampled = all(record).filter_map(|(condition, found)| {
+        let detail = found.detail.as_ref().filter(|detail| detail.samples >= SAMPLES_MIN)?;
+        let per_io: f64 = found.cpu_ns_per_io?.iter().sum();
+        Some((condition.label(axes), per_io, detail))
+    });
+    let sampled: Vec<_> = sampled.take(columns_max).collect();
+    if sampled.is_empty() {
+        return;
+    }
+    let mut names: Vec<&str> = Vec::new();
+    for (_, _, detail) in &sampled {
+        let large = detail.layers.iter().filter(|row| row.share >= SHARE_MIN);
+        for row in large.filter(|row| !names.contains(&row.layer.as_str())).collect::<Vec<_>>() {
+            names.push(&row.layer);
+        }
+    }
+    let mut columns = vec![DataColumn::text("CPU per I/O by layer")];
+    columns.extend(sampled.iter().map(|(label, ..)| DataColumn::number(label)));
+    let row = |name: &&str| {
+        let mut row: Vec<Text> = vec![(*name).into()];
+        row.extend(sampled.iter().map(|(_, per_io, detail)| {
+            let share = detail.layers.iter().find(|row| row.layer == **name).map(|row| row.share);
+            Text::from(share.map(|share| time(share * per_io)))
+        }));
+        row
+    };
+    let mut rows: Vec<Vec<Text>> = names.iter().map(row).collect();
+    let mut all: Vec<Text> = vec!["all".into()];
+    all.extend(sampled.iter().map(|(_, per_io, _)| Text::from(time(*per_io))));
+    rows.push(all);
+    body.table(columns, rows);
+    let samples = sampled.iter().map(|(_, _, detail)| detail.samples).min().unwrap_or(0);
+    let samples = of(count(samples as f64), "CPU samples per variant, from separate windows");
+    let samples = text!("at least ", samples);
+    body.entry("layers", samples);
 }
 
 #[cfg(test)]

@@ -41,7 +41,6 @@ impl Origin<'_> {
 }
 
 impl<'a> Origin<'a> {
-    /// A record of what the command `name` did.
     pub fn of(name: &'a str, header: &'a Header) -> Self {
         let Header { fathom_version, command, started_unix_ns, facts, .. } = header;
         Self {

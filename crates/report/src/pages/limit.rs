@@ -1,7 +1,6 @@
 //! The result of `fathom limit`: the answer, the evidence for what limits each target, and the figures of the points that
 //! matter.
 
-mod answer;
 mod paragraph;
 
 pub(super) use paragraph::limited;
@@ -13,21 +12,19 @@ use crate::doc::{
     DataColumn, Document, Quantity, QuantityUnit, Text, bandwidth, bytes, count, of, percent,
     plural, text, time,
 };
-use fathom_model::Finding;
 use fathom_model::facts::TargetFacts;
 use fathom_model::finding::Part;
 use fathom_model::limit::{
     BlockLimit, Combined, CombinedCause, Confirmation, Experiment, ExperimentKind, LimitRecord,
     SuiteTest, TargetLimit, TargetResult,
 };
-use fathom_model::units;
 use fathom_model::watch::Unavailable;
 use fathom_model::window::{Estimate, Point, Ratio, Setting};
+use fathom_model::{Finding, units};
 
 /// A load generator this many times faster than the peak does not limit it.
 const OVERHEAD_SHOWN: f64 = 10.0;
 
-/// What the page holds beyond verdict, curve and figures.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LimitPageOptions {
     /// A paragraph for each target that can be forwarded by itself.
@@ -36,11 +33,10 @@ pub struct LimitPageOptions {
     pub verbose: bool,
 }
 
-/// The whole result.
 pub fn limit(record: &LimitRecord, options: LimitPageOptions) -> Document {
     let mut page = Document::headed(Origin::of("limit", &record.header).heading());
     head(&mut page, record);
-    answer::answers(&mut page, record);
+    answers(&mut page, record);
     page.findings(&record.header.findings);
     for (index, target) in record.report.targets.iter().enumerate() {
         let about = record.header.facts.targets.get(index).map(description);
@@ -108,7 +104,6 @@ fn head(page: &mut Document, record: &LimitRecord) {
     page.paragraph(spent);
 }
 
-/// What a target is: size, file system, device.
 fn description(facts: &TargetFacts) -> Text {
     let on = facts.file_system.as_ref().map(|file_system| format!(" on {file_system}"));
     let device = facts.device.as_ref().map(|device| {
@@ -252,7 +247,6 @@ fn marks(block: &BlockLimit, point: &Point, in_range: bool) -> Text {
     Text::join(all.into_iter().flatten().map(Text::from), ", ")
 }
 
-/// Bandwidth and CPU time at the peak.
 fn at_peak(body: &mut Document, block: &BlockLimit) {
     let Some(peak) = &block.peak else { return };
     let limit = peak.one_core_iops().map(|iops| text!(" (max ", count(iops), " IOPS per core)"));
@@ -261,7 +255,6 @@ fn at_peak(body: &mut Document, block: &BlockLimit) {
     body.entry(&format!("{} peak", block.name()), Text::join(all, ", "));
 }
 
-/// The highest load that meets the latency target.
 fn rated(body: &mut Document, block: &BlockLimit) {
     let Some(result) = &block.target else { return };
     let TargetResult { target, best, tried } = result;
@@ -297,7 +290,6 @@ fn rated(body: &mut Document, block: &BlockLimit) {
     body.entry(&format!("{}, {target}", block.name()), found);
 }
 
-/// The rows of the suite.
 fn suite(body: &mut Document, tests: &[SuiteTest], blocks: &[BlockLimit]) {
     let columns = vec![
         DataColumn::text("suite"),
@@ -332,7 +324,6 @@ fn suite(body: &mut Document, tests: &[SuiteTest], blocks: &[BlockLimit]) {
     body.table(columns, tests.iter().zip(blocks).map(row).collect());
 }
 
-/// The verdict on a part of the search.
 fn verdict(record: &LimitRecord, part: Part) -> Option<&Finding> {
     let mut findings = record.header.findings.iter();
     findings.find(|finding| finding.is_verdict() && finding.part == Some(part))
@@ -447,6 +438,72 @@ fn several(page: &mut Document, record: &LimitRecord, combined: &Combined) {
         combined.cpu.map(|cpu| of(percent(cpu.busy * 100.0), "busy, all targets concurrently")),
     );
     page.section(&format!("all targets, {}", combined.name()), answer, body);
+}
+
+/// From this block size on, bandwidth is what people ask for.
+const LARGE_BYTES: u64 = 128 << 10;
+
+/// A paragraph for each kind of I/O of each target that was searched.
+fn answers(page: &mut Document, record: &LimitRecord) {
+    if !record.config.suite.is_empty() {
+        return;
+    }
+    let several = record.report.targets.len() > 1;
+    for (index, target) in record.report.targets.iter().enumerate() {
+        for (number, block) in target.blocks.iter().enumerate() {
+            let limit = verdict(record, Part::Peak { target: index, block: number });
+            let name = several.then(|| format!("{}, ", target.name));
+            let what = format!("{} {}: ", units::bytes(block.block_bytes), block.rw.in_words());
+            page.paragraph(text!(Text::from(name), what, answer(block, limit), "."));
+        }
+    }
+}
+
+fn answer(block: &BlockLimit, limit: Option<&Finding>) -> Text {
+    let Some(peak) = &block.peak else {
+        let why = block.problems.first().map(|problem| problem.message.clone());
+        return text!("no result", Text::from(why.map(|why| format!(" ({why})"))));
+    };
+    let sure = if peak.iops.windows > 1 && !peak.noisy { "" } else { " (unconfirmed)" };
+    let highest = text!(rates(block, peak), ", ", latency(peak), sure);
+    let knee = block.knee.as_ref().map(|knee| &knee.point);
+    let knee = knee.filter(|knee| knee.setting() != peak.setting());
+    let knee = knee.map(|knee| text!(rate(block, knee), ", ", latency(knee)));
+    let limit = limit.map(|verdict| match &verdict.limited_by {
+        Some(limit) => format!("limited by {limit}"),
+        None => "what limits it is inconclusive".to_string(),
+    });
+    let parts = [Some(highest), knee, within(block.target.as_ref()), limit.map(Text::from)];
+    Text::join(parts.into_iter().flatten(), "; ")
+}
+
+fn within(result: Option<&TargetResult>) -> Option<Text> {
+    let TargetResult { target, best, .. } = result?;
+    let best = best.as_ref()?;
+    Some(text!("up to ", count(best.iops), " IOPS within ", target.to_string()))
+}
+
+fn rate(block: &BlockLimit, point: &Point) -> Text {
+    match block.block_bytes >= LARGE_BYTES {
+        true => bandwidth(point.bytes_per_second).into(),
+        false => text!(count(point.iops.mean), " IOPS"),
+    }
+}
+
+fn rates(block: &BlockLimit, point: &Point) -> Text {
+    let other = match block.block_bytes >= LARGE_BYTES {
+        true => text!(count(point.iops.mean), " IOPS"),
+        false => bandwidth(point.bytes_per_second).into(),
+    };
+    text!(rate(block, point), " (", other, ")")
+}
+
+fn latency(point: &Point) -> Text {
+    let at = match point.workers {
+        1 => format!(" at QD{}", point.depth),
+        workers => format!(" with {workers} workers at QD{}", point.depth),
+    };
+    text!("p99 ", time(point.clat_p99_ns as f64), at)
 }
 
 #[cfg(test)]

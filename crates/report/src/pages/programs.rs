@@ -8,7 +8,6 @@ use fathom_analysis::metrics::{FigureUnit, Interval, PROCESS, ProcessMetric};
 use fathom_analysis::processes::ProcessTotals;
 use fathom_model::watch::ProcessUse;
 
-/// Programs printed at most.
 const PROGRAMS_MAX: usize = 3;
 /// Programs that used fewer CPUs and fewer bytes per second are left out.
 const CPUS_MIN: f64 = 0.01;

@@ -171,7 +171,6 @@ fn heading(record: &RunRecord, group: &JobGroup, plans: &[&JobPlan]) -> Text {
     ])
 }
 
-/// Whether I/Os pass through the page cache, the block layer alone, or neither.
 fn path_to_device(plan: &JobPlan) -> &'static str {
     match (plan.engine.is_passthrough(), plan.direct) {
         (true, _) => "passthrough",
@@ -180,7 +179,6 @@ fn path_to_device(plan: &JobPlan) -> &'static str {
     }
 }
 
-/// Each of `all` once, in their order.
 fn distinct<T: PartialEq>(all: impl IntoIterator<Item = T>) -> Vec<T> {
     let mut known = Vec::new();
     for one in all {

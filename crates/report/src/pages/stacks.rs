@@ -4,7 +4,6 @@ use super::layers;
 use crate::doc::{DataColumn, Document, Text, of, plural, share, text, time, whole};
 use crate::stacks::{ProcessStacks, Sampled};
 
-/// Maximum number of processes listed.
 const PROCESSES: usize = 10;
 
 /// The number of samples, then the `rows` functions, the processes and the layers with the most samples.

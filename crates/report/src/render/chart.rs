@@ -5,7 +5,6 @@ use crate::doc::{Axis, Chart, ChartKind, ChartPoint};
 use fathom_model::escape;
 use unicode_width::UnicodeWidthStr;
 
-/// Rows of a chart of lines.
 const ROWS: usize = 10;
 /// Most columns of bars and of the area of lines.
 const BARS_MAX: usize = 40;
@@ -16,7 +15,6 @@ const TICK_WIDTH: usize = 9;
 const WIDTH_MIN: usize = 8;
 /// Points of different series; a place of several series shows the last one.
 const GLYPHS: [char; 8] = ['●', '○', '■', '□', '▲', '△', '◆', '◇'];
-/// Eighths of a block.
 const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
 
 pub(super) fn lines(chart: &Chart, width: usize) -> Vec<String> {

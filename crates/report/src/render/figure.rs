@@ -3,7 +3,6 @@
 use crate::doc::{CONFIDENCE, Quantity, QuantityUnit, Span, Text};
 use fathom_model::{escape, units};
 
-/// Characters of the longest bar.
 const BAR: f64 = 20.0;
 const MIB: f64 = 1_048_576.0;
 /// Units that are not separated from the number before them.
@@ -86,7 +85,6 @@ pub(super) fn code_spans(text: &str) -> Vec<(bool, &str)> {
     parts
 }
 
-/// `text` without the backticks around code.
 pub(super) fn without_ticks(text: &str) -> String {
     code_spans(text).into_iter().map(|(_, part)| part).collect()
 }

@@ -9,9 +9,7 @@ use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style as CellStyle};
 use std::cmp::Ordering;
 
-/// Width of a line's label.
 const LABEL: u16 = 6;
-/// CPU usage in eighths.
 const BARS: [&str; 9] = [" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
 /// Width of one CPU with its number and usage: `12 ▃  45%  `.
 const CPU: u16 = 11;
@@ -155,7 +153,6 @@ fn tone(busy: f64) -> Tone {
     }
 }
 
-/// The spans of `text`, divided at its spaces.
 fn parts(text: &Text) -> Vec<Vec<Span>> {
     let mut parts = vec![Vec::new()];
     for span in &text.spans {

@@ -10,9 +10,7 @@ use fathom_model::finding::{Evidence, Finding, Severity};
 use textwrap::{Options, WordSeparator, WordSplitter, WrapAlgorithm};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// Columns between two others.
 const GAP: usize = 2;
-/// Columns before a finding's text.
 const LABEL: usize = 8;
 /// For this much of a column that is cut, others are left out; the least it can have.
 const CUT: (usize, usize) = (36, 16);
@@ -268,11 +266,9 @@ fn color(severity: Severity) -> &'static str {
 
 struct Cells {
     names: Vec<String>,
-    /// As many cells in each as there are columns.
     rows: Vec<Vec<String>>,
     /// Of a tree, for each row: the prefix of the first line of its first cell, and of others.
     branches: Vec<(String, String)>,
-    /// Of a tree, for each row.
     severities: Vec<Option<Severity>>,
 }
 
@@ -370,7 +366,6 @@ pub(super) fn sentence(finding: &Finding) -> String {
     text
 }
 
-/// The beginning of `text` in at most `width` columns.
 fn cut(text: &str, width: usize) -> String {
     if text.width() <= width {
         return text.to_string();

@@ -71,10 +71,8 @@ struct Tables {
     /// Functions, which are frames as well: name and category.
     functions: Vec<(usize, usize)>,
     known_functions: HashMap<(String, bool), usize>,
-    /// The caller's stack, and the function.
     stacks: Vec<(Option<usize>, usize)>,
     known_stacks: HashMap<(Option<usize>, usize), usize>,
-    /// Stack, milliseconds, samples.
     rows: Vec<(Option<usize>, f64, u32)>,
 }
 

@@ -8,16 +8,13 @@ use std::fmt::Write;
 
 const WIDTH: f64 = 1200.0;
 const EDGE: f64 = 10.0;
-/// Of one frame.
 const HEIGHT: usize = 17;
-/// Above and below the frames.
 const TOP: usize = 40;
 const BOTTOM: usize = 34;
 /// Narrower frames are left out, in pixels.
 const NARROWEST: f64 = 0.1;
 const SCRIPT: &str = include_str!("flame.js");
 
-/// A function with its callees, by name.
 #[derive(Debug, Default)]
 struct FlameNode<'a> {
     count: u64,

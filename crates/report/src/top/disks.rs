@@ -9,7 +9,6 @@ use fathom_analysis::machine::DiskRates;
 use fathom_analysis::metrics::{DISK, DiskMetric};
 use fathom_model::watch::DiskKind;
 
-/// The figure by which they are sorted by default.
 const SORT: &str = "util_pct";
 
 fn figures() -> impl Iterator<Item = &'static DiskMetric> {
@@ -45,7 +44,6 @@ fn is_active(disk: &DiskRates) -> bool {
     disk.in_flight > 0 || ios.iter().any(|ios| *ios > 0.0)
 }
 
-/// The devices below it, and its device-mapper or md name.
 pub fn origin(disk: &DiskRates) -> String {
     let below = disk.below.join("+");
     match (disk.alias.is_empty(), below.is_empty()) {

@@ -10,7 +10,6 @@ use fathom_model::watch::SamplerCost;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-/// Format of a time of day with its offset from UTC.
 const TIME: &str = "%H:%M:%S %:z";
 /// Screens narrower than this show the time without its date.
 const DATE_MIN: u16 = 80;

@@ -7,7 +7,6 @@ use crate::render::screen::{Paint, Tone};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-/// Keys with their functions; an empty key marks a heading.
 const KEYS: &[(&str, &str)] = &[
     ("", "Tables"),
     ("Tab  d t l r", "go to the next table; to disks, threads, layers, rings"),
@@ -33,7 +32,6 @@ const KEYS: &[(&str, &str)] = &[
     ("q", "quit; on a text page, back"),
 ];
 
-/// What the figures mean, one line each.
 const FIGURES: &[&str] = &[
     "Disk columns are those of iostat -x, with 1 MiB = 2^20 bytes; await is in ms. cpu % is as in mpstat.",
     "PSI: time in which some task was stalled. ACTIVE: mean number of threads. inflt: I/Os in flight.",

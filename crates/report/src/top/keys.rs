@@ -5,7 +5,6 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 /// Intervals that PgUp and PgDn go.
 const FAR: i64 = 60;
-/// Lines that they scroll.
 const PAGE: usize = 10;
 
 #[derive(Debug, Clone, PartialEq)]
@@ -19,7 +18,6 @@ pub enum Go {
     Slower,
 }
 
-/// Effect of a key beyond the view.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ScreenAction {
     None,

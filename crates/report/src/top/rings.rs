@@ -23,7 +23,6 @@ pub fn table(view: &TopView<'_>) -> Listing {
     Listing::new(columns, rings.iter().map(row).collect(), keys, note.into())
 }
 
-/// The key of a ring's row: `PID/FD`.
 pub fn key(ring: &RingSample) -> String {
     format!("{}/{}", ring.pid, ring.fd)
 }

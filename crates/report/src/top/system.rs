@@ -15,7 +15,6 @@ const ALL_MIN: u16 = 20;
 /// Least width of a share that moves nothing when it changes.
 const SHARE: u8 = 4;
 
-/// Number of lines needed, given the size of `area`.
 pub fn height(view: &TopView<'_>, area: Rect) -> u16 {
     let cpus = view.rates.system.as_ref().map(|system| cpu_lines(system.cpus.len(), area));
     cpus.map_or(1, |cpus| cpus + lines(view, area).len() as u16)

@@ -12,7 +12,6 @@ pub struct Ui {
     pub page: Page,
     /// Lines of a text page scrolled off the top.
     pub scrolled: usize,
-    /// Text typed after `g`.
     pub prompt: Option<String>,
     pub message: Option<String>,
 }
@@ -38,7 +37,6 @@ pub enum Panel {
 impl Panel {
     pub const ALL: [Self; 4] = [Self::Disks, Self::Threads, Self::Layers, Self::Rings];
 
-    /// Its index in [`Panel::ALL`].
     pub fn index(self) -> usize {
         self as usize
     }
@@ -55,12 +53,10 @@ impl Panel {
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Grouping {
-    /// Name, state, system call and wait channel.
     #[default]
     Activity,
     State,
     Name,
-    /// TID: each thread separately.
     Thread,
 }
 

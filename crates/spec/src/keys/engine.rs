@@ -39,7 +39,6 @@ impl EngineName {
         !matches!(self, Self::Names(_))
     }
 
-    /// Whether the engine sends commands to the device, past the block layer and the page cache.
     pub const fn is_passthrough(self) -> bool {
         matches!(self, Self::IoUringCmd | Self::Sg)
     }

@@ -94,17 +94,10 @@ pub enum KeyGroup {
 }
 
 impl KeyGroup {
-    /// All groups, in display order.
-    pub const ALL: [KeyGroup; 8] = [
-        KeyGroup::Target,
-        KeyGroup::Access,
-        KeyGroup::Engine,
-        KeyGroup::Schedule,
-        KeyGroup::Rate,
-        KeyGroup::Data,
-        KeyGroup::Report,
-        KeyGroup::Refused,
-    ];
+    pub const ALL: [KeyGroup; 8] = {
+        use KeyGroup::{Access, Data, Engine, Rate, Refused, Report, Schedule, Target};
+        [Target, Access, Engine, Schedule, Rate, Data, Report, Refused]
+    };
 
     pub const fn title(self) -> &'static str {
         match self {
@@ -223,7 +216,6 @@ const SET_BY_ANY: &[&str] = &[
     "zero_buffers",
 ];
 
-/// Whether any number but 0 sets `key`.
 pub(crate) fn is_set_by_any(key: &Key) -> bool {
     SET_BY_ANY.contains(&key.name)
 }

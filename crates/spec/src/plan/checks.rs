@@ -163,7 +163,6 @@ fn steady_state(job: &JobSpec) -> Option<KeyProblem> {
 /// Largest block size of reads and writes in bytes: Linux limits them to just below 2 GiB (MAX_RW_COUNT).
 const TRANSFER_MAX: u64 = 1 << 30;
 
-/// Checks the lengths of reads and writes; those of trims have no such limit.
 fn too_large(job: &JobSpec) -> Option<KeyProblem> {
     let moves = |dir: &Dir| *dir != Dir::Trim;
     let sizes = job.used_dirs().filter(moves).map(|dir| job.plan.access.block_sizes[dir].max());
@@ -193,7 +192,6 @@ fn priorities(job: &JobSpec) -> Option<KeyProblem> {
     Some(("cmdprio_bssplit", why))
 }
 
-/// Checks for CPUs that this process must not use.
 fn cpus(job: &JobSpec, facts: &Facts) -> Option<KeyProblem> {
     let poller = job.engine.sqpoll_cpu.filter(|_| job.engine.sqpoll);
     let allowed = &facts.host.cpus_allowed;

@@ -5,7 +5,6 @@ mod engine;
 mod jobs;
 mod limits;
 mod names;
-mod placement;
 mod regions;
 mod waves;
 
@@ -156,7 +155,7 @@ impl<'a> Planner<'a> {
         }
         let numbered = virtual_parts.iter().enumerate();
         plan.virtual_regions = numbered.map(|(file, part)| part.at(file)).collect();
-        plan.placement = placement::placement(job, clone, self.host)?;
+        plan.placement = jobs::placement(job, clone, self.host)?;
         match names::operation(job) {
             Some(op) => {
                 let names = names::resolve(job, op, clone, self.spec)?;

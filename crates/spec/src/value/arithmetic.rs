@@ -1,6 +1,5 @@
 //! Integer arithmetic in values: `(4*1024)`, `$ncpus*2`.
 
-/// Maximum depth of parentheses.
 const DEPTH_MAX: u32 = 32;
 
 /// The value of an expression of `+ - * / %` and parentheses, with the precedence of bc(1); division rounds towards

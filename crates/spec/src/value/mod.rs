@@ -2,12 +2,11 @@
 
 mod arithmetic;
 mod buffer;
-mod errnos;
 mod lists;
 
 pub(crate) use arithmetic::evaluate;
 pub(crate) use buffer::pattern;
-pub(crate) use errnos::errno;
+pub(crate) use lists::errno;
 pub(crate) use lists::{
     absolute_zones, block_split, escape_path, floats, path_list, triple, zones,
 };
@@ -43,7 +42,6 @@ impl<'a> KeyValue<'a> {
         self.with(number).count32(0, 100)
     }
 
-    /// 0 or 1.
     pub(crate) fn flag(self) -> Result<bool, String> {
         match self.text {
             "0" => Ok(false),
@@ -76,7 +74,6 @@ impl<'a> KeyValue<'a> {
         Ok(n)
     }
 
-    /// A size in bytes, not 0.
     pub(crate) fn size(self) -> Result<u64, String> {
         match self.bytes()? {
             0 => Err("invalid size 0; use a size above 0".to_string()),

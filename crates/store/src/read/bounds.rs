@@ -23,7 +23,6 @@ const STEPS_MAX: u64 = 1 << 31;
 /// Shorter lines cannot hold so much.
 const SHORT: usize = 16 << 10;
 
-/// Damaged lines so far.
 #[derive(Default)]
 pub struct Damage(u64);
 
@@ -91,7 +90,6 @@ impl<'de> Deserialize<'de> for FewJobs {
     }
 }
 
-/// Memory of a stack, in bytes.
 pub fn memory_bytes(stack: &Stack) -> u64 {
     let names = stack.kernel.iter().chain(&stack.user);
     // Allocations are multiples of 16 bytes, with a header.

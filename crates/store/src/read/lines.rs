@@ -4,7 +4,6 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// Bytes per read.
 const CHUNK: usize = 64 << 10;
 /// Maximum length of a line. Samples of the largest machines have some MiB.
 pub const LINE_MAX: usize = 16 << 20;
@@ -12,7 +11,6 @@ pub const LINE_MAX: usize = 16 << 20;
 /// The file. Offsets are in bytes; a line starts at 0 or after a newline.
 pub struct Lines {
     file: File,
-    /// The bytes read last, starting at `at`.
     buffer: Vec<u8>,
     at: u64,
     #[cfg(test)]
@@ -20,7 +18,6 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// The lines of `file`.
     pub fn new(file: File) -> Self {
         Self {
             file,
@@ -58,7 +55,6 @@ impl Lines {
         }
     }
 
-    /// The first bytes of the line at `from`, at most `len`.
     pub fn head(&mut self, from: u64, len: usize) -> io::Result<&[u8]> {
         self.go_to(from);
         self.read(from, len)?;
@@ -100,7 +96,6 @@ impl Lines {
         self.at = from;
     }
 
-    /// Appends up to `len` bytes from `offset` to the buffer.
     fn read(&mut self, offset: u64, len: usize) -> io::Result<usize> {
         let have = self.buffer.len();
         self.buffer.resize(have + len, 0);

@@ -117,7 +117,6 @@ fn unit(metric: Metric) -> QuantityUnit {
     }
 }
 
-/// Whether the last axis has numbers, at least two.
 fn is_numeric(record: &ExperimentRecord) -> bool {
     let mut values: Vec<&String> =
         record.request.experiment.conditions.iter().filter_map(|c| c.cell.last()).collect();
@@ -132,7 +131,6 @@ fn has_sizes(record: &ExperimentRecord) -> bool {
     record.request.experiment.conditions.iter().filter_map(|c| c.cell.last()).any(ends)
 }
 
-/// A number, a size or a percentage.
 fn numeric(value: &str) -> Option<f64> {
     let value = value.trim_end_matches('%');
     let digits = value.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(value.len());

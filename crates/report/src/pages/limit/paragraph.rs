@@ -116,7 +116,6 @@ fn own_ceiling(record: &LimitRecord, target: &TargetLimit) -> Option<Text> {
     Some(text!("fathom itself reaches ", rate, " no-ops/s here, ", number(times), "× the peak."))
 }
 
-/// What the other targets do to this one.
 fn others(combined: &Combined, index: usize) -> Option<Text> {
     let this = combined.targets.iter().find(|target| target.target == index)?;
     let name = combined.name();

@@ -44,7 +44,6 @@ fn depth(record: &RunRecord, group: &JobGroup) -> Option<Text> {
     Some(text!(depths, " requested, ", in_flight))
 }
 
-/// CPU time per I/O and what follows from it.
 fn cpu(done: &JobRecord, plan: &JobPlan) -> Option<Text> {
     let per_io = time(derive::cpu_per_io_ns(done)?.round());
     let ios = derive::ios(done) as f64;

@@ -10,7 +10,6 @@ use fathom_model::histogram::Histogram;
 use fathom_model::plan::{Engine, JobPlan, Show, Unified};
 use fathom_model::record::{DirRecord, JobRecord, RunRecord};
 
-/// Columns of the table.
 const IOPS: usize = 1;
 const BANDWIDTH: usize = 2;
 /// Jobs whose IOPS are this far from their mean differ.
@@ -147,7 +146,6 @@ fn name(plan: &JobPlan) -> String {
     format!("{}.{}", plan.name, plan.clone)
 }
 
-/// The slowest and the fastest job, where there are too many to show each.
 pub(super) fn extremes(body: &mut Document, record: &RunRecord, group: &JobGroup) {
     let mut rates: Vec<(f64, String)> =
         members(record, group).map(|(plan, done)| (rate(done), name(plan))).collect();
