@@ -17,12 +17,14 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 const SEEN_MIN_NS: u64 = 5_000_000;
 /// Mean time of waits in futex(2) up to which they are for a lock rather than for work or for another thread's end.
 const BRIEF_NS: u64 = 20_000_000;
-/// Share of their time that threads must work, or wait for what is not another thread, to matter; or their mean number.
+/// A thread matters if it works, or waits for what is not another thread, for this share of its time, and for this part of
+/// what the most active thread does.
 const MATTERS_SHARE: f64 = 0.03;
-const MATTERS_MEAN: f64 = 0.1;
-/// Maximum number of groups, functions and thread IDs kept.
-const GROUPS_MAX: usize = 500;
-const FUNCTIONS_MAX: usize = 64;
+const MATTERS_PART: f64 = 0.25;
+/// Maximum number of threads kept apart; further ones are kept by name. Of names, functions of each and thread IDs.
+const THREADS_MAX: usize = 1000;
+const NAMES_MAX: usize = 2000;
+const FUNCTIONS_MAX: usize = 16;
 const TIDS_MAX: usize = 1000;
 
 /// What threads do, as pages name it, and its states.
@@ -49,7 +51,8 @@ pub const KINDS: [(&str, &[ThreadState]); 15] = [
 pub struct AccountTotals {
     elapsed_ns: u64,
     seen_ns: u64,
-    groups: BTreeMap<GroupKey, GroupSums>,
+    /// By thread, or by name only (thread 0).
+    threads: BTreeMap<(GroupKey, i32), GroupSums>,
 }
 
 /// Whether it is a peer's, name of the process, name of its threads.
@@ -100,7 +103,7 @@ pub struct AccountGroup {
     pub threads: usize,
     /// Mean number of threads that existed; the sum of `parts`.
     pub mean_threads: f64,
-    /// Whether they do anything, or any others wait for what they do.
+    /// Whether they do enough to matter, beside those that do most.
     pub matters: bool,
     /// Their time by state, the largest first.
     pub parts: Vec<AccountPart>,
@@ -174,11 +177,14 @@ impl AccountTotals {
         }
     }
 
-    fn group(&mut self, key: GroupKey, pid: i32, tid: i32) -> Option<&mut GroupSums> {
-        if self.groups.len() >= GROUPS_MAX && !self.groups.contains_key(&key) {
+    fn group(&mut self, name: GroupKey, pid: i32, tid: i32) -> Option<&mut GroupSums> {
+        let (thread, others) = ((name.clone(), tid), (name, 0));
+        let is_known = self.threads.contains_key(&thread);
+        let key = if is_known || self.threads.len() < THREADS_MAX { thread } else { others };
+        if self.threads.len() >= NAMES_MAX && !self.threads.contains_key(&key) {
             return None;
         }
-        let group = self.groups.entry(key).or_default();
+        let group = self.threads.entry(key).or_default();
         if group.tids.len() < TIDS_MAX {
             group.tids.insert(tid);
             group.pids.insert(pid);
@@ -188,11 +194,19 @@ impl AccountTotals {
 
     /// The account; `None` where the times of single threads are not known.
     pub fn account(&self) -> Option<Account> {
-        let groups = self.groups.iter().map(|(key, sums)| sums.group(key, self.elapsed_ns));
-        let mut groups: Vec<AccountGroup> = groups.collect();
-        if groups.iter().all(|group| !group.matters) {
-            groups.iter_mut().for_each(|group| group.matters = true);
+        let most = self.threads.values().map(GroupSums::working_ns).max().unwrap_or(0) as f64;
+        let mut groups: BTreeMap<(bool, &GroupKey), GroupSums> = BTreeMap::new();
+        for ((name, _), sums) in &self.threads {
+            let working = sums.working_ns() as f64;
+            let matters =
+                working >= MATTERS_PART * most && working >= MATTERS_SHARE * sums.all_ns() as f64;
+            groups.entry((matters, name)).or_default().merge(sums);
         }
+        let all_idle = !groups.keys().any(|(matters, _)| *matters);
+        let group = |((matters, name), sums): (&(bool, &GroupKey), &GroupSums)| {
+            sums.group(name, *matters || all_idle, self.elapsed_ns)
+        };
+        let mut groups: Vec<AccountGroup> = groups.iter().map(group).collect();
         groups.sort_by(|a, b| b.working().total_cmp(&a.working()));
         let recorded_share = self.seen_ns as f64 / self.elapsed_ns.max(1) as f64;
         let account = Account { elapsed_ns: self.elapsed_ns, recorded_share, groups };
@@ -207,6 +221,32 @@ fn futex(count: u64, ns: u64) -> ThreadState {
 }
 
 impl GroupSums {
+    fn all_ns(&self) -> u64 {
+        self.parts.values().map(|part| part.ns).sum()
+    }
+
+    fn working_ns(&self) -> u64 {
+        let working = self.parts.iter().filter(|(state, _)| is_working(**state));
+        working.map(|(_, part)| part.ns).sum()
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.tids.extend(&other.tids);
+        self.pids.extend(&other.pids);
+        for (state, part) in &other.parts {
+            let sum = self.part(*state);
+            sum.ns += part.ns;
+            sum.ended_ns += part.ended_ns;
+            sum.within_ns += part.within_ns;
+            sum.waits += part.waits;
+            sum.waited_ns += part.waited_ns;
+        }
+        for (key, (count, ns)) in &other.functions {
+            let (counts, sum) = self.functions.entry(key.clone()).or_default();
+            (*counts, *sum) = (*counts + count, *sum + ns);
+        }
+    }
+
     /// A watched thread, with its context switches and the factor from the recorded time to the interval.
     fn add(
         &mut self,
@@ -294,7 +334,12 @@ impl GroupSums {
         self.parts.entry(state).or_default()
     }
 
-    fn group(&self, (peer, process, comm): &GroupKey, elapsed_ns: u64) -> AccountGroup {
+    fn group(
+        &self,
+        (peer, process, comm): &GroupKey,
+        matters: bool,
+        elapsed_ns: u64,
+    ) -> AccountGroup {
         let mean = |ns: u64| ns as f64 / elapsed_ns.max(1) as f64;
         let all: f64 = self.parts.values().map(|part| mean(part.ns)).sum();
         let part = |(state, sums): (&ThreadState, &PartSums)| AccountPart {
@@ -319,20 +364,17 @@ impl GroupSums {
         };
         let mut functions: Vec<AccountFunction> = self.functions.iter().map(function).collect();
         functions.sort_by(|a, b| b.mean_threads.total_cmp(&a.mean_threads));
-        let mut group = AccountGroup {
+        AccountGroup {
             process: process.clone(),
             comm: comm.clone(),
             peer: *peer,
             processes: self.pids.len(),
             threads: self.tids.len(),
             mean_threads: all,
-            matters: false,
+            matters,
             parts,
             functions,
-        };
-        let working = group.working();
-        group.matters = working >= MATTERS_MEAN || working >= MATTERS_SHARE * all;
-        group
+        }
     }
 }
 
