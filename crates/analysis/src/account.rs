@@ -295,13 +295,19 @@ impl GroupSums {
         elapsed_ns: u64,
         inside: &HashSet<i32>,
     ) {
-        let scaled = |ns: u64| (ns as f64 * scale) as u64;
-        let (run, runnable) = (scaled(thread.run_ns), scaled(thread.runnable_ns));
-        let waited = scaled(thread.waits.iter().map(|wait| wait.ns).sum());
+        let part = match thread.interval_ns {
+            0 => scale,
+            interval_ns => elapsed_ns as f64 / interval_ns as f64,
+        };
+        let run = ((thread.run_ns as f64 * part) as u64).min(elapsed_ns);
+        let runnable = ((thread.runnable_ns as f64 * part) as u64).min(elapsed_ns - run);
+        let off = elapsed_ns - run - runnable;
+        let scaled = thread.waits.iter().map(|wait| wait.ns).sum::<u64>() as f64 * scale;
+        let fit = if scaled > off as f64 { off as f64 / scaled } else { 1.0 };
         self.part(ThreadState::OnCpu).ns += run;
         self.part(ThreadState::Runnable).ns += runnable;
-        self.add_waits(thread, scale, inside);
-        self.part(ThreadState::Unknown).ns += elapsed_ns.saturating_sub(run + runnable + waited);
+        self.add_waits(thread, scale * fit, inside);
+        self.part(ThreadState::Unknown).ns += off - (scaled * fit) as u64;
     }
 
     fn add_waits(&mut self, thread: &SwitchedThread, scale: f64, inside: &HashSet<i32>) {

@@ -96,7 +96,7 @@ struct Batch {
 #[derive(Debug, Clone)]
 enum Event {
     Switch { from: (i32, i32), comm: Comm, state: u64, chain: Range<usize>, to: i32 },
-    Waking { tid: i32, by: Waker },
+    Waking { tid: i32, by: Waker, current: i32 },
 }
 
 impl OffCpuSampler {
@@ -209,7 +209,7 @@ impl OffCpuSampler {
                         .then(|| self.chains.cause(state, &self.found.addresses[chain]));
                     self.switches.switched(time, (from, comm), state, wait, to);
                 }
-                Event::Waking { tid, by } => self.switches.woken(time, tid, by),
+                Event::Waking { tid, by, current } => self.switches.woken(time, tid, by, current),
             }
         }
         self.seen_ns += end - from;
@@ -356,7 +356,7 @@ impl Batch {
                     (pid, _) if flags & IN_SOFTIRQ != 0 => Waker::Softirq(pid),
                     (pid, _) => Waker::Process(pid),
                 };
-                Event::Waking { tid: tid(&layout.woken_tid)?, by }
+                Event::Waking { tid: tid(&layout.woken_tid)?, by, current: task.1 }
             }
         };
         Some((time, event))

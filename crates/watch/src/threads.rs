@@ -27,6 +27,7 @@ use fathom_model::watch::{
 };
 use files::Proc;
 use members::{ProcessDetails, ProcessSet, SampledProcess};
+pub(crate) use parse::Sched;
 use running::{ON_CPU, RUNNABLE, StateTimes};
 use std::collections::{BTreeMap, HashMap};
 use std::io;

@@ -29,6 +29,10 @@ pub struct SwitchedThread {
     /// Whether its process is not watched, but woke threads of the watched ones that waited for a peer.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub peer: bool,
+    /// The time for which `run_ns` and `runnable_ns` are known from the scheduler's statistics, in nanoseconds; 0 if they are of
+    /// the recorded time.
+    #[serde(default, skip_serializing_if = "super::is_zero")]
+    pub interval_ns: u64,
     /// Time on a CPU, in nanoseconds.
     pub run_ns: u64,
     /// Time runnable, waiting for a CPU, in nanoseconds.

@@ -30,7 +30,15 @@ const CAUSES: [(&[&str], ThreadState); 15] = [
     ),
     (&["n_tty_", "tty_"], ThreadState::Terminal),
     (
-        &["ep_poll", "do_poll", "do_sys_poll", "do_select", "poll_schedule", "eventfd_read"],
+        &[
+            "ep_poll",
+            "do_epoll_wait",
+            "do_poll",
+            "do_sys_poll",
+            "do_select",
+            "poll_schedule",
+            "eventfd_read",
+        ],
         ThreadState::Poll,
     ),
     (

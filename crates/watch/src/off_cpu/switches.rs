@@ -1,10 +1,16 @@
 //! The threads of the machine, followed from one context switch to the next.
+//!
+//! Some kernels record no events on CPUs that are idle: neither that an interrupt woke a thread there, nor that the CPU went
+//! to it. A thread that is found running all the same has run since it was woken or, if that was not recorded, has only
+//! just been woken.
 
 use crate::processes::Peers;
 use crate::stacks::NameTable;
+use crate::threads::Sched;
 use fathom_model::watch::{SwitchedThread, ThreadState, WaitSum, WokenBy};
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
+use std::time::Instant;
 
 /// Bits of a task's state other than runnable and preempted: `TASK_REPORT` in include/linux/sched.h.
 pub(super) const RUNNABLE_MASK: u64 = 0xff;
@@ -36,8 +42,12 @@ struct TracedThread {
     since_ns: u64,
     /// When it was woken while it was on a CPU.
     woken_ns: Option<u64>,
+    /// How long its last wait took whose end was not recorded.
+    silent_ns: u64,
     run_ns: u64,
     runnable_ns: u64,
+    /// Of a peer: the scheduler's statistics, and when they were read.
+    statistics: Option<(Sched, Instant)>,
     waits: HashMap<Wait, Waits>,
 }
 
@@ -89,6 +99,16 @@ pub(super) enum Waker {
 }
 
 impl TracedThread {
+    /// Time on a CPU, time runnable, and since when, by the scheduler's statistics since they were last read.
+    fn statistics(&mut self, proc_root: &Path, tid: i32) -> Option<(u64, u64, u64)> {
+        let path = proc_root.join(format!("{}/task/{tid}/schedstat", self.pid));
+        let now = (Sched::parse(&std::fs::read(path).ok()?)?, Instant::now());
+        let (before, then) = self.statistics.replace(now)?;
+        let since = |now: u64, before: u64| now.saturating_sub(before);
+        let elapsed_ns = now.1.duration_since(then).as_nanos() as u64;
+        Some((since(now.0.run_ns, before.run_ns), since(now.0.wait_ns, before.wait_ns), elapsed_ns))
+    }
+
     /// Ends what it did until now, at `now_ns`.
     fn elapse(&mut self, now_ns: u64) {
         let ns = now_ns.saturating_sub(self.since_ns);
@@ -99,6 +119,24 @@ impl TracedThread {
             Activity::Waiting(wait) => self.waits.entry(wait).or_default().ns += ns,
         }
         self.since_ns = now_ns;
+    }
+
+    /// It is on a CPU, as an event of its own shows.
+    fn runs(&mut self, now_ns: u64) {
+        match self.now {
+            Activity::Running => {}
+            // The CPU was idle: it did not wait for it.
+            Activity::Runnable => self.now = Activity::Running,
+            Activity::Waiting(_) => {
+                // An interrupt: a timeout, if the wait before took as long.
+                let ns = now_ns.saturating_sub(self.since_ns);
+                let before = std::mem::replace(&mut self.silent_ns, ns);
+                let is_timeout = ns.abs_diff(before) <= ns / 10;
+                self.woken(now_ns, if is_timeout { Waker::Interrupt } else { Waker::Unknown });
+                self.now = Activity::Running;
+            }
+            Activity::Unknown => self.becomes(Activity::Running, now_ns),
+        }
     }
 
     fn becomes(&mut self, now: Activity, now_ns: u64) {
@@ -156,6 +194,7 @@ impl Switches {
         } else if tid > 0 {
             let thread = self.threads.entry(tid).or_default();
             (thread.pid, thread.comm) = (pid, comm);
+            thread.runs(now_ns);
             let woken_ns = thread.woken_ns.take();
             let was_woken = woken_ns.is_some_and(|ns| now_ns.saturating_sub(ns) < WAKES_SLEEPER_NS);
             thread.becomes(
@@ -168,11 +207,19 @@ impl Switches {
         }
         if to > 0 {
             let thread = self.threads.entry(to).or_default();
-            thread.becomes(Activity::Running, now_ns);
+            match thread.now {
+                // Its wakeup was not recorded.
+                Activity::Waiting(_) => thread.runs(now_ns),
+                _ => thread.becomes(Activity::Running, now_ns),
+            }
         }
     }
 
-    pub fn woken(&mut self, now_ns: u64, tid: i32, by: Waker) {
+    /// A thread was woken, while the thread `current` was on the CPU.
+    pub fn woken(&mut self, now_ns: u64, tid: i32, by: Waker, current: i32) {
+        if current > 0 {
+            self.threads.entry(current).or_default().runs(now_ns);
+        }
         self.threads.entry(tid).or_default().woken(now_ns, by);
     }
 
@@ -209,6 +256,8 @@ impl Switches {
             if !is_wanted || waits.is_empty() && run_ns + runnable_ns == 0 {
                 continue;
             }
+            let statistics = is_peer.then(|| thread.statistics(proc_root, *tid)).flatten();
+            let (run_ns, runnable_ns, interval_ns) = statistics.unwrap_or((run_ns, runnable_ns, 0));
             let sum = |((cause, function), waits): (Wait, Waits)| WaitSum {
                 cause,
                 function: names.name(function).into(),
@@ -223,6 +272,7 @@ impl Switches {
                 tid: *tid,
                 comm: thread.comm.text(),
                 peer: is_peer,
+                interval_ns,
                 run_ns,
                 runnable_ns,
                 waits,

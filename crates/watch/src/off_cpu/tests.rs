@@ -101,10 +101,10 @@ fn time_adds_up() {
     // 2 waits for the disk and is woken by an interrupt; 3 runs meanwhile, and wakes 2 from a socket.
     switches.switched(100, ((1, 3), comm), 0, None, 2);
     switches.switched(150, ((1, 2), comm), 2, wait(ThreadState::Disk), 3);
-    switches.woken(400, 2, Waker::Interrupt);
+    switches.woken(400, 2, Waker::Interrupt, 3);
     switches.switched(450, ((1, 3), comm), 0, None, 2);
     switches.switched(500, ((1, 2), comm), 1, wait(ThreadState::Socket), 3);
-    switches.woken(700, 2, Waker::Process(1));
+    switches.woken(700, 2, Waker::Process(1), 3);
     switches.pause(1100);
     let names = NameTable::new();
     let taken = switches.take(Path::new("/nonexistent"), |pid| pid == 1, &names);
@@ -131,11 +131,11 @@ fn a_wakeup_on_the_way_to_sleep_and_a_timeout_are_no_waits_for_others() {
     let comm = Comm::of(b"db");
     switches.switched(100, ((1, 9), comm), 0, None, 2);
     // Woken after it had decided to sleep.
-    switches.woken(195, 2, Waker::Process(1));
+    switches.woken(195, 2, Waker::Process(1), 0);
     switches.switched(200, ((1, 2), comm), 1, Some((ThreadState::Futex, 0)), 9);
     switches.switched(300, ((1, 9), comm), 0, None, 2);
     switches.switched(50_000, ((1, 2), comm), 1, Some((ThreadState::Poll, 0)), 9);
-    switches.woken(60_000, 2, Waker::Interrupt);
+    switches.woken(60_000, 2, Waker::Interrupt, 0);
     switches.end_window(70_000);
     let taken = switches.take(Path::new("/nonexistent"), |pid| pid == 1, &NameTable::new());
     let two = taken.iter().find(|one| one.tid == 2).unwrap();
@@ -147,4 +147,24 @@ fn a_wakeup_on_the_way_to_sleep_and_a_timeout_are_no_waits_for_others() {
     switches.pause(90_500);
     let taken = switches.take(Path::new("/nonexistent"), |pid| pid == 1, &NameTable::new());
     assert_eq!(taken.iter().map(|one| one.run_ns).sum::<u64>(), 500);
+}
+
+#[test]
+fn a_thread_that_runs_on_a_cpu_that_was_idle_was_woken() {
+    let mut switches = Switches::default();
+    let comm = Comm::of(b"db");
+    let wait = Some((ThreadState::Flush, 0));
+    switches.switched(100, ((1, 2), comm), 2, wait, 0);
+    // It wakes another one, and was not seen to be woken.
+    switches.woken(50_000, 3, Waker::Process(1), 2);
+    switches.switched(60_000, ((1, 2), comm), 1, Some((ThreadState::Socket, 0)), 0);
+    // It was woken, but not seen to get a CPU.
+    switches.woken(70_000, 2, Waker::Process(1), 3);
+    switches.switched(90_000, ((1, 2), comm), 2, wait, 0);
+    switches.pause(95_000);
+    let taken = switches.take(Path::new("/nonexistent"), |pid| pid == 1, &NameTable::new());
+    let two = taken.iter().find(|one| one.tid == 2).unwrap();
+    assert_eq!((two.run_ns, two.runnable_ns), (30_000, 0));
+    let waits: Vec<_> = two.waits.iter().map(|wait| (wait.cause, wait.count, wait.ns)).collect();
+    assert_eq!(waits, [(ThreadState::Flush, 1, 54_900), (ThreadState::Socket, 1, 10_000)]);
 }

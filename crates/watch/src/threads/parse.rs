@@ -56,7 +56,7 @@ pub(super) fn in_kernel_only(flags: u32) -> bool {
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Sched {
+pub(crate) struct Sched {
     /// Time on-CPU, in nanoseconds; of a running thread, up to the last tick.
     pub run_ns: u64,
     /// Time runnable, in nanoseconds, of completed waits.
