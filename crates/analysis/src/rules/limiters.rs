@@ -79,7 +79,9 @@ pub(super) fn verdict(
         true => Vec::new(),
         false => {
             let held = RULES.iter().filter_map(|rule| Some((*rule, rule.claim(&input)?)));
-            weigh(held.collect(), view.share_min(0.0))
+            // Shares of all of the time need no comparison with each other.
+            let part = if view.account.is_some() { 0.0 } else { PART_OF_LARGEST };
+            weigh(held.collect(), view.share_min(0.0), part)
         }
     };
     if causes.is_empty() {
@@ -97,7 +99,11 @@ pub(super) fn verdict(
 
 /// The few causes that matter, the largest first. A cause that explains part of what another one does leaves that one the
 /// rest, or nothing if it explains half.
-fn weigh(held: Vec<(&'static Rule, Claim)>, least: f64) -> Vec<(&'static Rule, Claim)> {
+fn weigh(
+    held: Vec<(&'static Rule, Claim)>,
+    least: f64,
+    part_of_largest: f64,
+) -> Vec<(&'static Rule, Claim)> {
     let part_of = |(rule, claim): &(&Rule, Claim)| {
         let explains = |(other, _): &&(&Rule, Claim)| {
             other.supersedes.iter().any(|weaker| weaker.id == rule.id)
@@ -110,7 +116,7 @@ fn weigh(held: Vec<(&'static Rule, Claim)>, least: f64) -> Vec<(&'static Rule, C
     let kept = held
         .into_iter()
         .zip(rest)
-        .filter(|(_, rest)| *rest > 0.0 && *rest >= largest * PART_OF_LARGEST && *rest >= least);
+        .filter(|(_, rest)| *rest > 0.0 && *rest >= largest * part_of_largest && *rest >= least);
     let mut causes: Vec<(&Rule, Claim)> =
         kept.map(|((rule, claim), weight)| (rule, Claim { weight, ..claim })).collect();
     causes.sort_by(|(_, one), (_, other)| other.weight.total_cmp(&one.weight));

@@ -405,7 +405,7 @@ fn own_time(view: &View) -> Option<Claim> {
     }
     let summary = match &view.account {
         Some(_) => format!(
-            "{} spent {:.0}% of its time on the CPU: {ran:.1} threads ran on average, on {} CPUs.",
+            "{} was on a CPU {:.0}% of the time: {ran:.1} threads ran on average, on {} CPUs.",
             view.who_in(ThreadState::OnCpu),
             share * 100.0,
             view.cpus()
