@@ -258,6 +258,7 @@ impl<'de> Deserialize<'de> for Histogram {
     }
 }
 
+#[cfg(feature = "schema")]
 impl JsonSchema for Histogram {
     fn schema_name() -> std::borrow::Cow<'static, str> {
         "Histogram".into()

@@ -3,6 +3,9 @@
 #![cfg_attr(not(test), forbid(clippy::print_stdout, clippy::print_stderr))]
 #![cfg_attr(not(test), forbid(clippy::disallowed_methods))]
 
+#[cfg(not(feature = "schema"))]
+extern crate fathom_no_schema as schemars;
+
 pub mod calendar;
 pub mod doc;
 mod figures;

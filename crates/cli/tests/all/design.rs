@@ -20,15 +20,16 @@ const RAW: &[&str] = &[SILENT, RETURNS];
 
 /// For each crate: those of fathom's crates that it may depend on, and the attributes that each of
 /// its roots must have.
-const CRATES: [(&str, &[&str], &[&str]); 12] = [
-    ("fathom-model", &[], PURE),
+const CRATES: [(&str, &[&str], &[&str]); 13] = [
+    ("fathom-no-schema", &[], PURE),
+    ("fathom-model", &["no-schema"], PURE),
     ("fathom-spec", &["model"], PURE),
     ("fathom-sys", &["model"], PURE),
     ("fathom-machine", &["model", "sys"], RAW),
     ("fathom-engine", &["model"], RAW),
     ("fathom-watch", &["model", "sys"], RAW),
-    ("fathom-analysis", &["model"], PURE),
-    ("fathom-report", &["model", "analysis"], PURE),
+    ("fathom-analysis", &["model", "no-schema"], PURE),
+    ("fathom-report", &["model", "no-schema", "analysis"], PURE),
     ("fathom-store", &["model"], PURE),
     ("fathom-runner", &["model", "machine", "engine", "watch", "store", "analysis", "spec"], PURE),
     (
@@ -118,10 +119,11 @@ fn every_dependency_has_a_reason_and_a_use() {
     let mut used = BTreeSet::new();
     for package in packages() {
         for name in package.dependencies {
-            let path = format!("{}::", name.replace('-', "_"));
+            let crate_name = name.replace('-', "_");
+            let uses = [format!("{crate_name}::"), format!("extern crate {crate_name} ")];
             let mut own =
                 sources.iter().filter(|(file, _)| root().join(file).starts_with(&package.dir));
-            if !own.any(|(_, text)| text.contains(&path)) {
+            if !own.any(|(_, text)| uses.iter().any(|use_of| text.contains(use_of))) {
                 faults.push(format!("{}: {name} is declared and never used", package.name));
             }
             used.insert(name);
@@ -182,7 +184,9 @@ fn packages() -> Vec<Package> {
 fn package(described: &Value) -> Package {
     let text = |value: &Value| value.as_str().unwrap().to_string();
     let is_program = |target: &&Value| {
-        array(target, "kind").iter().any(|kind| matches!(kind.as_str(), Some("lib" | "bin")))
+        array(target, "kind")
+            .iter()
+            .any(|kind| matches!(kind.as_str(), Some("lib" | "bin" | "proc-macro")))
     };
     Package {
         name: text(&described["name"]),

@@ -245,3 +245,11 @@ fn empty_and_unfinished_records_are_valid() {
         assert_eq!(summary(&record, style).is_empty(), jobs == 0);
     }
 }
+
+#[test]
+fn a_record_survives_being_stored() {
+    for record in [two_groups(), troubled(), RunRecord::default()] {
+        let text = serde_json::to_string(&record).unwrap();
+        assert_eq!(serde_json::from_str::<RunRecord>(&text).unwrap(), record);
+    }
+}

@@ -6,7 +6,7 @@ mod figures;
 mod golden;
 #[cfg(test)]
 mod readers;
-#[cfg(test)]
+#[cfg(all(test, feature = "schema"))]
 mod schema;
 #[cfg(test)]
 mod support;

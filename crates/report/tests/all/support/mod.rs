@@ -266,7 +266,7 @@ pub fn same_as_file(path: &std::path::Path, text: &str) {
     assert!(
         wanted == text,
         "{} differs from what the code makes. If the change is meant, run:\n  \
-         FATHOM_BLESS=1 cargo test -p fathom-report\nand look at the difference.\nMade:\n{text}",
+         FATHOM_BLESS=1 cargo test -p fathom-report --features schema\nand look at the difference.\nMade:\n{text}",
         path.display()
     );
 }
