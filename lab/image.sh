@@ -1,4 +1,5 @@
 #!/bin/bash
+# shellcheck disable=SC2086
 # Builds what guests boot: OUT/kernel-VERSION and OUT/initrd-VERSION. The latter contains modules, Debian's programs, those in
 # PROGRAMS, and the cases. Packages are unpacked below LAB/packages and never installed; a second run needs no network.
 #
@@ -31,32 +32,40 @@ die() {
     exit 1
 }
 
-# Installs missing programs of the host if possible.
-host() {
-    local missing=() program package
+# The packages of the host's programs that are missing.
+missing() {
     while read -r program package; do
-        command -v "$program" >/dev/null || missing+=("$package")
+        command -v "$program" >/dev/null || echo "$package"
     done <<'END'
+apt-get apt
+dpkg dpkg
 qemu-system-x86_64 qemu-system-x86
 strip binutils
 xz xz-utils
 zstd zstd
 END
-    [ ${#missing[@]} -gt 0 ] || return 0
-    local apt=(apt-get -qq install --yes --no-install-recommends "${missing[@]}")
-    export DEBIAN_FRONTEND=noninteractive
+}
+
+# Installs them if possible.
+host() {
+    local packages
+    packages=$(missing)
+    [ -n "$packages" ] || return 0
     if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-        echo "installing ${missing[*]}"
+        echo "installing" $packages
+        export DEBIAN_FRONTEND=noninteractive
         # The package lists may be outdated.
-        "${apt[@]}" >/dev/null || { apt-get -qq update && "${apt[@]}" >/dev/null; } || true
+        for update in true "apt-get -qq update"; do
+            $update
+            apt-get -qq install --yes --no-install-recommends $packages >/dev/null && break
+        done || true
+        packages=$(missing)
     fi
-    command -v qemu-system-x86_64 strip xz zstd >/dev/null && return
-    die "missing on this machine: install the packages ${missing[*]}"
+    [ -z "$packages" ] || die "missing on this machine: install the packages" $packages
 }
 
 # Selects a suite of Debian's archive, with package lists separate from the host's.
 suite() {
-    command -v apt-get dpkg >/dev/null || die "no apt-get and dpkg: the lab needs Debian or a derivative"
     [ -e $keyring ] || die "no $keyring: install debian-archive-keyring"
     echo "fetching packages of Debian's $1"
     suite=$lab/apt/$1
@@ -106,7 +115,6 @@ tools() {
     local dir=$packages/tools
     if [ "$(cat "$dir/packages.list" 2>/dev/null)" != "$tools" ]; then
         suite bookworm
-        # shellcheck disable=SC2086
         unpack "$dir" $tools
         echo "$tools" >"$dir/packages.list"
     fi
