@@ -3,13 +3,16 @@
 disk=$(disk 0) big=$(disk 2) ng=$(passthrough 0)
 pass="--ioengine=io_uring_cmd --cmd_type=nvme"
 
-# holds NUMBER PATH WHAT: the name alone is not enough, nor another disk's number; the printed flag is.
+# holds NUMBER PATH WHAT: the name alone is not enough; the printed flag is.
 holds() {
     watched=$1 before=$(sums)
     for rw in write trim; do
         refused $rw "$2" "$3" --erase="$2"
         says err "add --erase=$2@LAB$1"
     done
+}
+# other NUMBER PATH: nor is another disk's number, or a size, whatever is on the disk.
+other() {
     refused write "$2" "--erase=$2@LAB$1" --erase="$2@LAB3"
     refused write "$2" "--erase=$2@LAB$1" --erase="$2@67108864"
 }
@@ -22,6 +25,7 @@ erased() {
 
 mkfs.ext4 -q -O ^has_journal "$disk"
 holds 0 "$disk" ext4
+other 0 "$disk"
 refused write "$ng" ext4 --erase="$ng" $pass
 erased "$disk"
 mkfs.btrfs -q -f --mixed "$disk"
@@ -44,6 +48,7 @@ for bs in 512 4k 64k; do
 done
 mkfs.xfs -q "$big"
 holds 2 "$big" XFS
+other 2 "$big"
 erased "$big"
 
 # A partition table, what is in the partitions, and what remains when the kernel forgets them.
@@ -54,6 +59,7 @@ says err "partitions (${disk#/dev/}p1 ${disk#/dev/}p2)"
 refused write "$ng" "GPT" --erase="$ng" $pass
 mkfs.ext4 -q -O ^has_journal "${disk}p1"
 holds 0 "${disk}p1" ext4
+other 0 "${disk}p1"
 refused write "${disk}p1" "add --erase=${disk}p1" --erase="$disk@LAB0"
 # What was written to the whole disk is not recognized on a partition, where other offsets hold.
 fathom run --name=second --rw=write --bs=64k --size=64k --filename="${disk}p2" --erase="${disk}p2@LAB0"

@@ -8,7 +8,7 @@ limited_by() {
     first=$1 target=$2
     shift 2
     fathom watch -i 500ms --no-record -- sh -c "$first exec \"\$@\"" within fathom run --name=job --filename="$target" \
-        --rw=randread --bs=4k --direct=1 --ioengine=psync --numjobs=4 --time_based --runtime=5 --no-record \
+        --rw=randread --bs=4k --direct=1 --ioengine=psync --numjobs=4 --time_based --runtime=3 --no-record \
         --sampling=off --eta=never "$@" >out 2>&1
     sed -n '/Limited by/,$p' out | tr -d '\n' | tr -s ' ' >block
     cat block
