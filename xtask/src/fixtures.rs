@@ -1,7 +1,7 @@
 //! Targets of the tools: files, loop and zram devices, and the disk of a file.
 
 use crate::Result;
-use crate::bench::threads::Running;
+use crate::run::Background;
 use fathom_watch::disks::{DiskSnapshot, NamedDisks};
 use std::fs::{File, OpenOptions};
 use std::io::{Seek, SeekFrom, Write};
@@ -15,7 +15,7 @@ pub enum Fixture {
     File(PathBuf),
     Loop(Loop),
     Zram(Zram),
-    Threads(#[expect(dead_code, reason = "ends them when dropped")] Running),
+    Threads(#[expect(dead_code, reason = "ends them when dropped")] Background),
 }
 
 impl Fixture {

@@ -7,12 +7,13 @@ use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::retry_on_intr;
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use rustix::time::Timespec;
 use std::fs::File;
 use std::io::{Read, Seek};
+use std::ops::{Deref, DerefMut};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// What is measured in addition to elapsed and CPU time.
@@ -98,6 +99,50 @@ pub fn attempt(
         memory_bytes,
         counts: counters.map(|c| c.read()).transpose().map_err(told)?.unwrap_or_default(),
     })
+}
+
+/// A program beside others: killed when dropped, with the whole process group if it leads one.
+pub struct Background(Child);
+
+impl Background {
+    pub fn start(command: &mut Command) -> Result<Self> {
+        let child = command.spawn();
+        let name = command.get_program().display();
+        child.map(Self).map_err(|error| format!("{name}: {error}").into())
+    }
+
+    /// Programs of this niceness that keep all CPUs busy.
+    pub fn on_all_cpus(nice: i32) -> Result<Vec<Self>> {
+        let spin = ["-n", &nice.to_string(), "sh", "-c", "while :; do :; done"].map(String::from);
+        let cpus = std::thread::available_parallelism()?.get();
+        (0..cpus).map(|_| Self::start(Command::new("nice").args(&spin))).collect()
+    }
+}
+
+impl Deref for Background {
+    type Target = Child;
+
+    fn deref(&self) -> &Child {
+        &self.0
+    }
+}
+
+impl DerefMut for Background {
+    fn deref_mut(&mut self) -> &mut Child {
+        &mut self.0
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        // Once it has been waited for, another process may have its ID.
+        if matches!(self.0.try_wait(), Ok(None)) {
+            // Fails if it leads no group.
+            let _ = kill_process_group(Pid::from_child(&self.0), Signal::KILL);
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
 }
 
 impl Finished {

@@ -7,6 +7,7 @@ use super::Row;
 use crate::Result;
 use crate::fixtures::filled;
 use crate::programs::fathom;
+use crate::run::Background;
 use fathom_model::Histogram;
 use fathom_model::record::RunRecord;
 use fathom_model::watch::{BlockOp, BlocksSample};
@@ -14,7 +15,7 @@ use fathom_watch::blocks::{BlockSampler, BlocksOptions, Devices, ONE_IN};
 use fathom_watch::{TraceCoverage, Watcher};
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -50,21 +51,18 @@ pub fn run(seconds: u32, dir: &Path, given: Option<&Path>) -> Result<()> {
 /// Driver times by operation, of direct reads and of writes with fsync.
 fn drivers(seconds: u32, data: &Path) -> Result<Vec<Row>> {
     let written = data.with_file_name("written");
-    let mut load = Command::new("fio")
-        .args(["--output=/dev/null", "--bs=4k", "--time_based", "--runtime=3600", "--thread"])
+    let mut load = Command::new("fio");
+    load.args(["--output=/dev/null", "--bs=4k", "--time_based", "--runtime=3600", "--thread"])
         .args(["--name=reads", "--ioengine=psync", "--rw=randread", "--direct=1"])
         .arg(format!("--filename={}", data.display()))
         .args(["--name=syncs", "--ioengine=psync", "--rw=randwrite", "--fsync=4", "--size=64m"])
-        .arg(format!("--filename={}", written.display()))
-        .spawn()?;
-    let mut busy = busy_cpus()?;
+        .arg(format!("--filename={}", written.display()));
+    let load = Background::start(&mut load)?;
+    // Some kernels deliver no perf samples on idle CPUs.
+    let busy = Background::on_all_cpus(19)?;
     let recorded = data.with_file_name("recorded");
-    let sampled = drivers_sampled(seconds, &recorded);
-    for child in busy.iter_mut().chain([&mut load]) {
-        child.kill()?;
-        child.wait()?;
-    }
-    let ours = sampled?;
+    let ours = drivers_sampled(seconds, &recorded)?;
+    drop((load, busy));
     let theirs = issue_to_completion(&recorded)?;
     let rows = |(name, op, letter): (&str, BlockOp, char)| {
         let mut driver = Histogram::default();
@@ -120,14 +118,6 @@ fn event(line: &str) -> Option<(bool, f64, char, (String, String))> {
     let sector = if letter == 'F' { "flush" } else { words.get(plus.checked_sub(1)?)? };
     let place = (words[0].to_string(), sector.to_string());
     Some((kind == "issue", time.trim().parse().ok()?, letter, place))
-}
-
-/// Programs of lowest priority that keep all CPUs busy, because some kernels deliver no perf samples on idle ones.
-fn busy_cpus() -> Result<Vec<Child>> {
-    let spin =
-        || Command::new("nice").args(["-n", "19", "sh", "-c", "while :; do :; done"]).spawn();
-    let cpus = thread::available_parallelism()?.get();
-    (0..cpus).map(|_| Ok(spin()?)).collect()
 }
 
 /// Runs the block sampler and perf over the same seconds.

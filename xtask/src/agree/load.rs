@@ -2,14 +2,14 @@
 
 use crate::Result;
 use crate::fixtures::{Zram, filled};
-use rustix::process::{Pid, Signal, kill_process_group};
+use crate::run::Background;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 /// A load that runs until dropped.
 pub struct Load {
-    shell: Child,
+    _shell: Background,
     // Dropped after the load has ended.
     _zram: Option<Zram>,
     _dir: tempfile::TempDir,
@@ -32,21 +32,9 @@ impl Load {
             .inspect_err(|error| eprintln!("xtask: no zram in the load: {error}"))
             .ok();
         let device = zram.as_ref().map_or_else(String::new, |z| z.path().display().to_string());
-        let shell = Command::new("sh")
-            .args(["-c", LOOPS, "sh", &device])
-            .current_dir(dir.path())
-            .stdin(Stdio::null())
-            .process_group(0)
-            .spawn()?;
-        Ok(Self { shell, _zram: zram, _dir: dir })
-    }
-}
-
-impl Drop for Load {
-    fn drop(&mut self) {
-        if let Some(group) = Pid::from_raw(self.shell.id() as i32) {
-            let _ = kill_process_group(group, Signal::KILL);
-        }
-        let _ = self.shell.wait();
+        let mut shell = Command::new("sh");
+        shell.args(["-c", LOOPS, "sh", &device]).current_dir(dir.path()).stdin(Stdio::null());
+        let shell = Background::start(shell.process_group(0))?;
+        Ok(Self { _shell: shell, _zram: zram, _dir: dir })
     }
 }

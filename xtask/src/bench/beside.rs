@@ -4,9 +4,10 @@
 //! their work is reproducible within a percent, although the speed of each varies by tens of percent between runs.
 
 use crate::Result;
+use crate::run::Background;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// Time after which both are running.
@@ -55,15 +56,14 @@ impl Program {
     fn start(&self, dir: &Path) -> Result<Running> {
         let mut command = Command::new(&self.path);
         command.args(&self.args).current_dir(dir).stdin(Stdio::null());
-        let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-        let child = child.map_err(|error| format!("{}: {error}", self.path.display()))?;
+        let child = Background::start(command.stdout(Stdio::null()).stderr(Stdio::null()))?;
         Ok(Running { name: self.path.display().to_string(), child, ring: None })
     }
 }
 
 struct Running {
     name: String,
-    child: Child,
+    child: Background,
     /// The fdinfo of its ring, once found.
     ring: Option<PathBuf>,
 }
@@ -109,14 +109,6 @@ impl Running {
     fn finish(&mut self) -> Result<()> {
         let status = self.child.wait()?;
         if status.success() { Ok(()) } else { Err(format!("{}: {status}", self.name).into()) }
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // Fails only if the process has exited.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

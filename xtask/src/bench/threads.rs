@@ -1,8 +1,9 @@
 //! Threads to sample: permanently asleep, or woken between any two samples.
 
 use crate::Result;
+use crate::run::Background;
 use std::io::{PipeReader, Read, pipe};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::{Condvar, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -23,26 +24,19 @@ pub enum Kind {
     Moving,
 }
 
-/// The process with the threads, until dropped.
-pub struct Running(Child);
-
 /// Sleep time of a moving thread: fathom samples every 50 ms.
 const NAP: Duration = Duration::from_millis(40);
 const STACK_BYTES: usize = 64 << 10;
 
 impl Load {
     /// Starts this program again as the load, and waits until all of its threads are there.
-    pub fn start(self) -> Result<Running> {
+    pub fn start(self) -> Result<Background> {
         let kind = if self.kind == Kind::Asleep { "asleep" } else { "moving" };
-        let mut child = Command::new(std::env::current_exe()?)
-            .args(["threads-load", &self.threads.to_string(), kind, &self.busy.to_string()])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()?;
-        let ready = child.stdout.as_mut().map(|out| out.read(&mut [0]));
-        let running = Running(child);
-        match ready {
-            Some(Ok(1)) => Ok(running),
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(["threads-load", &self.threads.to_string(), kind, &self.busy.to_string()]);
+        let mut load = Background::start(command.stdin(Stdio::piped()).stdout(Stdio::piped()))?;
+        match load.stdout.as_mut().map(|out| out.read(&mut [0])) {
+            Some(Ok(1)) => Ok(load),
             _ => Err(format!("{} threads could not be started; see above", self.threads).into()),
         }
     }
@@ -70,14 +64,6 @@ impl Load {
         println!();
         std::io::stdin().read_to_end(&mut Vec::new())?;
         Ok(())
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // It has nothing to put away.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 

@@ -3,6 +3,7 @@
 use super::{INTERVAL, TENTH};
 use crate::Result;
 use crate::agree::{Row, sampled};
+use crate::run::Background;
 use fathom_analysis::threads::{Column, ThreadGroups};
 use fathom_model::watch::MachineSample;
 use fathom_watch::threads::{ThreadOptions, ThreadSampler};
@@ -112,18 +113,16 @@ fn sleeper(name: &str, sleep: Duration, stop: &Arc<AtomicBool>) -> Result<JoinHa
 
 /// Share of its time that fio waits for the disk, and how long its system calls take.
 pub fn waits(seconds: u32, data: &Path, name: &str, arguments: &[&str]) -> Result<Vec<Row>> {
-    let mut load = Command::new("fio")
-        .args(["--output=/dev/null", "--name=a", "--ioengine=psync", "--bs=4k", "--thread"])
+    let mut load = Command::new("fio");
+    load.args(["--output=/dev/null", "--name=a", "--ioengine=psync", "--bs=4k", "--thread"])
         .args(["--size=64m", "--time_based", "--runtime=3600"])
         .args(arguments)
-        .arg(format!("--filename={}", data.display()))
-        .spawn()?;
+        .arg(format!("--filename={}", data.display()));
+    let load = Background::start(&mut load)?;
     // Past its start.
     thread::sleep(INTERVAL);
-    let sampled = waits_of(&load, seconds);
-    load.kill()?;
-    load.wait()?;
-    let (samples, printed) = sampled?;
+    let (samples, printed) = waits_of(load.id(), seconds)?;
+    drop(load);
     let machines: Vec<&MachineSample> = samples.iter().map(|sample| &sample.machine).collect();
     let theirs = |map_name: &str, key: &str| {
         map(&printed, map_name).get(key).and_then(Value::as_f64).unwrap_or(0.0)
@@ -148,8 +147,8 @@ pub fn waits(seconds: u32, data: &Path, name: &str, arguments: &[&str]) -> Resul
     Ok(rows)
 }
 
-fn waits_of(load: &Child, seconds: u32) -> Result<(Vec<TimedSample>, Vec<Value>)> {
-    let pid = i32::try_from(load.id())?;
+fn waits_of(pid: u32, seconds: u32) -> Result<(Vec<TimedSample>, Vec<Value>)> {
+    let pid = i32::try_from(pid)?;
     let scope = Scope::Only(vec![pid]);
     let options = ThreadOptions { scope: scope.clone(), ..ThreadOptions::default() };
     let calls = CallSampler::open(Path::new("/proc"), Path::new("/sys"), &scope);
