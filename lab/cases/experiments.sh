@@ -2,12 +2,12 @@
 node=$(null_blk 2 queue_mode=2 submit_queues=1)
 name=${node#/dev/}
 
-# short EXPERIMENT DISK…: runs it for two seconds; 1 is the status where a variant cannot be measured here.
+# short EXPERIMENT DISK…: runs it for a few seconds; 1 is the status where a variant cannot be measured here.
 short() {
     experiment=$1
     shift
     status=0
-    fathom try "$experiment" "$@" --duration=2 --window=100ms --sampling=off --json --no-record >"$experiment.json" 2>err || status=$?
+    fathom try "$experiment" "$@" --duration=4 --window=100ms --sampling=off --json --no-record >"$experiment.json" 2>err || status=$?
     check "$experiment ends with 0 or 1" [ $status -le 1 ]
     is "$experiment.json" '.outcome' finished
     # In an emulated machine, time may run out before every condition was measured.
@@ -25,5 +25,5 @@ short polled "$(disk 0)"
 short all-disks "$(disk 0)" "$(disk 1)"
 after=$(settings)
 check "settings are as they were" [ "$before" = "$after" ]
-fathom sweep --bs=4k,64k --iodepth=1..8 "$(disk 0)" --duration=2 --window=100ms --json --no-record >sweep.json 2>err
+fathom sweep --bs=4k,64k --iodepth=1..8 "$(disk 0)" --duration=4 --window=100ms --json --no-record >sweep.json 2>err
 is sweep.json '.report.conditions | length' 8
