@@ -93,7 +93,7 @@ pub struct Account {
 pub struct AccountGroup {
     /// Name of their process.
     pub process: String,
-    /// Their name, with `*` for digits.
+    /// Their name, with `*` for digits if it is not that of their process.
     pub comm: String,
     /// Whether the watched program waited for their process, which is not part of it.
     pub peer: bool,
@@ -162,7 +162,7 @@ impl AccountTotals {
             .collect();
         for thread in threads.by_thread.iter().filter(|one| is_wanted(&one.comm)) {
             let process = if thread.process.is_empty() { &thread.comm } else { &thread.process };
-            let key = (false, fold_digits(process).into(), fold_digits(&thread.comm).into());
+            let key = (false, process.clone(), name_of(&thread.comm, process));
             let found = known.get(&thread.tid).copied().zip(scale);
             if let Some(group) = self.group(key, thread.pid, thread.tid) {
                 group.add(thread, found, &inside);
@@ -170,7 +170,7 @@ impl AccountTotals {
         }
         for thread in switched.iter().filter(|thread| thread.peer) {
             let main = known.get(&thread.pid).map_or(&thread.comm, |main| &main.comm);
-            let key = (true, fold_digits(main).into(), fold_digits(&thread.comm).into());
+            let key = (true, main.clone(), name_of(&thread.comm, main));
             if let (Some(group), Some(scale)) = (self.group(key, thread.pid, thread.tid), scale) {
                 group.add_peer(thread, scale, threads.elapsed_ns, &inside);
             }
@@ -212,6 +212,11 @@ impl AccountTotals {
         let account = Account { elapsed_ns: self.elapsed_ns, recorded_share, groups };
         (self.elapsed_ns > 0 && !account.groups.is_empty()).then_some(account)
     }
+}
+
+/// The name of a thread, with `*` for digits unless it is its process's.
+fn name_of(comm: &str, process: &str) -> String {
+    if comm == process { comm.into() } else { fold_digits(comm).into() }
 }
 
 /// What a thread did in a futex, by the number of waits and their time.
@@ -459,6 +464,13 @@ impl Account {
         };
         let counted = sum(&|state| !is_idle(state));
         if counted > 0.0 { counted } else { sum(&|_| true) }
+    }
+
+    /// The share of the watched program's time that it waited for threads of the account, 0 to 1.
+    pub fn share_within(&self) -> f64 {
+        let own = || self.that_matter().filter(|group| !group.peer);
+        let within: f64 = own().flat_map(|group| &group.parts).map(|part| part.within).sum();
+        within / own().map(|group| group.mean_threads).sum::<f64>().max(1e-9)
     }
 
     /// The group with most threads in `state`.

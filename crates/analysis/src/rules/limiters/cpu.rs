@@ -277,8 +277,6 @@ fn busy_cpus(view: &View) -> Option<Claim> {
     let wanted = view.states(&[S::OnCpu, S::Runnable]) + worked_for;
     let runnable = view.state(S::Runnable);
     let needed = match view.is_own {
-        // The part that the program's own threads wait for each other.
-        true if view.account.is_some() => view.share(runnable - self::others(view).1),
         true => wanted / (view.busy_threads() + others).max(1e-9),
         false => 1.0,
     };
@@ -287,7 +285,8 @@ fn busy_cpus(view: &View) -> Option<Claim> {
     if !is_short
         || is_idle
         || needed < view.share_min(NEEDED_MIN)
-        || view.account.is_none() && (other_programs(view).is_some() || own_time(view).is_some())
+        || other_programs(view).is_some()
+        || own_time(view).is_some()
     {
         return None;
     }
@@ -395,19 +394,25 @@ fn full_worker(view: &SettingView) -> Option<Claim> {
 
 fn own_time(view: &View) -> Option<Claim> {
     let (ran, waited) = (view.state(ThreadState::OnCpu), view.state(ThreadState::Runnable));
-    // Where all of its time is known, the wait for a CPU is other causes' time.
+    // Where all of its time is known: on a CPU, or runnable because its own threads or its peers were.
+    let own_wait = (waited - others(view).1).max(0.0);
     let (share, least) = match &view.account {
-        Some(_) => (view.share(ran), view.share_min(ON_CPU_MIN)),
+        Some(_) => (view.share(ran + own_wait), view.share_min(ON_CPU_MIN)),
         None => (view.share(ran + waited), THREADS_MIN),
     };
     if !view.is_own || share < view.share_min(ON_CPU_MIN) || ran < least {
         return None;
     }
+    let waits = view.share(own_wait);
+    let waits = match waits >= AGAINST_MIN {
+        true => format!(", and waited {:.0}% for one behind its own threads", waits * 100.0),
+        false => String::new(),
+    };
     let summary = match &view.account {
         Some(_) => format!(
-            "{} was on a CPU {:.0}% of the time: {ran:.1} threads ran on average, on {} CPUs.",
+            "{} was on a CPU {:.0}% of the time{waits}: {ran:.1} threads ran on average, on {} CPUs.",
             view.who_in(ThreadState::OnCpu),
-            share * 100.0,
+            view.share(ran) * 100.0,
             view.cpus()
         ),
         None => format!(

@@ -162,12 +162,21 @@ impl<'a> View<'a> {
         if self.account.is_some() { NAMED_MIN } else { otherwise }
     }
 
-    /// The workload, or its peer if that one's threads are most of those in `state`.
+    /// Whose threads most of those in `state` are: the workload, a process of it, or a peer, and how much it waited for that.
     pub fn who_in(&self, state: ThreadState) -> String {
-        let most = self.account.as_ref().and_then(|account| account.most_in(state));
-        match most.filter(|group| group.peer) {
-            Some(group) => format!("{} (which {} waits for)", group.process, self.who),
-            None => self.subject().to_string(),
+        let account = self.account.as_ref();
+        let Some((account, most)) = account.and_then(|all| Some((all, all.most_in(state)?))) else {
+            return self.subject().to_string();
+        };
+        let process = most.process.as_str();
+        match (most.peer, self.is_run() || process == self.who || self.who.starts_with(process)) {
+            (false, true) => self.subject().to_string(),
+            (false, false) => format!("{process} (of {})", self.who),
+            (true, _) => format!(
+                "{process}, for which {} waited {:.0}% of its time,",
+                self.who,
+                account.share_within() * 100.0
+            ),
         }
     }
 

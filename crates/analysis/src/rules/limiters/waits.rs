@@ -119,7 +119,7 @@ fn timer(view: &View) -> Option<Claim> {
     let share = share_of(view, &[ThreadState::Timer])?;
     let summary = format!(
         "{} slept {:.0}% of the time{}, for times of its own choice: nothing else limits it meanwhile.",
-        view.subject(),
+        view.who_in(ThreadState::Timer),
         share * 100.0,
         rate_and_time(view, &[ThreadState::Timer])
     );
