@@ -4,7 +4,7 @@ use super::curve::Curve;
 use super::knee::KneeFound;
 use super::peak::CounterResults;
 use super::state::{BlockState, SearchState};
-use super::thresholds::helps;
+use super::thresholds::{KNEE_SHARE, helps};
 use crate::experiment::Rate;
 use crate::stats;
 use fathom_model::limit::{
@@ -66,6 +66,8 @@ fn block_limit(state: &SearchState, index: usize, block: &BlockState) -> BlockLi
         target: block.target.clone(),
         knee: knee.and_then(|found| {
             let KneeFound { setting, of_peak, depths, refined } = found;
+            // Later windows may have shown that it is surely below its share of the peak.
+            of_peak.is_none_or(|ratio| ratio.high >= KNEE_SHARE).then_some(())?;
             Some(KneePoint { point: point(setting)?, of_peak, depths, refined })
         }),
         confirmation: confirmation(block.peak.results(), peak),
