@@ -1,5 +1,5 @@
 # cause: A client sends requests to a local server that takes 50 ms for each, without computing.
-# expect: peer
+# expect: peer, timer
 # mentions: python
 # packages: python3
 prepare() {

@@ -1,5 +1,6 @@
 # cause: A client waits for answers from a local server on a Unix socket, which computes 5 ms for each.
-# expect: peer
+# expect: peer, own-cpu
+# mentions: python
 # packages: python3
 prepare() {
     cat >server.py <<'P'
