@@ -1,5 +1,6 @@
 # cause: 4 KiB writes, each followed by fsync.
 # expect: flush
+# busy: flush, other-cpu
 # packages: fio
 prepare() { filled data 256m; }
 program() {

@@ -1,5 +1,6 @@
 # cause: Direct 4 KiB reads of a disk with libaio, one at a time.
 # expect: queue-depth
+# busy: queue-depth, other-cpu
 # packages: fio
 prepare() { filled data 1g; }
 program() {

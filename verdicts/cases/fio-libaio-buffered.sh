@@ -1,5 +1,6 @@
 # cause: libaio without direct I/O: submitting a read waits for the disk.
 # expect: sync-submission
+# busy: sync-submission, other-cpu
 # packages: fio
 prepare() { filled data 1g; }
 program() {

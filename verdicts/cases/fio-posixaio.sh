@@ -1,5 +1,6 @@
 # cause: Direct 64 KiB reads of a disk with POSIX AIO, whose threads for one file read one after the other.
 # expect: queue-depth
+# busy: queue-depth, other-cpu
 # vague: lock
 # packages: fio
 prepare() { filled data 1g; }

@@ -1,5 +1,6 @@
 # cause: Direct 64 KiB reads of a disk with io_uring, 64 in flight: as fast as the disk.
 # expect: device
+# busy: device, other-cpu
 # packages: fio
 prepare() { filled data 1g; }
 program() {

@@ -4,7 +4,7 @@
 # packages: git
 prepare() {
     git init -q repo
-    for i in $(seq 300); do seq "$i" 40000 >repo/$i; done
+    for i in $(seq 400); do shuf -i 1-30000 >repo/$i; done
     git -C repo add .
     git -C repo -c user.name=a -c user.email=a@b commit -qm one
 }

@@ -1,5 +1,6 @@
 # cause: git looks at 25,000 cold files: one read of the disk at a time.
 # expect: queue-depth
+# busy: queue-depth, other-cpu
 # packages: git
 prepare() {
     git init -q repo

@@ -1,5 +1,6 @@
 # cause: A postgres server with one client reads rows of a cold table: one read of the disk at a time.
 # expect: queue-depth
+# busy: queue-depth, other-cpu
 # packages: postgresql postgresql-contrib
 # watch: 5s
 prepare() {

@@ -1,5 +1,6 @@
 # cause: A postgres server with eight clients that commit small updates: all wait for flushes of the log.
 # expect: flush
+# busy: flush, other-cpu
 # vague: lock
 # packages: postgresql postgresql-contrib
 # watch: 5s

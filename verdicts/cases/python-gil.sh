@@ -1,5 +1,6 @@
 # cause: Four threads of Python compute: only one of them can at a time.
 # expect: lock
+# busy: lock, other-cpu
 # vague: own-cpu
 # packages: python3
 program() {

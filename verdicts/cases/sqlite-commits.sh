@@ -1,5 +1,6 @@
 # cause: An insertion per transaction into an SQLite database: each waits for flushes.
 # expect: flush
+# busy: flush, other-cpu
 # packages: sqlite3
 program() {
     exec sqlite3 data.db "create table t(x);" \

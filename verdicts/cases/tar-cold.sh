@@ -1,5 +1,6 @@
 # cause: tar reads 25,000 small cold files: one read of the disk at a time.
 # expect: queue-depth
+# busy: queue-depth, other-cpu
 # packages: tar
 prepare() {
     mkdir files
