@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::Duration;
-use truth::{Shares, Tracer};
+use truth::{Shares, Thread, Tracer};
 
 #[derive(clap::Args)]
 pub struct Options {
@@ -104,18 +104,19 @@ fn measure(
     case.call("clean", dir.path())?;
     let (json, truth) = watched?;
     let (verdict, rule, summary) = case.judge(&json["findings"], is_busy);
-    let shares = [truth::of_account(&json["account"]), truth];
+    let (names, account) = truth::of_account(&json["figures"]["account"]);
+    let shares = [account, truth.map(|threads| truth::shares(threads, &names))];
     Ok(Measured { is_busy, verdict, rule, summary, shares })
 }
 
-/// Runs the case's program under `fathom watch`: its JSON, and the shares by bpftrace.
+/// Runs the case's program under `fathom watch`: its JSON, and its threads by bpftrace.
 fn watch(
     case: &Case,
     program: &Path,
     dir: &Path,
     is_busy: bool,
     with_truth: bool,
-) -> Result<(Value, Option<Shares>)> {
+) -> Result<(Value, Option<Vec<Thread>>)> {
     case.call("prepare", dir)?;
     let _spinners = if is_busy { Some(Spinners::start()?) } else { None };
     let mut args =
