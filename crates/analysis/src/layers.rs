@@ -13,116 +13,78 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use table::TableEntry;
 
-/// A layer, in the order in which an I/O passes through them; defined in `docs/layers.md`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Layer {
-    /// User mode.
-    Program,
-    /// Entry to and exit from system calls.
-    Syscall,
-    /// io_uring.
-    Uring,
-    /// io_uring's worker threads: handing work to them.
-    IoWq,
-    /// The kernel's AIO, under libaio.
-    Aio,
-    /// The VFS and the file systems.
-    FileSystem,
-    /// The page cache and its writing back.
-    PageCache,
-    /// Reclaim, the lists of least recently used pages, swap, compaction.
-    Reclaim,
-    /// The block layer.
-    Block,
-    /// I/O schedulers and how requests get into and out of them.
-    IoScheduler,
-    /// Device mapper, md, bcache.
-    Mapper,
-    /// Drivers of devices and their transports.
-    Driver,
-    /// Mapping of memory for devices, IOMMU, bounce buffers.
-    Dma,
-    /// Interrupts, soft interrupts, timer ticks.
-    Interrupt,
-    /// Copying and zeroing of memory.
-    Copy,
-    /// Memory allocation and accounting.
-    Allocation,
-    /// Address spaces: page faults, pinning of a program's pages, page tables.
-    Mappings,
-    /// Threads: scheduling, waking, kernel work queues, processes and signals.
-    Scheduler,
-    /// The network.
-    Network,
-    /// Overhead of observation: perf, tracing, BPF.
-    Watching,
-    /// Functions not in the table.
-    Other,
-    /// Nothing to do. Not busy time.
-    Idle,
-}
-
-impl Layer {
-    /// All layers, in their order.
-    pub const ALL: [Self; 22] = [
-        Self::Program,
-        Self::Syscall,
-        Self::Uring,
-        Self::IoWq,
-        Self::Aio,
-        Self::FileSystem,
-        Self::PageCache,
-        Self::Reclaim,
-        Self::Block,
-        Self::IoScheduler,
-        Self::Mapper,
-        Self::Driver,
-        Self::Dma,
-        Self::Interrupt,
-        Self::Copy,
-        Self::Allocation,
-        Self::Mappings,
-        Self::Scheduler,
-        Self::Network,
-        Self::Watching,
-        Self::Other,
-        Self::Idle,
-    ];
-
-    /// Its display name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Program => "user space",
-            Self::Syscall => "system call entry",
-            Self::Uring => "io_uring",
-            Self::IoWq => "io-wq",
-            Self::Aio => "aio",
-            Self::FileSystem => "file system",
-            Self::PageCache => "page cache",
-            Self::Reclaim => "reclaim, LRU",
-            Self::Block => "block layer",
-            Self::IoScheduler => "I/O scheduler",
-            Self::Mapper => "dm, md",
-            Self::Driver => "driver",
-            Self::Dma => "DMA, IOMMU",
-            Self::Interrupt => "interrupts",
-            Self::Copy => "copy, zeroing",
-            Self::Allocation => "allocation",
-            Self::Mappings => "faults, pinning",
-            Self::Scheduler => "scheduler",
-            Self::Network => "network",
-            Self::Watching => "tracing",
-            Self::Other => "other",
-            Self::Idle => "idle",
+macro_rules! layers {
+    ($($(#[$doc:meta])* $layer:ident $name:literal $key:literal,)*) => {
+        /// A layer, in the order in which an I/O passes through them; defined in `docs/layers.md`.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, JsonSchema)]
+        #[serde(rename_all = "snake_case")]
+        pub enum Layer {
+            $($(#[$doc])* $layer,)*
         }
-    }
+
+        impl Layer {
+            pub const ALL: &'static [Self] = &[$(Self::$layer),*];
+
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$layer => $name,)* }
+            }
+
+            /// What the table of functions calls each; empty for those that it has not.
+            const KEYS: &'static [(&'static str, Self)] = &[$(($key, Self::$layer)),*];
+        }
+    };
 }
 
-/// Where a sample belongs.
+// Each with its name on pages, and what the table of functions calls it.
+layers! {
+    /// User mode.
+    Program "user space" "",
+    /// Entry to and exit from system calls.
+    Syscall "system call entry" "syscall",
+    /// io_uring.
+    Uring "io_uring" "uring",
+    /// io_uring's worker threads: handing work to them.
+    IoWq "io-wq" "iowq",
+    /// The kernel's AIO, under libaio.
+    Aio "aio" "aio",
+    /// The VFS and the file systems.
+    FileSystem "file system" "fs",
+    /// The page cache and its writing back.
+    PageCache "page cache" "pagecache",
+    /// Reclaim, the lists of least recently used pages, swap, compaction.
+    Reclaim "reclaim, LRU" "reclaim",
+    /// The block layer.
+    Block "block layer" "block",
+    /// I/O schedulers and how requests get into and out of them.
+    IoScheduler "I/O scheduler" "iosched",
+    /// Device mapper, md, bcache.
+    Mapper "dm, md" "dm",
+    /// Drivers of devices and their transports.
+    Driver "driver" "driver",
+    /// Mapping of memory for devices, IOMMU, bounce buffers.
+    Dma "DMA, IOMMU" "dma",
+    /// Interrupts, soft interrupts, timer ticks.
+    Interrupt "interrupts" "irq",
+    /// Copying and zeroing of memory.
+    Copy "copy, zeroing" "copy",
+    /// Memory allocation and accounting.
+    Allocation "allocation" "alloc",
+    /// Address spaces: page faults, pinning of a program's pages, page tables.
+    Mappings "faults, pinning" "vm",
+    /// Threads: scheduling, waking, kernel work queues, processes and signals.
+    Scheduler "scheduler" "sched",
+    /// The network.
+    Network "network" "net",
+    /// Overhead of observation: perf, tracing, BPF.
+    Watching "tracing" "watch",
+    /// Functions not in the table.
+    Other "other" "",
+    /// Nothing to do. Not busy time.
+    Idle "idle" "idle",
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attribution {
-    /// The layer.
     pub layer: Layer,
     /// It takes, holds on to, waits for or releases a lock of that layer.
     pub lock: bool,

@@ -10,39 +10,11 @@ const TEXT: &str = include_str!("table.txt");
 /// The table entry of a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TableEntry {
-    /// It belongs to a layer.
     Layer(Layer),
     /// Lock primitive, attributed to its caller's layer.
     Lock,
-    /// It belongs to its caller's layer.
     Caller,
 }
-
-/// The words by which the table names classes.
-const KEYS: [(&str, TableEntry); 22] = [
-    ("syscall", TableEntry::Layer(Layer::Syscall)),
-    ("uring", TableEntry::Layer(Layer::Uring)),
-    ("iowq", TableEntry::Layer(Layer::IoWq)),
-    ("aio", TableEntry::Layer(Layer::Aio)),
-    ("fs", TableEntry::Layer(Layer::FileSystem)),
-    ("pagecache", TableEntry::Layer(Layer::PageCache)),
-    ("reclaim", TableEntry::Layer(Layer::Reclaim)),
-    ("block", TableEntry::Layer(Layer::Block)),
-    ("iosched", TableEntry::Layer(Layer::IoScheduler)),
-    ("dm", TableEntry::Layer(Layer::Mapper)),
-    ("driver", TableEntry::Layer(Layer::Driver)),
-    ("dma", TableEntry::Layer(Layer::Dma)),
-    ("irq", TableEntry::Layer(Layer::Interrupt)),
-    ("copy", TableEntry::Layer(Layer::Copy)),
-    ("alloc", TableEntry::Layer(Layer::Allocation)),
-    ("vm", TableEntry::Layer(Layer::Mappings)),
-    ("sched", TableEntry::Layer(Layer::Scheduler)),
-    ("net", TableEntry::Layer(Layer::Network)),
-    ("watch", TableEntry::Layer(Layer::Watching)),
-    ("idle", TableEntry::Layer(Layer::Idle)),
-    ("lock", TableEntry::Lock),
-    ("caller", TableEntry::Caller),
-];
 
 /// What is known of the function `symbol`, with or without its module: `name` or `name [module]`.
 pub(super) fn class(symbol: &str) -> Option<TableEntry> {
@@ -94,9 +66,15 @@ fn rows(text: &str) -> impl Iterator<Item = (&str, &str)> {
     lines.filter_map(|line| line.split_once('\t'))
 }
 
-/// The class of a key.
 pub(super) fn class_of(key: &str) -> Option<TableEntry> {
-    KEYS.iter().find(|(word, _)| *word == key).map(|(_, class)| *class)
+    match key {
+        "lock" => Some(TableEntry::Lock),
+        "caller" => Some(TableEntry::Caller),
+        _ => {
+            let known = Layer::KEYS.iter().find(|(word, _)| *word == key && !key.is_empty());
+            known.map(|(_, layer)| TableEntry::Layer(*layer))
+        }
+    }
 }
 
 /// What names that fit begin with, where the pattern is of that kind: `blk_mq_*`, `[nvme*]`.

@@ -67,7 +67,7 @@ impl LayerTimes {
             }
         }
         let layers: Vec<LayerTime> =
-            Layer::ALL.into_iter().filter_map(|layer| sums.take(layer)).collect();
+            Layer::ALL.iter().filter_map(|layer| sums.take(*layer)).collect();
         let count = |wanted: fn(Layer) -> bool| {
             layers.iter().filter(|row| wanted(row.layer)).map(|row| row.samples).sum()
         };
