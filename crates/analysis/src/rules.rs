@@ -63,6 +63,22 @@ pub struct Rule {
     cases: &'static [testing::Case],
 }
 
+impl Rule {
+    /// Most rules warn that figures may mislead, and leave the findings of others alone.
+    const DEFAULT: Self = Self {
+        id: "",
+        class: Class::Validity,
+        severity: Severity::Warning,
+        meaning: "",
+        threshold: String::new,
+        remedy: "",
+        supersedes: &[],
+        checks: &[],
+        #[cfg(test)]
+        cases: &[],
+    };
+}
+
 /// A pure function of the input that it requires.
 #[derive(Clone, Copy)]
 enum Check {

@@ -8,7 +8,7 @@ use super::jobs::{Job, is_on, jobs_where, listed, named, sentence, targets_of};
 use super::testing::{Case, IOS, make_buffered, make_writing, peak};
 use super::{Check, Claim, Rule, Target, depth};
 use crate::derive::percent;
-use fathom_model::finding::{Class, Evidence, Severity, Unit};
+use fathom_model::finding::{Evidence, Unit};
 use fathom_model::plan::Engine;
 use fathom_model::record::{DiskRecord, RunRecord};
 use fathom_model::{Dir, units};
@@ -74,11 +74,8 @@ fn from_disk_threshold(what: &str) -> String {
     )
 }
 
-/// Buffered reads were served by the page cache.
 pub(super) static CACHED_READS: Rule = Rule {
     id: "cached-reads",
-    class: Class::Validity,
-    severity: Severity::Warning,
     meaning: "The page cache served most of the buffered reads: the figures are those of memory.",
     threshold: || from_disk_threshold("read through the page cache"),
     remedy: "Set direct=1, or read more than fits into memory",
@@ -107,6 +104,7 @@ pub(super) static CACHED_READS: Rule = Rule {
             },
         },
     ],
+    ..Rule::DEFAULT
 };
 
 fn cached_reads(record: &RunRecord) -> Option<Claim> {
@@ -159,11 +157,8 @@ fn low_from_disk(target: &Target) -> Option<(f64, Vec<Evidence>)> {
     Some((least, evidence.collect()))
 }
 
-/// Direct reads of which the disk saw little.
 pub(super) static DIRECT_READS_MISSING: Rule = Rule {
     id: "direct-reads-missing",
-    class: Class::Validity,
-    severity: Severity::Warning,
     meaning: "Most direct reads never reached the disk; a layer above it served them.",
     threshold: || from_disk_threshold("read with O_DIRECT"),
     remedy: "Check for holes, compression, or a file system or device that caches",
@@ -180,6 +175,7 @@ pub(super) static DIRECT_READS_MISSING: Rule = Rule {
             near_miss: |r| peak(r).from_disk = Some(0.5),
         },
     ],
+    ..Rule::DEFAULT
 };
 
 fn direct_reads_missing(record: &RunRecord) -> Option<Claim> {
@@ -209,15 +205,11 @@ fn direct_peaks_missing(target: &Target) -> Option<Claim> {
     Some(Claim::new(summary, evidence))
 }
 
-/// Buffered writes that had not reached the disk at the end.
 pub(super) static UNFLUSHED_WRITES: Rule = Rule {
     id: "unflushed-writes",
-    class: Class::Validity,
-    severity: Severity::Warning,
     meaning: "Most buffered writes had not reached the disk when the run ended: their rate is that of memory.",
     threshold: || from_disk_threshold("written through the page cache"),
     remedy: "Set direct=1, or end_fsync=1 and include its time",
-    supersedes: &[],
     checks: &[Check::Run(unflushed_writes)],
     #[cfg(test)]
     cases: &[Case::Run {
@@ -232,6 +224,7 @@ pub(super) static UNFLUSHED_WRITES: Rule = Rule {
             r.disks[0].sectors.write /= 2;
         },
     }],
+    ..Rule::DEFAULT
 };
 
 fn unflushed_writes(record: &RunRecord) -> Option<Claim> {
@@ -252,11 +245,8 @@ fn is_buffered(job: &Job) -> bool {
     job.is_of_blocks() && !job.plan.direct && job.bytes_read() + job.bytes_written() > 0
 }
 
-/// The page cache was used without having been requested.
 pub(super) static BUFFERED: Rule = Rule {
     id: "buffered",
-    class: Class::Validity,
-    severity: Severity::Warning,
     meaning: "I/O went through the page cache without having been requested: the figures combine memory and disk.",
     threshold: || {
         "run: neither direct nor buffered is set. limit: the target does not support O_DIRECT."
@@ -279,6 +269,7 @@ pub(super) static BUFFERED: Rule = Rule {
             near_miss: |r| r.conditions[0].scratch = true,
         },
     ],
+    ..Rule::DEFAULT
 };
 
 fn buffered(record: &RunRecord) -> Option<Claim> {
@@ -310,17 +301,13 @@ fn buffered_target(target: &Target) -> Option<Claim> {
     })
 }
 
-/// Buffered I/O on targets that the page cache can hold.
 pub(super) static SMALLER_THAN_MEMORY: Rule = Rule {
     id: "smaller-than-memory",
-    class: Class::Validity,
-    severity: Severity::Warning,
     meaning: "The page cache can hold all data accessed by buffered I/O.",
     threshold: || {
         "All regions of buffered jobs together are smaller than memory, or than the cgroup's memory limit.".into()
     },
     remedy: "Set direct=1, or a size of at least twice the memory",
-    supersedes: &[],
     checks: &[Check::Run(smaller_than_memory)],
     #[cfg(test)]
     cases: &[Case::Run {
@@ -330,6 +317,7 @@ pub(super) static SMALLER_THAN_MEMORY: Rule = Rule {
             r.header.facts.host.cgroup_memory_max_bytes = Some(4 << 30);
         },
     }],
+    ..Rule::DEFAULT
 };
 
 fn smaller_than_memory(record: &RunRecord) -> Option<Claim> {

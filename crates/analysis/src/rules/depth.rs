@@ -14,18 +14,16 @@ const REACHED_SHARE: f64 = 0.5;
 /// Fewer I/Os than this many queues full do not show a depth.
 const QUEUES_MIN: u64 = 10;
 
-/// A queue depth for an engine that does one I/O at a time.
 pub(super) static SYNCHRONOUS_ENGINE: Rule = Rule {
     id: "synchronous-engine",
     class: Class::Limiter,
-    severity: Severity::Warning,
     meaning: "`iodepth` has no effect: the engine does one I/O at a time.",
     threshold: || "iodepth above 1 with a synchronous engine.".into(),
     remedy: "Use ioengine=io_uring, or numjobs in place of iodepth",
-    supersedes: &[],
     checks: &[Check::Run(synchronous_engine)],
     #[cfg(test)]
     cases: &[Case::Run { holds: |r| synchronous(r, 32), near_miss: |r| synchronous(r, 1) }],
+    ..Rule::DEFAULT
 };
 
 fn synchronous_engine(record: &RunRecord) -> Option<Claim> {
@@ -45,11 +43,9 @@ fn synchronous_engine(record: &RunRecord) -> Option<Claim> {
     Some(Claim::new(summary, evidence).remedy(remedy))
 }
 
-/// Fewer I/Os in flight than requested, with nothing in the plan that explains it.
 pub(super) static DEPTH_NOT_REACHED: Rule = Rule {
     id: "depth-not-reached",
     class: Class::Limiter,
-    severity: Severity::Warning,
     meaning: "Fewer I/Os were in flight than requested.",
     threshold: || {
         format!(
@@ -59,7 +55,6 @@ pub(super) static DEPTH_NOT_REACHED: Rule = Rule {
         )
     },
     remedy: "Use more jobs, and direct=1; check iodepth_batch* and fsync",
-    supersedes: &[],
     checks: &[Check::Run(not_reached), Check::Target(peak_not_reached)],
     #[cfg(test)]
     cases: &[
@@ -69,6 +64,7 @@ pub(super) static DEPTH_NOT_REACHED: Rule = Rule {
             near_miss: |r| peak(r).in_flight = 16.0,
         },
     ],
+    ..Rule::DEFAULT
 };
 
 fn not_reached(record: &RunRecord) -> Option<Claim> {
@@ -139,11 +135,9 @@ fn peak_not_reached(target: &Target) -> Option<Claim> {
     Some(Claim::new(summary, evidence.collect()).remedy(""))
 }
 
-/// The device had fewer I/Os in flight than the readers requested.
 pub(super) static DEVICE_DEPTH: Rule = Rule {
     id: "device-depth",
     class: Class::Limiter,
-    severity: Severity::Warning,
     meaning: "The device had fewer I/Os in flight than the jobs that read from it requested.",
     threshold: || {
         format!(
@@ -153,7 +147,6 @@ pub(super) static DEVICE_DEPTH: Rule = Rule {
         )
     },
     remedy: "Set direct=1: buffered reads wait for the page cache one at a time",
-    supersedes: &[],
     checks: &[Check::Run(device_depth)],
     #[cfg(test)]
     cases: &[Case::Run {
@@ -163,6 +156,7 @@ pub(super) static DEVICE_DEPTH: Rule = Rule {
         },
         near_miss: |r| r.disks[0].weighted_ms = 160_000,
     }],
+    ..Rule::DEFAULT
 };
 
 fn device_depth(record: &RunRecord) -> Option<Claim> {

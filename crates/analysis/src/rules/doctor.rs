@@ -49,12 +49,9 @@ pub(super) struct Inspected {
     pub judge: On,
 }
 
-/// What a check judges.
 #[derive(Clone, Copy)]
 pub(super) enum On {
-    /// The machine, once.
     Machine(fn(&Machine) -> Answer),
-    /// Each disk.
     Disk(fn(&Disk) -> Answer),
 }
 
@@ -73,10 +70,8 @@ pub(super) struct Disk<'a> {
     files: &'a Readings,
 }
 
-/// The result of a check.
 pub(super) type Answer = Result<CheckResult, Skip>;
 
-/// A property that was judged.
 pub(super) struct CheckResult {
     found: String,
     /// The recommended value; `None` if it has it.
@@ -171,7 +166,6 @@ fn mounted(disk: &Disk, is_bad: fn(&MountedFileSystem) -> bool, wanted: &str) ->
     }
 }
 
-/// Whether a file system is mounted with an option.
 fn has(mount: &MountedFileSystem, option: &str) -> bool {
     mount.options.split(',').any(|have| have == option)
 }
@@ -195,7 +189,6 @@ impl Machine<'_> {
         self.read(CGROUP).and_then(|()| good("none"))
     }
 
-    /// Whether it has several NUMA nodes.
     fn has_nodes(&self) -> bool {
         self.files.text(NODES).is_ok_and(|nodes| cpus(nodes).len() > 1)
     }
@@ -238,12 +231,10 @@ impl<'a> Disk<'a> {
         self.seen.nvme.as_ref().ok_or_else(reason)
     }
 
-    /// Its health log.
     fn smart(&self) -> Result<&'a NvmeSmart, Skip> {
         Ok(self.nvme()?.smart.as_ref().ok_or("the controller has no health log")?)
     }
 
-    /// Its namespace.
     fn namespace(&self) -> Result<&'a NvmeNamespace, Skip> {
         Ok(self.nvme()?.namespace.as_ref().ok_or("the namespace was not identified")?)
     }
@@ -358,7 +349,6 @@ impl Diagnosis {
         self.problems().next().is_some() || self.topology.iter().any(is_problem)
     }
 
-    /// The changes that fathom may make.
     pub fn changes(&self) -> Vec<SettingChange> {
         self.findings.iter().filter_map(|found| found.change.clone()).collect()
     }

@@ -8,7 +8,6 @@ use fathom_model::finding::{Class, Confidence, Evidence, Severity, Unit};
 use fathom_model::units;
 use fathom_model::window::Ratio;
 
-/// A condition of an experiment.
 pub(super) struct Variant<'a> {
     pub record: &'a ExperimentRecord,
     pub condition: &'a model::Condition,
@@ -26,7 +25,6 @@ impl<'a> Variant<'a> {
     }
 }
 
-/// A variant relative to its baseline.
 pub(super) static EFFECT: Rule = Rule {
     id: "effect",
     class: Class::Advice,
@@ -37,14 +35,13 @@ pub(super) static EFFECT: Rule = Rule {
          larger effects; else inconclusive."
             .into()
     },
-    remedy: "",
-    supersedes: &[],
     checks: &[Check::Variant(effect)],
     #[cfg(test)]
     cases: &[Case::Experiment {
         holds: |r| r.report.conditions[1].effect = Some(half(model::Claim::Changed)),
         near_miss: |r| r.report.conditions[1].windows = 0,
     }],
+    ..Rule::DEFAULT
 };
 
 #[cfg(test)]
@@ -114,7 +111,6 @@ fn change(ratio: &Ratio, confidence: u32) -> String {
     format!("{value} ({confidence}% CI {ends})")
 }
 
-/// The best cell of a curve, and its knee.
 pub(super) static CURVE: Rule = Rule {
     id: "curve",
     class: Class::Advice,
@@ -125,8 +121,6 @@ pub(super) static CURVE: Rule = Rule {
          latency; none at the end of a curve that still rises."
             .into()
     },
-    remedy: "",
-    supersedes: &[],
     checks: &[Check::Variant(curve)],
     #[cfg(test)]
     cases: &[Case::Experiment {
@@ -136,6 +130,7 @@ pub(super) static CURVE: Rule = Rule {
         },
         near_miss: |r| r.request.is_sweep = true,
     }],
+    ..Rule::DEFAULT
 };
 
 fn curve(variant: &Variant) -> Option<Claim> {

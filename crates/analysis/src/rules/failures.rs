@@ -7,20 +7,17 @@ use super::{Check, Claim, Rule, Target};
 use crate::derive::{self, percent};
 #[cfg(test)]
 use fathom_model::Outcome;
-use fathom_model::finding::{Class, Confidence, Evidence, Severity, Subject, Unit};
+use fathom_model::finding::{Confidence, Evidence, Severity, Subject, Unit};
 use fathom_model::progress::Counts;
 use fathom_model::record::RunRecord;
 use fathom_model::units;
 use std::collections::BTreeMap;
 
-/// A job ended with an error.
 pub(super) static JOB_FAILED: Rule = Rule {
     id: "job-failed",
-    class: Class::Validity,
     severity: Severity::Error,
     meaning: "A job ended with an error.",
     threshold: || "Any error that ended a job or counts as its failure.".into(),
-    remedy: "",
     supersedes: &[&NOTHING_DONE],
     checks: &[Check::Run(job_failed)],
     #[cfg(test)]
@@ -31,6 +28,7 @@ pub(super) static JOB_FAILED: Rule = Rule {
         },
         near_miss: |r| r.jobs[0].dirs.read.counts.errors = 1,
     }],
+    ..Rule::DEFAULT
 };
 
 fn job_failed(record: &RunRecord) -> Option<Claim> {
@@ -53,14 +51,11 @@ fn job_failed(record: &RunRecord) -> Option<Claim> {
     })
 }
 
-/// A signal ended the run early.
 pub(super) static INTERRUPTED: Rule = Rule {
     id: "interrupted",
-    class: Class::Validity,
     severity: Severity::Error,
     meaning: "A signal or an error ended the run early.",
     threshold: || "SIGINT or SIGTERM before all jobs finished.".into(),
-    remedy: "",
     supersedes: &[&NOTHING_DONE],
     checks: &[Check::Run(interrupted)],
     #[cfg(test)]
@@ -68,6 +63,7 @@ pub(super) static INTERRUPTED: Rule = Rule {
         holds: |r| r.header.outcome = Outcome::interrupted("SIGINT"),
         near_miss: |r| r.header.elapsed_ns /= 2,
     }],
+    ..Rule::DEFAULT
 };
 
 fn interrupted(record: &RunRecord) -> Option<Claim> {
@@ -83,15 +79,11 @@ fn interrupted(record: &RunRecord) -> Option<Claim> {
     Some(Claim::new(summary, evidence))
 }
 
-/// A job did no I/O and reports no error.
 pub(super) static NOTHING_DONE: Rule = Rule {
     id: "nothing-done",
-    class: Class::Validity,
-    severity: Severity::Warning,
     meaning: "A job completed no I/O, although it reports no error.",
     threshold: || "No I/O completed, failed or was short, and `create_only` is not set.".into(),
     remedy: "Check size, offset, runtime and ramp_time",
-    supersedes: &[],
     checks: &[Check::Run(nothing_done)],
     #[cfg(test)]
     cases: &[Case::Run {
@@ -101,6 +93,7 @@ pub(super) static NOTHING_DONE: Rule = Rule {
             r.jobs[0].dirs.read.counts.errors = 1;
         },
     }],
+    ..Rule::DEFAULT
 };
 
 fn nothing_done(record: &RunRecord) -> Option<Claim> {
@@ -115,15 +108,11 @@ fn nothing_done(record: &RunRecord) -> Option<Claim> {
     Some(Claim::new(format!("{} completed no I/O.", sentence(&named(&idle))), evidence))
 }
 
-/// I/Os failed.
 pub(super) static IO_ERRORS: Rule = Rule {
     id: "io-errors",
-    class: Class::Validity,
-    severity: Severity::Warning,
     meaning: "I/Os failed. Rates and latencies exclude them; `limit` discards the windows that contain them.",
     threshold: || "Any failed I/O; an error in `limit`.".into(),
     remedy: "Check the kernel log (`dmesg`)",
-    supersedes: &[],
     checks: &[Check::Run(io_errors), Check::Target(limit_io_errors)],
     #[cfg(test)]
     cases: &[
@@ -133,6 +122,7 @@ pub(super) static IO_ERRORS: Rule = Rule {
         },
         Case::Limit { holds: |r| problem(r, 3, 0), near_miss: |r| problem(r, 0, 3) },
     ],
+    ..Rule::DEFAULT
 };
 
 fn io_errors(record: &RunRecord) -> Option<Claim> {
@@ -191,16 +181,12 @@ fn discarded(
     Some(Claim::new(summary, evidence.collect()).severity(Severity::Error))
 }
 
-/// I/Os transferred less than requested.
 pub(super) static SHORT_IOS: Rule = Rule {
     id: "short-ios",
-    class: Class::Validity,
-    severity: Severity::Warning,
     meaning: "I/Os transferred fewer bytes than requested. Rates and latencies exclude them; `limit` discards \
               the windows that contain them.",
     threshold: || "Any short I/O; an error in `limit`.".into(),
     remedy: "Check that the target is as large as the job assumes and that it is not full",
-    supersedes: &[],
     checks: &[Check::Run(short_ios), Check::Target(limit_short_ios)],
     #[cfg(test)]
     cases: &[
@@ -210,6 +196,7 @@ pub(super) static SHORT_IOS: Rule = Rule {
         },
         Case::Limit { holds: |r| problem(r, 0, 3), near_miss: |r| problem(r, 3, 0) },
     ],
+    ..Rule::DEFAULT
 };
 
 fn short_ios(record: &RunRecord) -> Option<Claim> {
@@ -234,21 +221,19 @@ fn limit_short_ios(target: &Target) -> Option<Claim> {
 /// Waits that did not end although completions were available. No test makes the kernel miss a wake-up: it is a race.
 pub(super) static LOST_WAKEUPS: Rule = Rule {
     id: "lost-wakeups",
-    class: Class::Validity,
-    severity: Severity::Warning,
     meaning: "A worker waited for a second or more until fathom interrupted the wait, and then found completions. \
               The kernel may have missed a wake-up; the I/Os may also have completed just then.",
     threshold: || {
         "Any such wait; a wait that ends without completions, as on a stalled device, does not count.".into()
     },
     remedy: "Disregard the maximum latencies; if it recurs, try a newer kernel and report it to io-uring@vger.kernel.org",
-    supersedes: &[],
     checks: &[Check::Run(lost_wakeups)],
     #[cfg(test)]
     cases: &[Case::Run {
         holds: |r| r.jobs[0].lost_wakeups.count = 1,
         near_miss: |r| r.jobs[0].dirs.read.clat.record(2_000_000_000),
     }],
+    ..Rule::DEFAULT
 };
 
 fn lost_wakeups(record: &RunRecord) -> Option<Claim> {
@@ -268,18 +253,15 @@ fn lost_wakeups(record: &RunRecord) -> Option<Claim> {
     Some(Claim::new(summary, evidence).confidence(Confidence::Medium))
 }
 
-/// A worker waited for its log.
 pub(super) static LOG_TOO_SLOW: Rule = Rule {
     id: "log-too-slow",
-    class: Class::Validity,
-    severity: Severity::Warning,
     meaning: "The writer of a job's logs of single I/Os did not keep up, and the job waited for it instead of doing I/O.",
     threshold: || "Any such wait.".into(),
     remedy: "Set log_avg_msec, log fewer figures, or write the logs to a faster file system",
-    supersedes: &[],
     checks: &[Check::Run(log_too_slow)],
     #[cfg(test)]
     cases: &[Case::Run { holds: |r| r.jobs[0].log_wait_ns = 1_000_000, near_miss: |_| {} }],
+    ..Rule::DEFAULT
 };
 
 fn log_too_slow(record: &RunRecord) -> Option<Claim> {
@@ -301,7 +283,6 @@ fn number(name: &str, count: u64) -> Evidence {
     Evidence::number(name, count as f64, Unit::Count)
 }
 
-/// An errno by name, where I/O is known to return it.
 fn errno_text(errno: i32) -> String {
     let name = match errno {
         1 => "EPERM, not permitted",

@@ -35,11 +35,8 @@ pub(super) const FAST_CLOCKS: [&str; 7] = [
     "tod",
 ];
 
-/// Other programs were running.
 pub(super) static BUSY_MACHINE: Rule = Rule {
     id: "busy-machine",
-    class: Class::Validity,
-    severity: Severity::Warning,
     meaning: "The machine was busy before the measurement; other programs may be sharing it.",
     threshold: || {
         format!(
@@ -49,7 +46,6 @@ pub(super) static BUSY_MACHINE: Rule = Rule {
         )
     },
     remedy: "Rerun when the machine is idle; `fathom top` shows what is running",
-    supersedes: &[],
     checks: &[
         Check::Run(|record| busy_machine(&record.header.facts.host)),
         Check::Limit(busy_before_search),
@@ -67,6 +63,7 @@ pub(super) static BUSY_MACHINE: Rule = Rule {
         },
         Case::Limit { holds: |r| busy_before(r, 0.10), near_miss: |r| busy_before(r, 0.09) },
     ],
+    ..Rule::DEFAULT
 };
 
 fn busy_machine(host: &Host) -> Option<Claim> {
@@ -91,11 +88,8 @@ fn busy_before_search(record: &LimitRecord) -> Option<Claim> {
     Some(Claim::new(summary, vec![evidence.with_source("/proc/stat")]))
 }
 
-/// Other programs ran during a search.
 pub(super) static COMPETITORS: Rule = Rule {
     id: "competing-programs",
-    class: Class::Validity,
-    severity: Severity::Warning,
     meaning: "Other programs used CPUs or disks during the search. Their I/O is part of the device's figures.",
     threshold: || {
         format!(
@@ -104,13 +98,13 @@ pub(super) static COMPETITORS: Rule = Rule {
         )
     },
     remedy: "Stop them, or measure while they are not running",
-    supersedes: &[],
     checks: &[Check::Limit(competitors)],
     #[cfg(test)]
     cases: &[Case::Limit {
         holds: |r| compete(r, 0.2, 9.9e6),
         near_miss: |r| compete(r, 0.19, 9.9e6),
     }],
+    ..Rule::DEFAULT
 };
 
 fn competitors(record: &LimitRecord) -> Option<Claim> {
@@ -145,20 +139,18 @@ fn compete(record: &mut LimitRecord, cpus: f64, disk_bytes_per_second: f64) {
 /// The hypervisor withheld CPU time. No test makes one do that: it takes a second machine on the same CPUs.
 pub(super) static STEAL: Rule = Rule {
     id: "steal",
-    class: Class::Validity,
-    severity: Severity::Warning,
     meaning: "The hypervisor withheld CPU time at a peak, which may have lowered it.",
     threshold: || {
         format!("Steal time is {:.0}% or more of CPU time at a peak.", STEAL_SHARE * 100.0)
     },
     remedy: "Rerun when the host is less loaded, or with dedicated CPUs",
-    supersedes: &[],
     checks: &[Check::Target(steal)],
     #[cfg(test)]
     cases: &[Case::Limit {
         holds: |r| peak(r).cpu.get_or_insert_default().steal = 0.05,
         near_miss: |r| peak(r).cpu.get_or_insert_default().steal = 0.04,
     }],
+    ..Rule::DEFAULT
 };
 
 fn steal(target: &Target) -> Option<Claim> {
@@ -180,7 +172,6 @@ fn steal(target: &Target) -> Option<Claim> {
 pub(super) static OWN_CEILING: Rule = Rule {
     id: "own-ceiling",
     class: Class::Limiter,
-    severity: Severity::Warning,
     meaning: "The peak is close to what the load generator does without a device: it is part of the limit.",
     threshold: || {
         format!(
@@ -188,14 +179,13 @@ pub(super) static OWN_CEILING: Rule = Rule {
             OWN_SHARE * 100.0
         )
     },
-    remedy: "",
-    supersedes: &[],
     checks: &[Check::Limit(own_ceiling)],
     #[cfg(test)]
     cases: &[Case::Limit {
         holds: |r| peak(r).iops.mean = 5e6,
         near_miss: |r| peak(r).iops.mean = 4.9e6,
     }],
+    ..Rule::DEFAULT
 };
 
 fn own_ceiling(record: &LimitRecord) -> Option<Claim> {
@@ -213,11 +203,8 @@ fn own_ceiling(record: &LimitRecord) -> Option<Claim> {
     Some(Claim::new(summary, evidence))
 }
 
-/// Reading the clock needs a system call.
 pub(super) static SLOW_CLOCK: Rule = Rule {
     id: "slow-clock",
-    class: Class::Validity,
-    severity: Severity::Warning,
     meaning: "Every clock read is a system call, which adds to every latency.",
     threshold: || {
         format!(
@@ -226,13 +213,13 @@ pub(super) static SLOW_CLOCK: Rule = Rule {
         )
     },
     remedy: "Check `dmesg` for why tsc was rejected; if the TSC is stable after all, boot with tsc=reliable",
-    supersedes: &[],
     checks: &[Check::Run(slow_clock)],
     #[cfg(test)]
     cases: &[Case::Run {
         holds: |r| r.header.facts.host.clocksource = "hpet".into(),
         near_miss: |r| r.header.facts.host.clocksource = "kvm-clock".into(),
     }],
+    ..Rule::DEFAULT
 };
 
 fn slow_clock(record: &RunRecord) -> Option<Claim> {
@@ -250,18 +237,16 @@ fn slow_clock(record: &RunRecord) -> Option<Claim> {
 /// hypervisor decides, and most have no counters.
 pub(super) static COUNTING_SLOWS: Rule = Rule {
     id: "counting-slows",
-    class: Class::Validity,
     severity: Severity::Info,
     meaning: "Counting instructions slowed the job down. It is done in a separate window, so IOPS and latencies are not \
               affected, but cycles per I/O may be too high.",
     threshold: || {
         format!("IOPS while counting are below {:.0}% of those without.", COUNTING_SHARE * 100.0)
     },
-    remedy: "",
-    supersedes: &[],
     checks: &[Check::Run(counting_slows)],
     #[cfg(test)]
     cases: &[Case::Run { holds: |r| counted(r, 0.25), near_miss: |r| counted(r, 0.9) }],
+    ..Rule::DEFAULT
 };
 
 fn counting_slows(record: &RunRecord) -> Option<Claim> {

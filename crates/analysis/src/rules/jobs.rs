@@ -6,7 +6,6 @@ use fathom_model::list;
 use fathom_model::plan::{Engine, JobPlan};
 use fathom_model::record::{DiskRecord, JobRecord, RunRecord};
 
-/// A job's plan and record.
 #[derive(Clone, Copy)]
 pub(super) struct Job<'a> {
     pub plan: &'a JobPlan,
@@ -61,7 +60,6 @@ pub(super) fn listed(noun: &str, items: &[&str]) -> String {
     format!("{noun}{plural} {}", list::few(items, SHOWN))
 }
 
-/// Facts about target `index` at the start of the run.
 pub(super) fn facts_of(record: &RunRecord, index: usize) -> Option<&TargetFacts> {
     let path = &record.plan.targets.get(index)?.path;
     record.header.facts.targets.iter().find(|facts| facts.path == *path || facts.resolved == *path)

@@ -7,7 +7,7 @@ use super::testing::{Case, known, peak};
 use super::{Check, Claim, Rule, Target};
 use crate::derive::{self, Spread, percent};
 use fathom_model::experiment::ExperimentRecord;
-use fathom_model::finding::{Class, Evidence, Severity, Unit};
+use fathom_model::finding::{Evidence, Severity, Unit};
 use fathom_model::plan::Rate;
 use fathom_model::record::RunRecord;
 use fathom_model::{Dir, Histogram, units};
@@ -23,11 +23,8 @@ const INTERVALS_MIN: u64 = 5;
 /// Relative half-width of the confidence interval above which a peak is not stable.
 const PEAK_HALF_WIDTH_MAX: f64 = 0.05;
 
-/// A requested rate was not sustained.
 pub(super) static COULD_NOT_KEEP_UP: Rule = Rule {
     id: "could-not-keep-up",
-    class: Class::Validity,
-    severity: Severity::Warning,
     meaning: "A job could not sustain its requested rate: I/Os started late or not at all.",
     threshold: || {
         let percent = LATE_SHARE * 100.0;
@@ -39,7 +36,6 @@ pub(super) static COULD_NOT_KEEP_UP: Rule = Rule {
         )
     },
     remedy: "Use the response latency: it counts from the scheduled start, as a client would see it",
-    supersedes: &[],
     checks: &[Check::Run(could_not_keep_up), Check::Experiment(variants_behind)],
     #[cfg(test)]
     cases: &[
@@ -49,6 +45,7 @@ pub(super) static COULD_NOT_KEEP_UP: Rule = Rule {
             near_miss: |r| r.report.conditions[1].started_share = Some(0.995),
         },
     ],
+    ..Rule::DEFAULT
 };
 
 fn variants_behind(record: &ExperimentRecord) -> Option<Claim> {
@@ -132,11 +129,8 @@ fn p99(name: String, latencies: &Histogram) -> Evidence {
     Evidence::number(name, ns, Unit::Nanoseconds)
 }
 
-/// IOPS vary too much.
 pub(super) static NOISY: Rule = Rule {
     id: "noisy",
-    class: Class::Validity,
-    severity: Severity::Warning,
     meaning: "IOPS vary too much for small differences between measurements to be meaningful.",
     threshold: || {
         format!(
@@ -148,7 +142,6 @@ pub(super) static NOISY: Rule = Rule {
         )
     },
     remedy: "Rerun on an idle machine or for longer; ramp_time excludes the start",
-    supersedes: &[],
     checks: &[Check::Run(noisy), Check::Target(noisy_peak)],
     #[cfg(test)]
     cases: &[
@@ -158,6 +151,7 @@ pub(super) static NOISY: Rule = Rule {
             near_miss: |r| peak(r).iops = known(1e5, 0.04),
         },
     ],
+    ..Rule::DEFAULT
 };
 
 fn noisy(record: &RunRecord) -> Option<Claim> {

@@ -19,11 +19,8 @@ pub fn unpolled<'a>(record: &'a RunRecord, job: &JobPlan) -> Vec<&'a DeviceFacts
         .collect()
 }
 
-/// Polling was requested and did not happen.
 pub(super) static NOT_POLLED: Rule = Rule {
     id: "not-polled",
-    class: Class::Validity,
-    severity: Severity::Warning,
     meaning: "Polling was requested (hipri), but completions were not polled.",
     threshold: || {
         "The kernel refused polling, or accepted it on a device without polled queues, where some kernels silently wait \
@@ -31,10 +28,10 @@ pub(super) static NOT_POLLED: Rule = Rule {
             .into()
     },
     remedy: "Load the driver with polled queues (nvme.poll_queues=N), or omit hipri",
-    supersedes: &[],
     checks: &[Check::Run(not_polled)],
     #[cfg(test)]
     cases: &[Case::Run { holds: |r| poll(r, false), near_miss: |r| poll(r, true) }],
+    ..Rule::DEFAULT
 };
 
 fn not_polled(record: &RunRecord) -> Option<Claim> {
@@ -82,15 +79,11 @@ fn requests_polling(job: &Job) -> bool {
     job.is_real() && (ring || scsi || job.plan.engine == call || job.plan.engine == call_nowait)
 }
 
-/// O_DIRECT was requested and is not in effect.
 pub(super) static DIRECT_REFUSED: Rule = Rule {
     id: "direct-refused",
-    class: Class::Validity,
-    severity: Severity::Warning,
     meaning: "Direct I/O was requested, but O_DIRECT is not in effect: I/O went through the page cache.",
     threshold: || "The file system refused O_DIRECT, or the engine is mmap.".into(),
     remedy: "Use a file system that supports O_DIRECT",
-    supersedes: &[],
     checks: &[Check::Run(direct_refused)],
     #[cfg(test)]
     cases: &[Case::Run {
@@ -100,6 +93,7 @@ pub(super) static DIRECT_REFUSED: Rule = Rule {
             r.plan.jobs[0].engine = Engine::Null;
         },
     }],
+    ..Rule::DEFAULT
 };
 
 fn direct_refused(record: &RunRecord) -> Option<Claim> {
@@ -120,7 +114,6 @@ fn direct_refused(record: &RunRecord) -> Option<Claim> {
     Some(Claim::new(summary, vec![Evidence::text("O_DIRECT", "not in effect")]))
 }
 
-/// Buffers could not be registered, as too little memory may be locked.
 pub(super) static MEMORY_LOCK: Rule = Rule {
     id: "memory-lock",
     class: Class::Advice,
@@ -162,21 +155,18 @@ fn requests_registered(job: &Job) -> bool {
     job.is_real() && job.plan.engine.uring().is_some_and(|ring| ring.fixed_buffers)
 }
 
-/// Something requested is not in effect.
 pub(super) static FALLBACKS: Rule = Rule {
     id: "fallbacks",
     class: Class::Advice,
-    severity: Severity::Warning,
     meaning: "A requested option is not in effect; the run continued without it.",
     threshold: || "Any such fallback; the finding quotes it.".into(),
-    remedy: "",
-    supersedes: &[],
     checks: &[Check::Run(fallbacks)],
     #[cfg(test)]
     cases: &[Case::Run {
         holds: |r| r.jobs[0].granted.fallbacks = vec!["no fsync.".into()],
         near_miss: |r| r.jobs[0].granted.refused_flags = vec!["SQPOLL".into()],
     }],
+    ..Rule::DEFAULT
 };
 
 fn fallbacks(record: &RunRecord) -> Option<Claim> {
@@ -189,7 +179,6 @@ fn fallbacks(record: &RunRecord) -> Option<Claim> {
     Some(Claim::new(summary, phrases.iter().map(|text| Evidence::text("", *text)).collect()))
 }
 
-/// The kernel rejected setup flags.
 pub(super) static REFUSED_FLAGS: Rule = Rule {
     id: "refused-flags",
     class: Class::Advice,

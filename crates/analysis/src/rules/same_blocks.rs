@@ -5,15 +5,12 @@ use super::jobs::{Job, jobs_where, named, sentence};
 use super::testing::Case;
 use super::{Check, Claim, Rule};
 use fathom_model::Dir;
-use fathom_model::finding::{Class, Evidence, Severity, Unit};
+use fathom_model::finding::{Evidence, Unit};
 use fathom_model::plan::Order;
 use fathom_model::record::RunRecord;
 
-/// Sequential jobs read the same blocks at the same time.
 pub(super) static SAME_BLOCKS: Rule = Rule {
     id: "same-blocks",
-    class: Class::Validity,
-    severity: Severity::Warning,
     meaning: "Several sequential jobs read the same blocks, so a cache served most of the reads.",
     threshold: || {
         "At least two jobs that ran at the same time read the same region of the same target from start to end. The \
@@ -22,10 +19,10 @@ pub(super) static SAME_BLOCKS: Rule = Rule {
     },
     remedy: "Give each clone its own part (size=25% and offset_increment=25% with numjobs=4) or its own file \
              (directory instead of filename)",
-    supersedes: &[],
     checks: &[Check::Run(same_blocks)],
     #[cfg(test)]
     cases: &[Case::Run { holds: |r| twice(r, 0), near_miss: |r| twice(r, 1) }],
+    ..Rule::DEFAULT
 };
 
 fn same_blocks(record: &RunRecord) -> Option<Claim> {

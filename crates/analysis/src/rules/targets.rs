@@ -6,7 +6,7 @@ use super::testing::Case;
 use super::{Check, Claim, Rule, Target, cache, depth};
 use fathom_model::experiment::ExperimentRecord;
 use fathom_model::facts::{TargetFacts, TargetKind};
-use fathom_model::finding::{Class, Confidence, Evidence, Severity, Unit};
+use fathom_model::finding::{Confidence, Evidence, Severity, Unit};
 use fathom_model::limit::LimitRecord;
 use fathom_model::record::RunRecord;
 use fathom_model::{Dir, JobPlan, units};
@@ -21,21 +21,18 @@ const SMALL_BYTES: u64 = 1 << 30;
 /// Models of virtual disks contain one of these.
 const HYPERVISORS: [&str; 7] = ["QEMU", "VMware", "Virtual", "VBOX", "Amazon", "Google", "Msft"];
 
-/// Targets were deleted or truncated during the run.
 pub(super) static TARGET_CHANGED: Rule = Rule {
     id: "target-changed",
-    class: Class::Validity,
-    severity: Severity::Warning,
     meaning: "A target was deleted or truncated during the run.",
     threshold: || "Any such change.".into(),
     remedy: "Find out what else uses the target, then rerun",
-    supersedes: &[],
     checks: &[Check::Run(target_changed)],
     #[cfg(test)]
     cases: &[Case::Run {
         holds: |r| r.jobs[0].target_changes = vec!["/data/file was deleted".into()],
         near_miss: |r| r.header.facts.targets[0].size_bytes += 1,
     }],
+    ..Rule::DEFAULT
 };
 
 fn target_changed(record: &RunRecord) -> Option<Claim> {
@@ -55,8 +52,6 @@ fn target_changed(record: &RunRecord) -> Option<Claim> {
 /// Files with holes: reads of them never reach a disk.
 pub(super) static SPARSE_TARGET: Rule = Rule {
     id: "sparse-target",
-    class: Class::Validity,
-    severity: Severity::Warning,
     meaning: "A file that was read has holes; reads of the holes never reach a disk.",
     threshold: || {
         format!(
@@ -94,6 +89,7 @@ pub(super) static SPARSE_TARGET: Rule = Rule {
             near_miss: |r| r.header.facts.targets[0].allocated_bytes = (4 << 30) / 100 * 91,
         },
     ],
+    ..Rule::DEFAULT
 };
 
 fn sparse_target(record: &RunRecord) -> Option<Claim> {
@@ -162,11 +158,8 @@ fn filled_anew(record: &RunRecord, index: usize) -> bool {
     target.fill && target.create_size.is_some_and(|size| size > facts.size_bytes)
 }
 
-/// Targets on file systems that live in memory.
 pub(super) static IN_MEMORY: Rule = Rule {
     id: "in-memory",
-    class: Class::Validity,
-    severity: Severity::Warning,
     meaning: "A target is on a file system that keeps files in memory: no disk is measured.",
     threshold: || "The file system is tmpfs, ramfs or hugetlbfs.".into(),
     remedy: "Use a file on the disk to be measured",
@@ -177,6 +170,7 @@ pub(super) static IN_MEMORY: Rule = Rule {
         holds: |r| r.header.facts.targets[0].file_system = Some("tmpfs".into()),
         near_miss: |r| r.header.facts.targets[0].file_system = Some("xfs".into()),
     }],
+    ..Rule::DEFAULT
 };
 
 fn in_memory(record: &RunRecord) -> Option<Claim> {
@@ -197,21 +191,19 @@ fn in_memory(record: &RunRecord) -> Option<Claim> {
     Some(Claim::new(summary, evidence.collect()))
 }
 
-/// Targets that may fit into a device's own cache.
 pub(super) static SMALL_TARGET: Rule = Rule {
     id: "small-target",
-    class: Class::Validity,
     severity: Severity::Info,
     meaning: "A target is so small that the device's own cache may hold all of it.",
     threshold: || format!("Smaller than {}.", units::bytes(SMALL_BYTES)),
     remedy: "Use a larger target (--size for a scratch file)",
-    supersedes: &[],
     checks: &[Check::Target(small_target)],
     #[cfg(test)]
     cases: &[Case::Limit {
         holds: |r| resize(r, SMALL_BYTES - 1),
         near_miss: |r| resize(r, SMALL_BYTES),
     }],
+    ..Rule::DEFAULT
 };
 
 fn small_target(target: &Target) -> Option<Claim> {
@@ -224,10 +216,8 @@ fn small_target(target: &Target) -> Option<Claim> {
     })
 }
 
-/// Disks of virtual machines.
 pub(super) static VIRTUAL_DISK: Rule = Rule {
     id: "virtual-disk",
-    class: Class::Validity,
     severity: Severity::Info,
     meaning: "The target is on a virtual disk: its limit may be a quota, and other guests may share its backing storage.",
     threshold: || {
@@ -236,14 +226,13 @@ pub(super) static VIRTUAL_DISK: Rule = Rule {
             HYPERVISORS.join(", ")
         )
     },
-    remedy: "",
-    supersedes: &[],
     checks: &[Check::Target(virtual_disk)],
     #[cfg(test)]
     cases: &[Case::Limit {
         holds: |r| rename_disk(r, "vda"),
         near_miss: |r| rename_disk(r, "sda"),
     }],
+    ..Rule::DEFAULT
 };
 
 fn virtual_disk(target: &Target) -> Option<Claim> {
@@ -264,21 +253,18 @@ fn virtual_disk(target: &Target) -> Option<Claim> {
     Some(Claim::new(summary, evidence).confidence(Confidence::Medium))
 }
 
-/// Several targets on one disk.
 pub(super) static SHARED_DISK: Rule = Rule {
     id: "shared-disk",
-    class: Class::Validity,
-    severity: Severity::Warning,
     meaning: "Two targets are on the same block device and share its limit.",
     threshold: || "The same kernel name.".into(),
     remedy: "Use one target per disk",
-    supersedes: &[],
     checks: &[Check::Limit(shared_disk)],
     #[cfg(test)]
     cases: &[Case::Limit {
         holds: |r| second_target(r, "nvme0n1"),
         near_miss: |r| second_target(r, "nvme1n1"),
     }],
+    ..Rule::DEFAULT
 };
 
 fn shared_disk(record: &LimitRecord) -> Option<Claim> {

@@ -15,23 +15,21 @@ const LISTED_MAX: usize = 6;
 pub(super) static UPLINK: Rule = Rule {
     id: "oversubscribed-uplink",
     class: Class::Limiter,
-    severity: Severity::Warning,
     meaning: "The disks behind a port or switch can deliver more than its link to the CPU, so they cannot all reach full \
               speed at the same time.",
     threshold: || {
         "The sum of the disks' links exceeds the uplink by more than 5%, both after encoding and packet overhead.".into()
     },
     remedy: "Expect at most the uplink's rate from these disks combined, or attach some of them elsewhere",
-    supersedes: &[],
     checks: &[Check::Topology(uplink)],
     #[cfg(test)]
     cases: &[tests::UPLINK],
+    ..Rule::DEFAULT
 };
 
 pub(super) static CROWDED_COMPLEX: Rule = Rule {
     id: "crowded-root-complex",
     class: Class::Limiter,
-    severity: Severity::Warning,
     meaning: "Most of the disks' bandwidth is on one root complex while others have spare capacity. A root complex \
               does not report its capacity, which may be lower than the sum of its ports' links.",
     threshold: || {
@@ -41,24 +39,23 @@ pub(super) static CROWDED_COMPLEX: Rule = Rule {
         )
     },
     remedy: "Move an adapter to a slot of another root complex",
-    supersedes: &[],
     checks: &[Check::Topology(crowded)],
     #[cfg(test)]
     cases: &[tests::CROWDED],
+    ..Rule::DEFAULT
 };
 
 pub(super) static DEGRADED_LINK: Rule = Rule {
     id: "degraded-link",
     class: Class::Limiter,
-    severity: Severity::Warning,
     meaning: "A link on the path to a disk runs slower or narrower than both of its ends support.",
     threshold: || "The current speed or width is below the lesser of the two ends' maximum.".into(),
     remedy: "Reseat the disk or adapter; check the cable, the riser and the slot's speed in the firmware setup; \
              `dmesg` may report link errors",
-    supersedes: &[],
     checks: &[Check::Topology(degraded)],
     #[cfg(test)]
     cases: &[tests::DEGRADED],
+    ..Rule::DEFAULT
 };
 
 pub(super) static SLOW_PORT: Rule = Rule {
@@ -79,16 +76,15 @@ pub(super) static SLOW_PORT: Rule = Rule {
 pub(super) static ONE_INTERRUPT_CPU: Rule = Rule {
     id: "one-interrupt-cpu",
     class: Class::Limiter,
-    severity: Severity::Warning,
     meaning: "One CPU handles all disk interrupts, which limits IOPS once it is busy.",
     threshold: || {
         "Two or more interrupts in use by disks, not counting NVMe admin queues, all on one of several CPUs.".into()
     },
     remedy: "Stop irqbalance, or spread them with /proc/irq/N/smp_affinity_list",
-    supersedes: &[],
     checks: &[Check::Topology(one_interrupt_cpu)],
     #[cfg(test)]
     cases: &[tests::ONE_CPU],
+    ..Rule::DEFAULT
 };
 
 pub(super) static REMOTE_DISK: Rule = Rule {

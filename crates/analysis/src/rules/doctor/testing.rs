@@ -85,7 +85,6 @@ const DISK: &[(&str, &str)] = &[
     ("ro", "0"),
 ];
 
-/// Nothing is wrong with it.
 pub(in crate::rules) fn healthy() -> TestMachine {
     let facts = Host {
         cpus_allowed: (0..8).collect(),
@@ -187,7 +186,6 @@ pub(super) fn mount(patient: &mut TestMachine, options: &str, free_bytes: u64) {
     }];
 }
 
-/// Adds a partition.
 pub(super) fn partition(patient: &mut TestMachine, start_bytes: u64) {
     let name = "nvme0n1p2".into();
     first_disk(patient).partitions.push(Partition { name, start_bytes });
