@@ -71,12 +71,10 @@ pub fn per_second(n: u64, ns: u64) -> f64 {
     if ns == 0 { 0.0 } else { n as f64 * 1e9 / ns as f64 }
 }
 
-/// Completed I/Os of a job, without short ones.
 pub fn ios(job: &JobRecord) -> u64 {
     job.dirs.iter().map(|(_, dir)| dir.counts.ios).sum()
 }
 
-/// Bytes transferred by a job.
 pub fn bytes(job: &JobRecord) -> u64 {
     job.dirs.iter().map(|(_, dir)| dir.counts.bytes).sum()
 }
@@ -125,12 +123,9 @@ pub fn shown_dirs<'a>(plan: &'a JobPlan, job: &'a JobRecord) -> impl Iterator<It
     })
 }
 
-/// Rates of one interval.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct IntervalRate {
-    /// I/Os per second.
     pub iops: f64,
-    /// Bytes per second.
     pub bytes_per_second: f64,
 }
 
@@ -153,18 +148,13 @@ pub fn interval_rates(dir: &DirRecord) -> Vec<IntervalRate> {
     rates
 }
 
-/// Distribution of values.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Spread {
-    /// The minimum.
     pub min: f64,
-    /// The maximum.
     pub max: f64,
-    /// The mean.
     pub mean: f64,
     /// The sample standard deviation (n - 1).
     pub stddev: f64,
-    /// Number of values.
     pub samples: u64,
 }
 

@@ -6,19 +6,17 @@
 //! The first client is [`crate::limit`]. A [`Trial`] compares conditions, for `fathom try` and `fathom sweep`: it measures
 //! them in random order, round after round, and decides what each comparison allows to claim.
 
-mod cell;
 mod record;
 mod schedule;
 mod series;
 mod stored;
-mod tally;
+mod totals;
 mod trial;
 mod verdict;
 
-pub use cell::Cell;
 pub use record::{curves, report};
 pub use schedule::{Budget, Planned, Schedule};
 pub use series::{Condition, Rate, Repetitions, Series, per_second};
 pub use stored::compare_stored;
-pub use tally::{Tally, add_disk};
+pub use totals::{Cell, SECTOR_BYTES, Totals, add_disk};
 pub use trial::{RUN_DELAY_MIN, Trial, Turn, higher_is_better};

@@ -58,11 +58,8 @@ pub struct JobFigures<'a> {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FigureUnit {
-    /// Things.
     Count,
-    /// Events per second.
     Rate,
-    /// A mean or quotient.
     Number,
     /// Hundredths.
     Percent,
@@ -177,7 +174,6 @@ impl Interval<'_> {
     }
 }
 
-/// The figure of [`METRICS`] with this name.
 pub fn machine(id: &str) -> Option<&'static MetricRow> {
     METRICS.iter().find(|metric| metric.id == id)
 }

@@ -9,7 +9,6 @@ use std::collections::BTreeMap;
 pub struct ProcessTotals {
     /// Time covered, in nanoseconds; 0 if processes were not sampled.
     pub elapsed_ns: u64,
-    /// The watched processes.
     pub watched: ProcessUse,
     /// Regular files that these had open, by path.
     pub files: BTreeMap<String, ProcessFile>,
@@ -17,7 +16,6 @@ pub struct ProcessTotals {
 }
 
 impl ProcessTotals {
-    /// Adds an interval.
     pub fn add(&mut self, sample: &ProcessesSample) {
         self.elapsed_ns += sample.elapsed_ns;
         add(&mut self.watched, &sample.watched);
@@ -29,12 +27,10 @@ impl ProcessTotals {
         }
     }
 
-    /// Mean number of CPUs that `uses` kept busy.
     pub fn cpus(&self, uses: &ProcessUse) -> f64 {
         uses.cpu_ns as f64 / self.elapsed_ns.max(1) as f64
     }
 
-    /// `bytes` per second.
     pub fn per_second(&self, bytes: u64) -> f64 {
         crate::derive::per_second(bytes, self.elapsed_ns)
     }

@@ -113,7 +113,6 @@ pub fn welch(changed: &[f64], base: &[f64]) -> Option<Ratio> {
     welch_at(changed, base, t_975)
 }
 
-/// The same with 99% confidence.
 pub fn welch_99(changed: &[f64], base: &[f64]) -> Option<Ratio> {
     welch_at(changed, base, t_995)
 }

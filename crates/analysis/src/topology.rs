@@ -70,7 +70,6 @@ pub fn analyze(topology: Topology) -> TopologyReport {
 }
 
 impl TopologyReport {
-    /// The load of the hop of this name.
     pub fn load(&self, name: &str) -> HopLoad {
         self.loads.get(name).copied().unwrap_or_default()
     }

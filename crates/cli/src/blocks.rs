@@ -2,7 +2,7 @@
 
 use crate::output::{Destination, PartialOutput};
 use crate::page::{self, PageArgs, PageFormat, RecordArgs};
-use crate::stdio::{Kind, note};
+use crate::stdio::{Kind, error};
 use crate::watch::{SampleView, StopCondition, TICK, observe};
 use crate::{quantity, targets};
 use fathom_analysis::blocks::since;
@@ -90,13 +90,12 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     let mut view = BlocksView::new(args.interval, &args.page, to, is_command);
     let code = observe(&options, &record, end, &args.command, &mut view)?;
     if view.all_are_removed() && !is_command {
-        note!("all devices were removed");
+        error!("all devices were removed");
         return Ok(time.map_or(code, |_| ExitCode::FAILURE));
     }
     Ok(code)
 }
 
-/// Prints lines for each interval, and a summary.
 pub struct BlocksView<'a> {
     interval: Duration,
     page: &'a PageArgs,

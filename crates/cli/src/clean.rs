@@ -1,7 +1,7 @@
 //! `fathom clean`: files left by killed runs.
 
 use crate::page::{self, PageArgs};
-use crate::stdio::note;
+use crate::stdio::error;
 use fathom_machine::leftover::{self, LeftoverKind};
 use fathom_report::doc::Document;
 use fathom_report::json;
@@ -9,7 +9,6 @@ use fathom_report::pages::{self, LeftoverRow};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// What `fathom clean` takes.
 #[derive(clap::Args)]
 pub struct Args {
     /// Directories to search, including those in them that killed runs created
@@ -32,7 +31,7 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     let (found, unread): (Vec<_>, Vec<_>) = found.partition(Result::is_ok);
     let unread: Vec<String> = unread.into_iter().filter_map(Result::err).collect();
     let mut is_done = unread.is_empty();
-    unread.iter().for_each(|error| note!("{error}"));
+    unread.iter().for_each(|error| error!("{error}"));
     let mut rows = Vec::new();
     for left in found.into_iter().flatten().flatten() {
         let what = match left.kind {
@@ -48,7 +47,7 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
             match left.remove() {
                 Ok(()) => row.removed = true,
                 Err(error) => {
-                    note!("{error}");
+                    error!("{error}");
                     is_done = false;
                 }
             }

@@ -6,11 +6,9 @@ use clap::{ArgMatches, Command, Error};
 use std::error::Error as _;
 use std::ffi::OsString;
 
-/// Why a command line is not executed.
 pub enum Refusal {
     /// A request for help or the version.
     Answer(Error),
-    /// What is wrong with it, one line each.
     Wrong(Vec<String>),
 }
 

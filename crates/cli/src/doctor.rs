@@ -1,7 +1,7 @@
 //! `fathom doctor`: checks of the machine and its disks, and the safe changes.
 
 use crate::page::{self, PageArgs};
-use crate::stdio::{self, note};
+use crate::stdio::{self, error};
 use crate::targets;
 use fathom_analysis::rules::{Diagnosis, diagnose, topology_findings};
 use fathom_analysis::topology::analyze;
@@ -16,7 +16,6 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// What `fathom doctor` takes.
 #[derive(clap::Args)]
 pub struct Args {
     /// Disks, partitions, volumes, or files on them; by default all disks
@@ -35,7 +34,6 @@ pub struct Args {
     page: PageArgs,
 }
 
-/// Prints the diagnosis, and makes changes where that is requested.
 pub fn command(args: &Args) -> Result<ExitCode, String> {
     let to = args.page.destination(args.targets.iter().map(String::as_str))?;
     let roots = Roots::default();
@@ -51,7 +49,6 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     Ok(if is_fixed && !has_problems { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The disks that hold the targets.
 fn disks(roots: &Roots, targets: &[String]) -> Result<Vec<DeviceFacts>, String> {
     if targets.is_empty() {
         return Ok(inspect::all_disks(roots));
@@ -76,12 +73,12 @@ fn attachment(roots: &Roots, disks: Option<&Vec<DeviceFacts>>) -> Vec<Finding> {
 fn fix(diagnosis: &Diagnosis, is_confirmed: bool) -> Result<bool, String> {
     let changes = diagnosis.changes();
     if changes.is_empty() {
-        stdio::remark("fathom: there are no safe changes to make");
+        stdio::info("fathom: there are no safe changes to make");
         return Ok(true);
     }
-    changes.iter().for_each(|change| stdio::say(&format!("change: {change}")));
+    changes.iter().for_each(|change| stdio::print_line(&format!("change: {change}")));
     if !is_confirmed && !confirmed(changes.len())? {
-        note!("nothing was changed");
+        error!("nothing was changed");
         return Ok(false);
     }
     let settings = Settings::system();
@@ -89,7 +86,7 @@ fn fix(diagnosis: &Diagnosis, is_confirmed: bool) -> Result<bool, String> {
     for change in &changes {
         is_done &= made(&settings, change);
     }
-    stdio::remark("The changes last until the next boot; `fathom restore` undoes them.");
+    stdio::info("The changes last until the next boot; `fathom restore` undoes them.");
     Ok(is_done)
 }
 
@@ -97,12 +94,12 @@ fn made(settings: &Settings, change: &SettingChange) -> bool {
     match settings.keep(std::slice::from_ref(change)) {
         Ok(applied) => {
             for one in applied {
-                stdio::say(&format!("changed: {} (was {})", one.change, one.old));
+                stdio::print_line(&format!("changed: {} (was {})", one.change, one.old));
             }
             true
         }
         Err(error) => {
-            note!("{error}");
+            error!("{error}");
             false
         }
     }
@@ -113,7 +110,7 @@ fn confirmed(count: usize) -> Result<bool, String> {
         return Err("standard input is not a terminal; confirm the changes with --yes".into());
     }
     let them = if count == 1 { "this change" } else { "these changes" };
-    stdio::say(&format!("Make {them}? [y/N]"));
+    stdio::print_line(&format!("Make {them}? [y/N]"));
     let mut answer = String::new();
     std::io::stdin().read_line(&mut answer).map_err(|e| format!("cannot read the answer: {e}"))?;
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))

@@ -1,13 +1,11 @@
 //! `fathom limit`: the limits of a disk on this machine, and what sets them.
 
-pub mod size;
-mod view;
-
-use crate::level;
+use crate::live::MeasureView;
 use crate::output::Destination;
 use crate::page::{PageArgs, RecordArgs};
+use crate::quantity;
 use crate::signals::Signals;
-use crate::stdio::note;
+use crate::stdio::error;
 use fathom_machine::guard::Permissions;
 use fathom_model::limit::{BlockSpec, LatencyTarget, LimitRecord, SuiteTest};
 use fathom_model::watch::Level;
@@ -17,14 +15,11 @@ use fathom_runner::RecordTo;
 use fathom_runner::limit::{Limit, LimitOptions, OpenError};
 use std::process::ExitCode;
 use std::time::Duration;
-use view::LimitView;
 
-/// Default size of a scratch file, in bytes.
 const SCRATCH: u64 = 1 << 30;
 /// The same for --quick: laying out the file takes time too.
 const SCRATCH_QUICK: u64 = 256 << 20;
 
-/// What `fathom limit` takes.
 #[derive(clap::Args)]
 pub struct Args {
     /// Files or block devices to measure; without one, a scratch file
@@ -34,7 +29,7 @@ pub struct Args {
     #[arg(long, conflicts_with = "duration")]
     quick: bool,
     /// How long to measure, such as 30 (seconds) or 5m; by default a minute for two kinds of I/O
-    #[arg(short = 't', long, value_name = "TIME", value_parser = size::duration)]
+    #[arg(short = 't', long, value_name = "TIME", value_parser = quantity::search_time)]
     duration: Option<Duration>,
     /// I/O patterns, named as in fio, such as randread,randrw
     ///
@@ -42,7 +37,7 @@ pub struct Args {
     #[arg(long, value_name = "RW", value_delimiter = ',')]
     rw: Vec<Rw>,
     /// Block sizes, such as 4k,64k; by default 4k and 1m
-    #[arg(long, value_name = "SIZE", value_delimiter = ',', value_parser = size::block)]
+    #[arg(long, value_name = "SIZE", value_delimiter = ',', value_parser = quantity::block_size)]
     bs: Vec<u64>,
     /// Also find the highest load within a latency, such as 'p99<2ms'
     #[arg(long, value_name = "LATENCY", conflicts_with = "suite")]
@@ -59,7 +54,7 @@ pub struct Args {
     /// Size of the scratch file, such as 4g
     ///
     /// The file takes at most a tenth of the free space.
-    #[arg(long, value_name = "SIZE", value_parser = size::bytes, conflicts_with = "targets")]
+    #[arg(long, value_name = "SIZE", value_parser = quantity::scratch_size, conflicts_with = "targets")]
     size: Option<u64>,
     /// Directory of the scratch file
     #[arg(long, value_name = "DIR", default_value = ".", conflicts_with = "targets")]
@@ -72,18 +67,17 @@ pub struct Args {
     #[command(flatten)]
     record: RecordArgs,
     /// How much of the machine to sample
-    #[arg(long, value_parser = level::parser(), default_value = "default")]
+    #[arg(long, value_parser = quantity::level(), default_value = "default")]
     sampling: Level,
 }
 
-/// Measures and prints the result. The exit status is 0 only if everything was measured.
 pub fn command(args: &Args) -> Result<ExitCode, String> {
-    let signals = Signals::take().map_err(|e| format!("cannot install signal handlers: {e}"))?;
+    let signals = Signals::take()?;
     let to = check_outputs(args)?;
-    let mut view = LimitView::new();
+    let mut view = MeasureView::of_search();
     let mut limit = match Limit::open(args.options(&signals), &mut view) {
         Err(OpenError::Options(why)) => {
-            note!("{why}");
+            error!("{why}");
             return Ok(ExitCode::from(2));
         }
         opened => opened.map_err(|e| e.to_string())?,

@@ -1,61 +1,172 @@
-//! The progress of a run on standard error: one line on a terminal, successive lines elsewhere.
+//! Progress on standard error: one line that is redrawn on a terminal, successive lines elsewhere.
 
 use crate::stdio;
-use fathom_model::{Plan, Progress};
+use fathom_model::limit::{Config, Phase};
+use fathom_model::window::Probe;
+use fathom_model::{Plan, Progress, escape};
+use fathom_report::live;
+use fathom_runner::Hooks;
+use fathom_runner::experiment::TrialProgress;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
-/// Time between updates on a terminal.
-const REDRAW: Duration = Duration::from_millis(500);
-/// Time between successive lines.
-const PLAIN: Duration = Duration::from_secs(5);
+/// Intervals on a terminal and elsewhere: of runs, searches and experiments.
+const RUN: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(5)];
+const SEARCH: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(5)];
+const EXPERIMENT: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(10)];
+/// While a file is laid out.
+const LAYOUT: Duration = Duration::from_millis(500);
 
-/// The progress line.
-pub struct Live {
+struct Line {
     terminal: bool,
     interval: Duration,
     next: Instant,
-    before: Progress,
-    drawn: bool,
+    is_shown: bool,
 }
 
-impl Live {
-    /// A progress line; with `interval`, successive lines at that interval.
-    pub fn new(interval: Option<Duration>) -> Self {
-        let terminal = std::io::stderr().is_terminal() && interval.is_none();
-        let interval = interval.unwrap_or(if terminal { REDRAW } else { PLAIN });
-        Self {
-            terminal,
-            interval,
-            next: Instant::now() + interval,
-            before: Progress::default(),
-            drawn: false,
-        }
+impl Line {
+    /// One whose first text is due after `delay`.
+    fn new(terminal: bool, interval: Duration, delay: Duration) -> Self {
+        Self { terminal, interval, next: Instant::now() + delay, is_shown: false }
     }
 
-    /// Prints `progress` if an update is due.
-    pub fn show(&mut self, progress: &Progress, plan: &Plan) {
-        if Instant::now() < self.next {
-            return;
+    fn is_due(&mut self) -> bool {
+        let now = Instant::now();
+        let is_due = now >= self.next;
+        if is_due {
+            // A pause is not made up for.
+            self.next = (self.next + self.interval).max(now);
         }
-        self.next += self.interval;
-        let width = self.terminal.then(width);
-        let text = fathom_report::live::line(progress, &self.before, plan, width);
-        self.before.clone_from(progress);
-        self.drawn = true;
-        stdio::status(&text, self.terminal);
+        is_due
     }
 
-    /// Clears the line.
-    pub fn clear(&mut self) {
-        if self.terminal && self.drawn {
+    fn show(&mut self, text: &str) {
+        self.is_shown = true;
+        stdio::status(text, self.terminal);
+    }
+
+    fn clear(&self) {
+        if self.terminal && self.is_shown {
             stdio::clear_status();
         }
     }
 }
 
+/// The progress of a run.
+pub struct Live {
+    line: Line,
+    before: Progress,
+}
+
+impl Live {
+    /// With `interval`, successive lines at that interval.
+    pub fn new(interval: Option<Duration>) -> Self {
+        let terminal = std::io::stderr().is_terminal() && interval.is_none();
+        let interval = interval.unwrap_or(RUN[usize::from(!terminal)]);
+        Self { line: Line::new(terminal, interval, interval), before: Progress::default() }
+    }
+
+    pub fn show(&mut self, progress: &Progress, plan: &Plan) {
+        if self.line.is_due() {
+            let width = self.line.terminal.then(width);
+            self.line.show(&live::line(progress, &self.before, plan, width));
+            self.before.clone_from(progress);
+        }
+    }
+
+    pub fn clear(&self) {
+        self.line.clear();
+    }
+}
+
+/// The progress of laying out a file.
+pub struct LayoutProgress {
+    quiet: bool,
+    line: Line,
+}
+
+impl LayoutProgress {
+    pub fn new(quiet: bool) -> Self {
+        Self { quiet, line: Line::new(std::io::stderr().is_terminal(), LAYOUT, LAYOUT) }
+    }
+
+    pub fn show(&mut self, path: &str, done: u64, total: u64) {
+        let is_done = done >= total;
+        if self.quiet || !self.line.is_due() && !is_done {
+            return;
+        }
+        match self.line.terminal && is_done {
+            true => stdio::clear_status(),
+            false => {
+                self.line.show(&format!("laying out {path}: {}%", done * 100 / total.max(1)));
+            }
+        }
+    }
+}
+
+/// The progress of a search or an experiment.
+pub struct MeasureView {
+    line: Line,
+    layout: LayoutProgress,
+    phase: Option<Phase>,
+}
+
+impl MeasureView {
+    pub fn of_search() -> Self {
+        Self::new(SEARCH)
+    }
+
+    pub fn of_experiment() -> Self {
+        Self::new(EXPERIMENT)
+    }
+
+    fn new(intervals: [Duration; 2]) -> Self {
+        let terminal = std::io::stderr().is_terminal();
+        let line = Line::new(terminal, intervals[usize::from(!terminal)], Duration::ZERO);
+        Self { line, layout: LayoutProgress::new(false), phase: None }
+    }
+
+    pub fn clear(&self) {
+        self.line.clear();
+    }
+
+    fn show(&mut self, text: &str) {
+        let width = if self.line.terminal { usize::from(width()) - 1 } else { usize::MAX };
+        let fits: String = escape::text(text).chars().take(width).collect();
+        self.line.show(&fits);
+    }
+}
+
+impl Hooks for MeasureView {
+    fn laying_out(&mut self, path: &str, done: u64, total: u64) {
+        self.layout.show(path, done, total);
+    }
+
+    fn notice(&mut self, text: &str) {
+        stdio::info(&format!("fathom: {text}"));
+    }
+
+    fn remark(&mut self, text: &str) {
+        stdio::info(&format!("fathom: {text}"));
+    }
+
+    fn probing(&mut self, config: &Config, probe: &Probe, done: f64) {
+        // Elsewhere than on a terminal, a new phase is reported at once.
+        let is_new = self.phase.replace(probe.phase) != Some(probe.phase) && !self.line.terminal;
+        if self.line.is_due() || is_new {
+            self.show(&live::search_line(probe, &config.targets, done, config.seconds));
+        }
+    }
+
+    fn trying(&mut self, now: &TrialProgress) {
+        if self.line.is_due() {
+            self.show(&live::experiment_line(&now.label, now.rounds, now.done, now.seconds));
+        }
+    }
+}
+
 /// Columns of the terminal at standard error.
-pub fn width() -> u16 {
+fn width() -> u16 {
     match rustix::termios::tcgetwinsize(std::io::stderr()) {
         // 0 if no size is set, as on a serial line.
         Ok(size) if size.ws_col > 0 => size.ws_col.max(20),

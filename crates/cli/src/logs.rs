@@ -16,7 +16,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// The logs of all jobs.
 #[derive(Default)]
 pub struct LogWriters {
     jobs: BTreeMap<usize, JobLog>,
@@ -171,7 +170,6 @@ fn write_entries(
     }
 }
 
-/// Where a log goes.
 struct LogTarget {
     path: String,
     to: Destination,
@@ -212,7 +210,6 @@ impl LogTarget {
         ))
     }
 
-    /// The empty log.
     fn create(&self) -> Result<File, String> {
         let fail = |error: io::Error| format!("cannot write the log {}: {error}", self.path);
         if self.is_named {

@@ -7,11 +7,8 @@ mod blocks;
 mod clean;
 mod cmdline;
 mod doctor;
-mod experiments;
-mod interim;
-mod level;
+mod experiment;
 mod limit;
-mod limits;
 mod live;
 mod logs;
 mod manual;
@@ -32,12 +29,11 @@ mod targets;
 mod threads;
 mod top;
 mod topo;
-mod trial;
 mod watch;
 
 use crate::cmdline::Refusal;
 use crate::page::Color;
-use crate::stdio::{Kind, note};
+use crate::stdio::{Kind, error};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use fathom_model::escape;
 use std::ffi::OsString;
@@ -113,7 +109,7 @@ Examples:
 Examples:
   fathom try scheduler /dev/nvme0n1  a built-in experiment; --list shows all
   fathom try 'rw=randread bs=4k iodepth=1' 'rw=randread bs=4k iodepth=8' FILE")]
-    Try(trial::Args),
+    Try(experiment::Args),
     /// Show the machine live: CPUs, memory, disks, threads, CPU time by kernel layer
     ///
     /// On a terminal, `fathom top` is a full-screen view; `?` lists its keys. Otherwise, or with --format, it prints one
@@ -229,8 +225,8 @@ Examples:
   fathom man | man -l -
   fathom man limit >fathom-limit.1")]
     Man(manual::ManArgs),
-    #[command(name = watch::HELD, hide = true)]
-    Held(watch::HeldCommandArgs),
+    #[command(name = watch::EXEC_STOPPED, hide = true)]
+    ExecStopped(watch::ExecStoppedArgs),
 }
 
 impl Command {
@@ -240,7 +236,7 @@ impl Command {
             self,
             Self::Clean(_)
                 | Self::Completions(_)
-                | Self::Held(_)
+                | Self::ExecStopped(_)
                 | Self::Man(_)
                 | Self::Restore(_)
                 // Only once its own options are known.
@@ -254,10 +250,10 @@ impl Command {
 fn main() -> ExitCode {
     signals::fail_writes_beyond_limits();
     if let Some(args) = arguments_of_fio() {
-        limits::raise();
+        signals::raise_limits();
         return status(utf8(args).and_then(|args| run::as_fio(&args)), true);
     }
-    let args = trial::without_dashes(asked_for_help(std::env::args_os().collect()));
+    let args = experiment::without_dashes(asked_for_help(std::env::args_os().collect()));
     let cli = manual::prepared(Cli::command());
     let parsed = cmdline::parse(cli.clone(), &args)
         .and_then(|found| Cli::from_arg_matches(&found).map_err(Refusal::Answer));
@@ -281,14 +277,14 @@ fn main() -> ExitCode {
             | Command::Sweep(_)
             | Command::Try(_)
             | Command::Watch(_)
-            | Command::Held(_)
+            | Command::ExecStopped(_)
     );
     if !starts_one {
-        limits::raise();
+        signals::raise_limits();
     }
     let is_restored = !command.measures() || settings::recover();
     // That of `watch` is the command's.
-    let is_of_command = matches!(command, Command::Watch(_) | Command::Held(_));
+    let is_of_command = matches!(command, Command::Watch(_) | Command::ExecStopped(_));
     let result = match command {
         Command::Blocks(args) => blocks::command(&args),
         Command::Clean(args) => clean::command(&args),
@@ -304,9 +300,9 @@ fn main() -> ExitCode {
         Command::Threads(args) => threads::command(&args),
         Command::Top(args) => top::command(&args),
         Command::Topo(args) => topo::command(&args),
-        Command::Try(args) => trial::command(&args),
+        Command::Try(args) => experiment::command(&args),
         Command::Watch(args) => watch::command(&args),
-        Command::Held(args) => watch::held(&args),
+        Command::ExecStopped(args) => watch::exec_stopped(&args),
         Command::Doctor(args) => doctor::command(&args),
         Command::Restore(args) => settings::command(&args),
     };
@@ -352,17 +348,16 @@ fn asked_for_help(mut args: Vec<OsString>) -> Vec<OsString> {
 
 /// Prints the errors in the command line, and where to find help.
 fn refuse(wrong: &[String], args: &[OsString]) -> ExitCode {
-    wrong.iter().for_each(|what| note!("{what}"));
+    wrong.iter().for_each(|what| error!("{what}"));
     let named = args.get(1).and_then(|arg| arg.to_str());
     let named = named.filter(|name| Cli::command().find_subcommand(name).is_some());
-    stdio::say(&match named {
+    stdio::print_line(&match named {
         Some(name) => format!("`fathom {name} -h` lists its options."),
         None => "`fathom -h` lists the commands.".to_string(),
     });
     ExitCode::from(2)
 }
 
-/// Prints help or the version.
 fn explain(answer: &clap::Error, cli: &clap::Command, args: &[OsString]) -> ExitCode {
     let text = answer.render();
     if answer.use_stderr() {
@@ -382,6 +377,6 @@ fn explain(answer: &clap::Error, cli: &clap::Command, args: &[OsString]) -> Exit
 }
 
 fn failed(error: String) -> ExitCode {
-    note!("{error}");
+    error!("{error}");
     ExitCode::FAILURE
 }

@@ -28,14 +28,12 @@ const COMMON: &str = "Common options";
 /// Maximum width of the values of an option in place of a name for them.
 const CHOICES_WIDTH: usize = 18;
 
-/// What `fathom completions` takes.
 #[derive(clap::Args)]
 pub struct CompletionArgs {
     /// Shell to print completions for.
     shell: Shell,
 }
 
-/// What `fathom man` takes.
 #[derive(clap::Args)]
 pub struct ManArgs {
     /// Command, such as limit or runs prune; without one, the page of fathom itself.
@@ -56,7 +54,6 @@ pub fn prepared(cli: Command) -> Command {
     with_choices(cli)
 }
 
-/// The groups of commands, each command with what it does.
 fn command_list(cli: &Command) -> String {
     let mut list = String::new();
     for (group, names) in GROUPS.iter().filter(|(_, names)| !names.is_empty()) {
@@ -106,7 +103,6 @@ fn with_choices(command: Command) -> Command {
     command.mut_subcommands(with_choices)
 }
 
-/// The manual page of the command that `args` name, where they ask for it.
 pub fn requested(cli: &Command, args: &[OsString]) -> Option<String> {
     let args: Vec<&str> = args.iter().skip(1).map_while(|arg| arg.to_str()).collect();
     let args = args.split(|arg| *arg == "--").next().unwrap_or_default();
@@ -130,7 +126,6 @@ pub fn of_run(cli: Command) -> String {
     manual.map(|manual| manual.text(style(false))).unwrap_or_default()
 }
 
-/// Prints the completions of a shell.
 pub fn completions(args: &CompletionArgs, mut cli: Command) -> Result<ExitCode, String> {
     let mut text = Vec::new();
     clap_complete::generate(args.shell, &mut cli, "fathom", &mut text);

@@ -16,6 +16,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// Renders `record` in every requested format, with the samples of the machine in those for users, and writes it to
 /// `to`, or to standard output, after the interim results `before` of a file.
@@ -43,13 +44,12 @@ pub fn write(
     emit(&text, lines, to)
 }
 
-/// The results of a run so far, in those formats that programs read.
-pub fn interim(record: &RunRecord, output: &Output) -> String {
+fn interim(record: &RunRecord, output: &Output) -> String {
     let formats = formats(output).iter().filter(|format| is_for_programs(output, **format));
     formats.map(|format| for_programs(record, output, *format)).collect()
 }
 
-pub fn has_interim(output: &Output) -> bool {
+fn has_interim(output: &Output) -> bool {
     output.status_interval_ns.is_some()
         && formats(output).iter().any(|format| is_for_programs(output, *format))
 }
@@ -66,7 +66,47 @@ fn is_for_programs(output: &Output, format: Format) -> bool {
     }
 }
 
-/// `record` in one of fio's formats.
+/// `--status-interval` in formats that programs read: the results so far, as part of the output.
+pub struct Interim<'a> {
+    output: &'a Output,
+    to: Option<&'a Destination>,
+    interval: Duration,
+    next: Instant,
+    /// What a file holds so far.
+    kept: String,
+}
+
+impl<'a> Interim<'a> {
+    /// For `output` to `to`, if it has interim results.
+    pub fn new(output: &'a Output, to: Option<&'a Destination>) -> Option<Self> {
+        let interval = Duration::from_nanos(output.status_interval_ns?);
+        let next = Instant::now() + interval;
+        let interim = Self { output, to, interval, next, kept: String::new() };
+        has_interim(output).then_some(interim)
+    }
+
+    /// Prints the record that `make` makes, if it is time.
+    pub fn show(&mut self, make: &dyn Fn() -> RunRecord) -> Result<(), String> {
+        let now = Instant::now();
+        if now < self.next {
+            return Ok(());
+        }
+        // A pause is not made up for.
+        self.next = (self.next + self.interval).max(now);
+        let text = interim(&make(), self.output);
+        if !self.to.is_some_and(Destination::is_replaced) {
+            return emit(&text, Kind::Lines, self.to);
+        }
+        self.kept.push_str(&text);
+        emit(&self.kept, Kind::Lines, self.to)
+    }
+
+    /// What the output's file holds, which the final results must not replace.
+    pub fn kept(&self) -> &str {
+        &self.kept
+    }
+}
+
 fn for_programs(record: &RunRecord, output: &Output, format: Format) -> String {
     let version =
         terse::TerseVersion::from_number(output.terse_version.unwrap_or(3)).unwrap_or_default();
@@ -146,7 +186,6 @@ impl Destination {
         }))
     }
 
-    /// The directory and name of a file.
     pub fn file_name(&self) -> io::Result<(&HeldDir, &OsStr)> {
         match self {
             Self::File(dir, name) => Ok((dir, name)),

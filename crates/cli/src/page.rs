@@ -13,7 +13,6 @@ use fathom_runner::RecordTo;
 use std::io::IsTerminal;
 use std::sync::{OnceLock, PoisonError, RwLock};
 
-/// When to use color.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub enum Color {
     /// On a terminal, unless NO_COLOR is set.
@@ -74,7 +73,6 @@ pub fn style(to_file: bool) -> Style {
     Style { color, width: width.map_or(Style::default().width, |columns| columns.min(120)) }
 }
 
-/// Format of a page.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub enum PageFormat {
     /// For users.
@@ -88,7 +86,6 @@ pub enum PageFormat {
     Html,
 }
 
-/// The options that select a format.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct FormatArgs {
     /// Format of the result; text by default
@@ -138,7 +135,6 @@ impl FormatArgs {
     }
 }
 
-/// The options of every command that keeps a record.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct RecordArgs {
     /// Run directory to create
@@ -161,7 +157,6 @@ impl RecordArgs {
     }
 }
 
-/// The options of every command that prints a result.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct PageArgs {
     #[command(flatten)]

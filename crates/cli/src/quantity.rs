@@ -1,7 +1,12 @@
-//! Sizes and times on the command line.
+//! Sizes, times and numbers on the command line, and `--sampling`.
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use fathom_model::units;
+use fathom_model::watch::Level;
 use std::time::Duration;
+
+/// The largest block size.
+const BLOCK_MAX: u64 = 16 << 20;
 
 /// A size in bytes: a whole number with k, m, g or t for powers of 1024, as in `4g` or `512MiB`.
 pub fn bytes(text: &str) -> Result<u64, String> {
@@ -33,7 +38,6 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "expected at most 100 years".to_string())
 }
 
-/// A duration above 0.
 pub fn time(text: &str) -> Result<Duration, String> {
     match duration(text)? {
         Duration::ZERO => Err("expected a time above 0, such as 500ms, 60s or 5m".into()),
@@ -50,7 +54,6 @@ pub fn interval(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "expected 50ms to 1h, such as 1, 0.5 or 200ms".to_string())
 }
 
-/// A whole number within `range`.
 pub fn whole(
     range: std::ops::RangeInclusive<u32>,
 ) -> impl Fn(&str) -> Result<u32, String> + Clone + Send + Sync {
@@ -65,6 +68,37 @@ pub fn whole(
 /// A time with its unit, as messages have it.
 pub fn shown(time: Duration) -> String {
     units::time(time.as_nanos() as f64)
+}
+
+/// The size of a scratch file: at least the larger of the default block sizes.
+pub fn scratch_size(text: &str) -> Result<u64, String> {
+    match bytes(text)? {
+        ..1_048_576 => Err("expected at least 1m, the largest block size".into()),
+        size => Ok(size),
+    }
+}
+
+/// A block size.
+pub fn block_size(text: &str) -> Result<u64, String> {
+    match bytes(text)? {
+        size @ 512..=BLOCK_MAX if size.is_multiple_of(512) => Ok(size),
+        _ => Err("expected a multiple of 512 bytes up to 16m".into()),
+    }
+}
+
+/// A duration long enough for a search, at most a day.
+pub fn search_time(text: &str) -> Result<Duration, String> {
+    let range = Duration::from_secs(5)..=Duration::from_secs(86_400);
+    let expected = || "expected a time from 5s to 24h".to_string();
+    duration(text).ok().filter(|time| range.contains(time)).ok_or_else(expected)
+}
+
+/// Parses `off`, `default` and `full`.
+pub fn level() -> impl TypedValueParser<Value = Level> {
+    PossibleValuesParser::new(Level::NAMES.map(|(name, _)| name)).map(|given| {
+        let named = Level::NAMES.iter().find(|(name, _)| *name == given);
+        named.map_or_else(Level::default, |(_, level)| *level)
+    })
 }
 
 #[cfg(test)]
@@ -92,6 +126,23 @@ mod tests {
         }
         for bad in ["0", "49ms", "2h", "1x"] {
             assert!(interval(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn sizes_hold_a_block_size() {
+        assert_eq!(scratch_size("1m"), Ok(1 << 20));
+        assert!(scratch_size("1023k").is_err());
+        assert_eq!((block_size("4k"), block_size("16m")), (Ok(4096), Ok(16 << 20)));
+        assert!(["0", "1000", "17m", "x"].iter().all(|bad| block_size(bad).is_err()));
+    }
+
+    #[test]
+    fn times_of_searches() {
+        assert_eq!(search_time("90"), Ok(Duration::from_secs(90)));
+        assert_eq!(search_time("1.5m"), Ok(Duration::from_secs(90)));
+        for bad in ["", "0", "-5", "4.9s", "NaN", "inf", "25h", "1e9"] {
+            assert!(search_time(bad).is_err(), "{bad}");
         }
     }
 }

@@ -1,9 +1,9 @@
 //! `fathom record`: records the machine continuously into a ring of bounded size.
 
 use crate::quantity;
-use crate::signals::Signals;
-use crate::stdio::{self, note};
-use crate::{level, limits};
+use crate::signals::{self, Signals};
+use crate::stdio::{self, error};
+
 use fathom_model::units;
 use fathom_model::watch::Level;
 use fathom_runner::RingRecorder;
@@ -12,7 +12,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// What `fathom record` takes.
 #[derive(clap::Args)]
 pub struct Args {
     /// How much time to keep, such as 24h or 7d
@@ -25,7 +24,7 @@ pub struct Args {
     #[arg(short, long, value_name = "TIME", default_value = "500ms", value_parser = quantity::interval)]
     interval: Duration,
     /// How much of the machine to sample
-    #[arg(long, value_parser = level::parser(), default_value = "default")]
+    #[arg(long, value_parser = quantity::level(), default_value = "default")]
     sampling: Level,
     /// Directory of the ring; an existing ring is resumed
     #[arg(long = "record", value_name = "DIR")]
@@ -48,8 +47,8 @@ fn size(text: &str) -> Result<u64, String> {
 
 /// Records until a signal comes, which is its regular end.
 pub fn command(args: &Args) -> Result<ExitCode, String> {
-    let signals = Signals::take().map_err(|e| format!("cannot install signal handlers: {e}"))?;
-    limits::raise();
+    let signals = Signals::take()?;
+    signals::raise_limits();
     let path = match &args.dir {
         Some(path) => path.clone(),
         None => state_dir("ring")?,
@@ -58,8 +57,8 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     let ring = SampleRing::open(&path, retention)?;
     let (keep, size) = (long(args.keep), units::bytes(args.max_size));
     let path = path.display();
-    stdio::remark(&format!("fathom: recording the last {keep} (at most {size}) in {path}"));
-    let mut notice = |text: &str| note!("{text}");
+    stdio::info(&format!("fathom: recording the last {keep} (at most {size}) in {path}"));
+    let mut notice = |text: &str| error!("{text}");
     let how = (args.sampling, args.interval);
     RingRecorder::new(ring, retention, how, &mut notice).run(signals.cancel_token())?;
     Ok(ExitCode::SUCCESS)

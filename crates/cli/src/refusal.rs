@@ -1,7 +1,7 @@
 //! What `fathom run` reports when it did nothing.
 
 use crate::output::{self, Destination};
-use crate::stdio::{Kind, note};
+use crate::stdio::{Kind, error};
 use fathom_model::outcome::{Outcome, RecordKind};
 use fathom_model::record::Header;
 use fathom_model::{Facts, RunRecord};
@@ -52,7 +52,7 @@ pub fn explain<E: ToString>(
         let _ = output::emit(&text, Kind::Json, to.as_ref());
     }
     let last = errors.pop().unwrap_or_default();
-    errors.iter().for_each(|error| note!("{error}"));
+    errors.iter().for_each(|error| error!("{error}"));
     Err(last)
 }
 

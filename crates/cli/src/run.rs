@@ -1,15 +1,15 @@
 //! `fathom run`: runs fio's job files and command lines.
 
-use crate::interim::Interim;
-use crate::live::Live;
+use crate::live::{LayoutProgress, Live};
 use crate::logs::LogWriters;
 use crate::manual;
+use crate::output::Interim;
 use crate::output::{self, Destination};
 use crate::page::{self, Color};
 use crate::refusal;
 use crate::settings;
 use crate::signals::Signals;
-use crate::stdio::{self, Kind, note};
+use crate::stdio::{self, Kind, error};
 use clap::CommandFactory;
 use fathom_engine::EntrySender;
 use fathom_machine::{Lookup, Roots};
@@ -23,10 +23,7 @@ use fathom_spec::{Eta, Format, Help, Output, Problems, Spec};
 use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
-
-/// Time between progress lines while a file is laid out.
-const LAYOUT_INTERVAL: Duration = Duration::from_millis(500);
+use std::time::Duration;
 
 /// Runs the jobs that `args` describe. The exit status is 0 only if all of them were carried out.
 pub fn command(args: &[String]) -> Result<ExitCode, String> {
@@ -97,8 +94,7 @@ fn execute(spec: &Spec, job_files: &[String]) -> Result<ExitCode, Vec<String>> {
     let facts = facts(spec).map_err(one)?;
     let to = check_outputs(&spec.output, &facts, job_files).map_err(one)?;
     let plan = fathom_spec::plan(spec, &facts).map_err(all)?;
-    let signals =
-        Signals::take().map_err(|e| vec![format!("cannot install signal handlers: {e}")])?;
+    let signals = Signals::take().map_err(one)?;
     let done = perform(spec, &plan, facts, &signals, (to.as_ref(), job_files)).map_err(one)?;
     Ok(if done && is_restored { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -175,7 +171,7 @@ fn perform(
     let used = targets.iter().chain(&output.file).chain(job_files).map(String::as_str);
     view.logs = LogWriters::create(plan, output.bandwidth_log.as_deref(), used)?;
     // After the targets were opened, so that a refusal is a single line.
-    plan.notes.iter().for_each(|note| stdio::remark(&format!("fathom: note: {note}")));
+    plan.notes.iter().for_each(|note| stdio::info(&format!("fathom: note: {note}")));
     let ran = runner.run(plan, &mut view);
     let errors = view.logs.finish();
     view.complain(&errors);
@@ -192,14 +188,14 @@ fn perform(
     let dir = runner.record_dir().map(Path::to_path_buf);
     let finished = runner.finish(&mut record, &mut view);
     match (&finished, dir) {
-        (Err(error), _) => note!("{error}"),
+        (Err(error), _) => error!("{error}"),
         (Ok(()), Some(dir)) if std::io::stderr().is_terminal() => {
-            stdio::remark(&format!("record: {}", escape::path(&dir)));
+            stdio::info(&format!("record: {}", escape::path(&dir)));
         }
         _ => {}
     }
     for error in [&shown, &closed].into_iter().filter_map(|result| result.as_ref().err()) {
-        note!("{error}");
+        error!("{error}");
     }
     Ok(shown.is_ok()
         && closed.is_ok()
@@ -214,11 +210,10 @@ fn complain(record: &RunRecord, output: &Output) {
         return;
     }
     for finding in record.header.findings.iter().filter(|f| f.severity == Severity::Error) {
-        note!("{}", finding.summary);
+        error!("{}", finding.summary);
     }
 }
 
-/// Whether the results are for users.
 fn is_for_people(output: &Output) -> bool {
     let text = |format: &Format| matches!(format, Format::Normal | Format::Markdown | Format::Html);
     output.formats.is_empty() || output.formats.iter().any(text)
@@ -230,7 +225,6 @@ fn is_quiet(output: &Output) -> bool {
     output.eta == Eta::Never || output.eta == Eta::Auto && auto_off
 }
 
-/// The progress of a run on the terminal, and its logs.
 struct RunView<'a> {
     plan: &'a Plan,
     live: Option<Live>,
@@ -259,11 +253,11 @@ impl<'a> RunView<'a> {
 
     fn complain(&mut self, errors: &[String]) {
         self.has_failed |= !errors.is_empty();
-        errors.iter().for_each(|error| note!("{error}"));
+        errors.iter().for_each(|error| error!("{error}"));
     }
 
-    fn clear(&mut self) {
-        self.live.iter_mut().for_each(Live::clear);
+    fn clear(&self) {
+        self.live.iter().for_each(Live::clear);
     }
 }
 
@@ -301,34 +295,6 @@ impl Hooks for RunView<'_> {
     }
 
     fn notice(&mut self, text: &str) {
-        note!("{text}");
-    }
-}
-
-/// The progress of laying out a file, on standard error.
-pub struct LayoutProgress {
-    quiet: bool,
-    terminal: bool,
-    next: Instant,
-}
-
-impl LayoutProgress {
-    /// Shows nothing if `quiet`.
-    pub fn new(quiet: bool) -> Self {
-        let terminal = std::io::stderr().is_terminal();
-        Self { quiet, terminal, next: Instant::now() + LAYOUT_INTERVAL }
-    }
-
-    /// Prints the share of `total` written if an update is due.
-    pub fn show(&mut self, path: &str, done: u64, total: u64) {
-        if self.quiet || Instant::now() < self.next && done < total {
-            return;
-        }
-        self.next = Instant::now() + LAYOUT_INTERVAL;
-        let text = format!("laying out {path}: {}%", done * 100 / total.max(1));
-        match self.terminal && done >= total {
-            true => stdio::clear_status(),
-            false => stdio::status(&text, self.terminal),
-        }
+        error!("{text}");
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::page::{self, PageArgs};
 use crate::quantity;
-use crate::stdio::{self, note};
+use crate::stdio::{self, error};
 use fathom_model::units;
 use fathom_report::json;
 use fathom_report::pages::{self, RunRow, RunSummary};
@@ -10,7 +10,6 @@ use fathom_store::{DEFAULT_BYTES_MAX, DEFAULT_KEEP, RunEntry, Runs, read_record}
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// What `fathom runs` takes.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -55,7 +54,7 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
             let mut all_gone = true;
             for name in names {
                 if !runs.remove(name)? {
-                    note!("{}", kept(name));
+                    error!("{}", kept(name));
                     all_gone = false;
                 }
             }
@@ -70,13 +69,13 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
                 _ => (keep.unwrap_or(Duration::MAX), max_size.unwrap_or(u64::MAX)),
             };
             let pruned = runs.prune(keep, bytes_max, fathom_engine::clock::unix_ns())?;
-            pruned.kept.iter().for_each(|run| note!("{}", kept(&run.name)));
+            pruned.kept.iter().for_each(|run| error!("{}", kept(&run.name)));
             let removed = pruned.removed;
             let bytes: u64 = removed.iter().map(|run| run.size_bytes).sum();
             let runs = plural(removed.len());
-            stdio::remark(&format!("fathom: removed {runs} of {}", units::bytes(bytes)));
+            stdio::info(&format!("fathom: removed {runs} of {}", units::bytes(bytes)));
         }
-        (Some(RunsCommand::Prune { .. }), None) => stdio::remark("fathom: no runs are recorded"),
+        (Some(RunsCommand::Prune { .. }), None) => stdio::info("fathom: no runs are recorded"),
     }
     Ok(ExitCode::SUCCESS)
 }

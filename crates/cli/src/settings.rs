@@ -8,7 +8,6 @@ use fathom_report::json;
 use fathom_report::pages::{self, SettingRow};
 use std::process::ExitCode;
 
-/// What `fathom restore` takes.
 #[derive(clap::Args)]
 pub struct Args {
     /// List the changed settings without restoring them
@@ -54,8 +53,8 @@ pub fn recover() -> bool {
         let text = format!("fathom: settings left by a killed fathom: {one}");
         match one.how {
             RestoredHow::Unchanged => {}
-            _ if one.is_failure() => stdio::say(&text),
-            _ => stdio::remark(&text),
+            _ if one.is_failure() => stdio::print_line(&text),
+            _ => stdio::info(&text),
         }
     }
     !restored.iter().any(Restored::is_failure)

@@ -21,7 +21,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// What `fathom show` takes.
 #[derive(clap::Args)]
 pub struct Args {
     /// Run directory, or name of a recorded run; by default the latest run

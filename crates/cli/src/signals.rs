@@ -1,7 +1,10 @@
-//! SIGINT, SIGTERM and SIGHUP: the first ends the run early with a valid result, a second one ends it immediately.
+//! SIGINT, SIGTERM and SIGHUP: the first ends the run early with a valid result, a second one ends it immediately. Also
+//! the resource limits of this process.
 
-use crate::stdio::note;
+use crate::stdio::error;
 use fathom_runner::CancelToken;
+use fathom_runner::experiment::Limits;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::flag;
 use signal_hook::iterator;
@@ -23,7 +26,17 @@ pub fn fail_writes_beyond_limits() {
     let _ = flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));
 }
 
-/// The signals that end a run early.
+/// Raises the limits of open files and locked memory to their maximum, and returns the previous ones.
+pub fn raise_limits() -> Limits {
+    let raise = |resource: Resource| {
+        let limit = getrlimit(resource);
+        // If that is refused, whatever needs more reports it.
+        let _ = setrlimit(resource, Rlimit { current: limit.maximum, maximum: limit.maximum });
+        (resource, limit)
+    };
+    [Resource::Nofile, Resource::Memlock].map(raise).to_vec()
+}
+
 #[derive(Clone)]
 pub struct Signals {
     cancel: CancelToken,
@@ -31,14 +44,15 @@ pub struct Signals {
 
 impl Signals {
     /// Installs the handlers. SIGHUP stays ignored under `nohup`.
-    pub fn take() -> io::Result<Self> {
+    pub fn take() -> Result<Self, String> {
         let taken = TAKEN.into_iter().filter(|signal| *signal != SIGHUP || !is_ignored(SIGHUP));
         let taken: Vec<i32> = taken.collect();
         let this = Self { cancel: CancelToken::default() };
         if this.wait_in_thread(&taken).is_err() {
             // Without the thread, a second signal has no effect.
             for signal in taken {
-                flag::register_usize(signal, this.cancel.signal(), signal as usize)?;
+                flag::register_usize(signal, this.cancel.signal(), signal as usize)
+                    .map_err(|e| format!("cannot install signal handlers: {e}"))?;
             }
         }
         Ok(this)
@@ -70,12 +84,10 @@ impl Signals {
         Ok(())
     }
 
-    /// The name of the signal received, if any.
     pub fn caught(&self) -> Option<&'static str> {
         self.cancel.reason()
     }
 
-    /// Cancelled by the first signal.
     pub fn cancel_token(&self) -> &CancelToken {
         &self.cancel
     }
@@ -83,7 +95,7 @@ impl Signals {
 
 /// Reports that a signal ended the run early, and how much of it is `done`.
 pub fn interrupted(signal: &str, done: &str, asked: &str) {
-    note!("interrupted by {signal} after {done} of {asked}");
+    error!("interrupted by {signal} after {done} of {asked}");
 }
 
 /// Whether a signal was ignored when the program started, from /proc/self/status.

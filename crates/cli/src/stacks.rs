@@ -81,7 +81,6 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     observe(&options, &record, end, &args.command, &mut view)
 }
 
-/// Prints the page, or writes the profile, of all samples.
 pub struct StacksView<'a> {
     rows: usize,
     page: &'a PageArgs,
@@ -176,7 +175,7 @@ impl StacksView<'_> {
             let counts = sampled.intervals.iter().flat_map(|(_, sample)| &sample.counts);
             let samples: u64 = counts.map(|count| u64::from(count.count)).sum();
             let s = if samples == 1 { "" } else { "s" };
-            stdio::remark(&format!("Wrote {file} ({form}, {samples} sample{s})"));
+            stdio::info(&format!("Wrote {file} ({form}, {samples} sample{s})"));
         }
         Ok(())
     }

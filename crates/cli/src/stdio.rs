@@ -26,14 +26,10 @@ fn is_quiet() -> bool {
     QUIET.load(Ordering::Relaxed)
 }
 
-/// The kind of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Lines of text, or figures in columns.
     Lines,
-    /// The same with colors.
     ColoredLines,
-    /// JSON documents.
     Json,
 }
 
@@ -70,38 +66,35 @@ pub fn print_to_stderr(text: &str, kind: Kind) -> io::Result<()> {
     write(rustix::stdio::stderr(), kind.safe(text).as_bytes())
 }
 
-/// Prints a line on standard error. See [`note!`].
-pub fn say(text: &str) {
+/// Prints a line on standard error. See [`error!`].
+pub fn print_line(text: &str) {
     // A failure here cannot be reported anywhere.
     let _ = write(rustix::stdio::stderr(), format!("{}\n", escape::text(text)).as_bytes());
 }
 
-/// Like [`say`], for text that is neither a result nor an error: suppressed by `--quiet`.
-pub fn remark(text: &str) {
+/// Like [`print_line`], for text that is neither a result nor an error: suppressed by `--quiet`.
+pub fn info(text: &str) {
     if !is_quiet() {
-        say(text);
+        print_line(text);
     }
 }
 
 /// Prints a message on standard error, after the program's name. Unlike `eprintln!`, it ignores errors.
-macro_rules! note {
+macro_rules! error {
     ($($arg:tt)*) => {
-        $crate::stdio::say(&format!("fathom: {}", format_args!($($arg)*)))
+        $crate::stdio::print_line(&format!("fathom: {}", format_args!($($arg)*)))
     };
 }
-pub(crate) use note;
+pub(crate) use error;
 
 /// Reports sources that are not available: their names on one line or, if `verbose`, each with its reason.
 pub fn report_missing(missing: &[Unavailable], verbose: bool) {
     if verbose {
-        missing.iter().for_each(|missing| remark(&format!("fathom: not measured: {missing}")));
+        missing.iter().for_each(|missing| info(&format!("fathom: not measured: {missing}")));
     } else if !missing.is_empty() {
         let mut names: Vec<&str> = missing.iter().map(|missing| missing.source.as_str()).collect();
         names.dedup();
-        remark(&format!(
-            "fathom: not measured: {}; see --verbose",
-            list::few(&names, MISSING_NAMED)
-        ));
+        info(&format!("fathom: not measured: {}; see --verbose", list::few(&names, MISSING_NAMED)));
     }
 }
 
@@ -116,7 +109,6 @@ pub fn status(text: &str, terminal: bool) {
     let _ = write(rustix::stdio::stderr(), text.as_bytes());
 }
 
-/// Clears the progress line of a terminal.
 pub fn clear_status() {
     if is_quiet() {
         return;

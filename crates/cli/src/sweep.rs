@@ -1,11 +1,10 @@
 //! `fathom sweep`: a grid of job keys, measured cell by cell.
 
+use crate::experiment::{MeasureArgs, MeasurePlan, joined};
 use crate::page::PageArgs;
-use crate::trial::{MeasureArgs, MeasurePlan, joined};
 use fathom_spec::experiment;
 use std::process::ExitCode;
 
-/// What `fathom sweep` takes.
 #[derive(clap::Args)]
 pub struct Args {
     /// Files or block devices; by default a scratch file, which is removed afterwards
@@ -42,7 +41,6 @@ pub struct Args {
 const DEPTHS: &str = "1..128";
 const DEPTH_RATED: &str = "128";
 
-/// Measures the grid and prints it.
 pub fn command(args: &Args) -> Result<ExitCode, String> {
     let Grid { axes, job } = args.grid()?;
     if axes.is_empty() {
@@ -53,10 +51,9 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     }
     let experiment = experiment::sweep(&axes, &job).map_err(joined)?;
     let plan = MeasurePlan { experiment, targets: args.targets.clone(), is_sweep: true };
-    crate::trial::measure(&args.measure, &args.page, plan)
+    crate::experiment::measure(&args.measure, &args.page, plan)
 }
 
-/// The keys of a sweep.
 #[derive(Default)]
 struct Grid {
     /// Keys that vary, with their lists; the one along the curves is last.

@@ -126,7 +126,6 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     observe(&options, &record, end, &[], &mut ThreadsView::new(&view, &args.page, to))
 }
 
-/// Prints a table for each interval, and one of all samples.
 pub struct ThreadsView<'a> {
     view: &'a SampledView,
     page: &'a PageArgs,
@@ -182,7 +181,6 @@ impl SampleView for ThreadsView<'_> {
     }
 }
 
-/// The columns without repetitions.
 fn columns(args: &Args) -> Vec<Column> {
     let mut columns = match &args.append_group_by {
         None => args.group_by.0.clone(),

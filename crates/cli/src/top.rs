@@ -5,11 +5,10 @@ mod live;
 mod replay;
 mod screen;
 
-use crate::level;
 use crate::output;
 use crate::quantity;
 use crate::signals::{self, Signals};
-use crate::stdio::{Kind, note, report_missing};
+use crate::stdio::{Kind, error, report_missing};
 use fathom_machine::Roots;
 use fathom_model::watch::Level;
 use fathom_report::top::{TopView, lines};
@@ -27,7 +26,6 @@ const TICK: Duration = Duration::from_millis(100);
 /// Lines between headers on a terminal.
 const LINES_PER_HEADER: u64 = 20;
 
-/// What `fathom top` takes.
 #[derive(clap::Args)]
 pub struct Args {
     /// Time between samples, 50ms to 1h
@@ -51,7 +49,7 @@ pub struct Args {
     /// How much of the machine to sample
     ///
     /// The default is `full`, or `default` with --format text or csv.
-    #[arg(long, value_parser = level::parser(), conflicts_with = "replay")]
+    #[arg(long, value_parser = quantity::level(), conflicts_with = "replay")]
     sampling: Option<Level>,
     /// Trace every I/O (default: 1/16 of the time)
     ///
@@ -94,7 +92,7 @@ impl Args {
 pub fn command(args: &Args) -> Result<ExitCode, String> {
     let processes = Process::named(&Roots::default().proc, &args.pid)?;
     let pids: Vec<i32> = processes.iter().map(|process| process.pid).collect();
-    let signals = Signals::take().map_err(|e| format!("cannot install signal handlers: {e}"))?;
+    let signals = Signals::take()?;
     let form = form(args);
     let mut feed: Box<dyn Feed> = match &args.replay {
         Some(dir) => {
@@ -112,7 +110,6 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     Ok(if all { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Format of the lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Form {
     /// dstat's columns.
@@ -129,7 +126,6 @@ fn form(args: &Args) -> Option<Form> {
     given.or((!std::io::stdout().is_terminal()).then_some(Form::Text))
 }
 
-/// What to sample.
 fn watch(args: &Args, form: Option<Form>, pids: Vec<i32>) -> SamplingOptions {
     // These lines have no figures of threads or stacks, so those need not be sampled.
     let few = matches!(form, Some(Form::Text | Form::Csv)) && args.record.is_none();
@@ -162,7 +158,7 @@ fn print(feed: &mut dyn Feed, form: Form, args: &Args, signals: &Signals) -> Res
     while count.is_none_or(|count| printed < count) && signals.caught().is_none() {
         let came = feed.poll()?;
         if let Some(error) = feed.take_error() {
-            note!("{error}");
+            error!("{error}");
         }
         if !came {
             if feed.at_end() {

@@ -2,7 +2,7 @@
 
 use crate::output::{self, Destination};
 use crate::page::{self, PageArgs};
-use crate::stdio::{Kind, note};
+use crate::stdio::{Kind, error};
 use fathom_analysis::rules::topology_findings;
 use fathom_analysis::topology::{TopologyReport, analyze};
 use fathom_machine::Roots;
@@ -29,7 +29,6 @@ pub struct Args {
     page: PageArgs,
 }
 
-/// Reads the topology and prints it.
 pub fn command(args: &Args) -> Result<ExitCode, String> {
     let to = args.page.destination(None)?;
     let picture = args.svg.as_deref().map(|file| Destination::open(file, None)).transpose()?;
@@ -82,7 +81,7 @@ fn keep(report: &mut TopologyReport, args: &Args, roots: &Roots) -> bool {
     let names: Vec<String> = args.targets.iter().map(name).collect();
     let unknown = report.keep(&names);
     for name in &unknown {
-        note!("{name} is not a block device or on one; `fathom topo` lists all");
+        error!("{name} is not a block device or on one; `fathom topo` lists all");
     }
     unknown.is_empty()
 }

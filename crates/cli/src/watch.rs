@@ -3,14 +3,13 @@
 mod child;
 mod end;
 
-pub use child::{HELD, HeldCommandArgs, held};
+pub use child::{EXEC_STOPPED, ExecStoppedArgs, exec_stopped};
 pub use end::{StopCondition, TICK};
 
 use crate::output::Destination;
 use crate::page::{PageArgs, RecordArgs};
-use crate::quantity;
-use crate::stdio::{self, note};
-use crate::{level, limits};
+use crate::stdio::{self, error};
+use crate::{quantity, signals};
 use fathom_analysis::watch::Observed;
 use fathom_model::progress::Sample;
 use fathom_model::watch::{Level, Unavailable};
@@ -28,7 +27,6 @@ use std::time::{Duration, Instant};
 /// The first sample comes at once, unless the record's disk is slow.
 const FIRST_SAMPLE: Duration = Duration::from_secs(5);
 
-/// What `fathom watch` takes.
 #[derive(clap::Args)]
 pub struct Args {
     /// Watch this process until it ends; repeatable
@@ -52,7 +50,7 @@ pub struct Args {
     #[arg(short = 'F', long = "frequency", value_name = "HZ", value_parser = quantity::whole(1..=HZ_MAX))]
     hz: Option<u32>,
     /// How much of the machine to sample
-    #[arg(long, value_parser = level::parser(), default_value = "full")]
+    #[arg(long, value_parser = quantity::level(), default_value = "full")]
     sampling: Level,
     /// Trace every I/O (default: 1/16 of the time)
     ///
@@ -68,7 +66,6 @@ pub struct Args {
     command: Vec<OsString>,
 }
 
-/// Watches. The exit status is that of the command; without one, 0 if everything was recorded.
 pub fn command(args: &Args) -> Result<ExitCode, String> {
     let time = args.time.or(args.count.and_then(|count| args.interval.checked_mul(count)));
     let mut end = StopCondition::new(&args.command, &args.pid, time)?;
@@ -90,7 +87,6 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     observe(&options, &record, end, &args.command, &mut view)
 }
 
-/// The page of `fathom watch`.
 pub struct Summary<'a> {
     pub page: &'a PageArgs,
     pub to: Option<Destination>,
@@ -132,8 +128,8 @@ pub fn observe(
     command: &[OsString],
     view: &mut dyn SampleView,
 ) -> Result<ExitCode, String> {
-    limits::raise();
-    let mut notice = |text: &str| note!("{text}");
+    signals::raise_limits();
+    let mut notice = |text: &str| error!("{text}");
     let (mut session, mut record) = Session::observe(options, to, &mut notice)?;
     view.begin(session.sampling().map_or(&[], |sampling| &sampling.missing));
     // The command begins when there is a sample of the time before.
@@ -149,7 +145,7 @@ pub fn observe(
             state = state.and_then(|_| view.add(&sample));
         }
         if let Some(error) = session.take_error() {
-            note!("{error}");
+            error!("{error}");
             lost = session.is_record_required();
         }
     }
@@ -163,10 +159,10 @@ pub fn observe(
     // After the result is printed: the record's disk may be full, or stall.
     let finished = session.finish(&mut record, |record| &mut record.header, Ok(()), &mut notice);
     if let Err(error) = &finished {
-        note!("{error}");
+        error!("{error}");
     }
     if let Some(path) = path.filter(|_| options.view.is_none() || std::io::stderr().is_terminal()) {
-        stdio::remark(&format!("record: {}", escape::path(&path)));
+        stdio::info(&format!("record: {}", escape::path(&path)));
     }
     // The command's own failure takes precedence.
     let failed = finished.is_err() && code == ExitCode::SUCCESS;

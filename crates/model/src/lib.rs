@@ -30,6 +30,7 @@ pub mod progress;
 pub mod record;
 pub mod setting;
 pub mod shell;
+pub mod split_mix;
 pub mod topology;
 pub mod units;
 pub mod watch;

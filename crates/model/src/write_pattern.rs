@@ -4,6 +4,8 @@
 //! the sector itself, so a reader can compute what a sector must hold if fathom wrote it. The first bytes of a page may
 //! hold a stamp instead: the offset of the write and a count, which make each page unique.
 
+use crate::split_mix;
+
 /// Bytes that derive from one seed.
 pub const SECTOR_BYTES: usize = 512;
 /// Bytes of which the first `STAMP_BYTES` may be a stamp.
@@ -22,22 +24,15 @@ pub fn fill(sector: &mut [u8], seed: u64) {
     let mut words = sector.chunks_exact_mut(8);
     let mut state = seed;
     for word in &mut words {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        word.copy_from_slice(&mixed(state).to_le_bytes());
+        state = state.wrapping_add(split_mix::STEP);
+        word.copy_from_slice(&split_mix::output(state).to_le_bytes());
     }
     let rest = words.into_remainder();
-    let last = mixed(state.wrapping_add(0x9e37_79b9_7f4a_7c15)).to_le_bytes();
+    let last = split_mix::output(state.wrapping_add(split_mix::STEP)).to_le_bytes();
     rest.iter_mut().zip(last).for_each(|(to, from)| *to = from);
     if let Some(place) = sector.get_mut(STAMP_BYTES..SEED_END) {
         place.copy_from_slice(&seed.to_le_bytes());
     }
-}
-
-/// The output function of SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
-fn mixed(state: u64) -> u64 {
-    let z = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 /// Stamps a page of a write at `offset` with the number of pages stamped before, from 1.

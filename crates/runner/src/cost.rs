@@ -15,9 +15,7 @@ use fathom_watch::counters::Counters;
 use std::time::{Duration, Instant};
 
 const WINDOW: Duration = Duration::from_millis(200);
-/// How long workers may take to start.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Why a job with few I/Os has no figures.
 const TOO_SOON: &str = "not counted: a job ended too soon";
 
 /// Why a worker has no figures on a machine with counters.

@@ -1,8 +1,7 @@
 //! Experiments: conditions compared window by window, on targets that are opened once.
 
-mod bench;
 mod command;
-mod detail;
+mod executor;
 mod plans;
 
 pub use command::Limits;
@@ -13,7 +12,7 @@ use crate::session::{RecordTo, Session, new_header};
 use crate::snapshot::MachineSnapshots;
 use crate::targets::OpenTargets;
 use crate::wording::Vocabulary;
-use bench::{Bench, Failure};
+use executor::{ConditionExecutor, Failure};
 use fathom_analysis::experiment::{Trial, Turn, report};
 use fathom_analysis::rules::judge_experiment;
 use fathom_machine::guard::Permissions;
@@ -31,7 +30,7 @@ use std::time::{Duration, Instant};
 const PEAK_WINDOWS: usize = 3;
 
 #[derive(Debug, Clone, Default)]
-pub struct TryOptions {
+pub struct ExperimentOptions {
     pub request: Request,
     pub permissions: Permissions,
     pub record: RecordTo,
@@ -46,30 +45,28 @@ pub struct TryOptions {
 #[derive(Debug, Clone)]
 pub struct TrialProgress {
     pub label: String,
-    /// Complete rounds that count.
     pub rounds: u32,
     /// The share of the time that is used, from 0 to 1.
     pub done: f64,
-    /// Time for all rounds, in seconds.
     pub seconds: f64,
 }
 
 /// An experiment whose targets are open, with a place for its record.
-pub struct TryRunner {
+pub struct ExperimentRunner {
     targets: OpenTargets,
     plans: Plans,
     conditions: Vec<Conditions>,
     /// Paths of the targets, the scratch file included.
     paths: Vec<String>,
-    options: TryOptions,
+    options: ExperimentOptions,
     earlier: Vec<TrialWindow>,
     session: Session,
 }
 
-impl TryRunner {
+impl ExperimentRunner {
     /// Creates the run directory, or opens that of the experiment to resume, resolves all conditions, then opens the
     /// targets, or makes and fills a scratch file.
-    pub fn open(options: TryOptions, hooks: &mut dyn Hooks) -> Result<Self, String> {
+    pub fn open(options: ExperimentOptions, hooks: &mut dyn Hooks) -> Result<Self, String> {
         let notice = &mut |text: &str| hooks.notice(text);
         let (session, earlier) = match &options.resume {
             Some(dir) => Session::resume(dir)?,
@@ -107,15 +104,15 @@ impl TryRunner {
         let session = &mut self.session;
         session.begin(&unfinished, &mut |text: &str| hooks.notice(text))?;
         let began = Instant::now();
-        let mut bench = bench(&self.targets, &self.plans, &self.paths, &request, &cancel);
-        bench.number = u64::from(trial.windows());
+        let mut executor = executor(&self.targets, &self.plans, &self.paths, &request, &cancel);
+        executor.number = u64::from(trial.windows());
         let mut interrupted = cancel.reason();
         while interrupted.is_none() {
             let Some(turn) = trial.next_turn() else { break };
             hooks.trying(&progress(&trial, &request, turn.condition));
             let ramp = Duration::from_nanos(request.protocol.ramp_ns);
             let length = Duration::from_nanos(request.protocol.window_ns);
-            let measured = bench.window(turn.condition, ramp, length, hooks);
+            let measured = executor.window(turn.condition, ramp, length, hooks);
             if let Err(Failure { why, is_fatal: true, .. }) = measured {
                 return Err(why);
             }
@@ -133,7 +130,7 @@ impl TryRunner {
             session.window(&TrialWindow { condition, round, outcome, rejects });
             session.report(&mut |text: &str| hooks.notice(text));
         }
-        let details = details(&mut bench, &trial, hooks)?;
+        let details = details(&mut executor, &trial, hooks)?;
         record.header.elapsed_ns = began.elapsed().as_nanos() as u64;
         record.header.outcome = interrupted.map_or(Outcome::Finished, Outcome::interrupted);
         record.report = report(&trial, &request, &details);
@@ -174,13 +171,14 @@ impl TryRunner {
             let mut unlimited = request.clone();
             unlimited.experiment.conditions[index].rate_share = None;
             let cancel = &self.options.cancel;
-            let mut bench = bench(&self.targets, &self.plans, &self.paths, &unlimited, cancel);
+            let mut executor =
+                executor(&self.targets, &self.plans, &self.paths, &unlimited, cancel);
             let label = format!("peak of {key}");
             let (done, seconds) = (0.0, request.protocol.seconds);
             hooks.trying(&TrialProgress { label, rounds: 0, done, seconds });
             let mut rates: Vec<f64> = Vec::new();
             for _ in 0..PEAK_WINDOWS {
-                match bench.window(index, ramp, length, hooks) {
+                match executor.window(index, ramp, length, hooks) {
                     Ok(w) => rates.push(w.ios as f64 * 1e9 / w.elapsed_ns.max(1) as f64),
                     Err(failure) if failure.is_fatal => return Err(failure.why),
                     Err(_) => {}
@@ -221,7 +219,7 @@ fn peak_key(condition: &Condition) -> String {
 
 type Opened = (OpenTargets, Plans, Vec<String>);
 
-fn on_named(options: &TryOptions) -> Result<Opened, String> {
+fn on_named(options: &ExperimentOptions) -> Result<Opened, String> {
     let paths = options.request.targets.clone();
     let plans = plans::resolve(options, &paths, &[])?;
     let plan = Plan { targets: plans.targets.clone(), ..Plan::default() };
@@ -234,7 +232,7 @@ fn on_named(options: &TryOptions) -> Result<Opened, String> {
     Ok((targets, plans, paths))
 }
 
-fn on_scratch(options: &TryOptions, hooks: &mut dyn Hooks) -> Result<Opened, String> {
+fn on_scratch(options: &ExperimentOptions, hooks: &mut dyn Hooks) -> Result<Opened, String> {
     let scratch = plans::scratch_file(options)?;
     let dir = match options.request.scratch_dir.as_str() {
         "." => "the current directory",
@@ -256,15 +254,15 @@ fn on_scratch(options: &TryOptions, hooks: &mut dyn Hooks) -> Result<Opened, Str
     Ok((OpenTargets::with(host, vec![scratch], Vocabulary::Keys), plans, paths))
 }
 
-fn bench<'a>(
+fn executor<'a>(
     targets: &'a OpenTargets,
     plans: &'a Plans,
     paths: &'a [String],
     request: &'a Request,
     cancel: &'a CancelToken,
-) -> Bench<'a> {
+) -> ConditionExecutor<'a> {
     let machine = MachineSnapshots::new(targets);
-    Bench { targets, plans, request, paths, machine, cancel, number: 0 }
+    ConditionExecutor { targets, plans, request, paths, machine, cancel, number: 0 }
 }
 
 fn progress(trial: &Trial, request: &Request, index: usize) -> TrialProgress {
@@ -303,28 +301,28 @@ fn replay(trial: &mut Trial, windows: &[TrialWindow]) -> Result<(), String> {
 
 /// A window with full sampling of every condition that was measured.
 fn details(
-    bench: &mut Bench<'_>,
+    executor: &mut ConditionExecutor<'_>,
     trial: &Trial,
     hooks: &mut dyn Hooks,
 ) -> Result<Vec<Option<Detail>>, String> {
-    let request = bench.request;
+    let request = executor.request;
     let mut all = Vec::new();
     for (index, condition) in request.experiment.conditions.iter().enumerate() {
-        let was_measured = trial.tally(index).is_some_and(|tally| tally.windows > 0);
+        let was_measured = trial.totals(index).is_some_and(|totals| totals.windows > 0);
         let wanted = request.details
             && was_measured
             && condition.repeats.is_none()
             && trial.rejected(index).is_none()
-            && bench.cancel.reason().is_none();
+            && executor.cancel.reason().is_none();
         if wanted {
             hooks.trying(&progress(trial, request, index));
         }
         // What is not known then is left out of the report.
-        let detail = match wanted.then(|| detail::measure(bench, index, hooks)) {
+        let detail = match wanted.then(|| executor::detail(executor, index, hooks)) {
             Some(Err(failure)) if failure.is_fatal => return Err(failure.why),
             detail => detail.and_then(Result::ok),
         };
-        all.push(detail.filter(|_| bench.cancel.reason().is_none()));
+        all.push(detail.filter(|_| executor.cancel.reason().is_none()));
     }
     Ok(all)
 }

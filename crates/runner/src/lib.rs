@@ -2,7 +2,7 @@
 //!
 //! A [`Session`] holds the record and the samples of everything that measures or observes. [`Runner`] is the only run
 //! loop. [`limit::Limit`] finds the limits of targets, in windows that [`window::measure`] runs; [`cost::measure`]
-//! measures the cost per I/O; [`experiment::TryRunner`] compares conditions. Nothing here prints, exits or handles
+//! measures the cost per I/O; [`experiment::ExperimentRunner`] compares conditions. Nothing here prints, exits or handles
 //! signals: callers pass [`Hooks`] and a [`CancelToken`].
 //!
 //! ```

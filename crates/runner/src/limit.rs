@@ -1,15 +1,14 @@
 //! The search for the limits of targets: a client of measured windows.
 
-mod bench;
 mod costs;
-mod plan;
+mod executor;
 mod targets;
 
 use crate::cancel::CancelToken;
 use crate::run::Hooks;
 use crate::session::{RecordTo, Session, new_header};
 use crate::targets::OpenTargets;
-use bench::{Bench, EngineExecutor};
+use executor::{EngineExecutor, Executor};
 use fathom_analysis::limit::Search;
 use fathom_analysis::processes::competitors;
 use fathom_analysis::rules::judge_limit;
@@ -48,7 +47,6 @@ pub struct LimitOptions {
     pub quick: bool,
     pub sampling: Level,
     pub record: RecordTo,
-    /// Ends the search early, with a valid result.
     pub cancel: CancelToken,
 }
 
@@ -95,11 +93,11 @@ impl Limit {
         let session = &mut self.session;
         session.begin(&unfinished, &mut |text: &str| hooks.notice(text))?;
         let began = Instant::now();
-        let mut bench = EngineExecutor::new(&self.targets, self.conditions.clone());
+        let mut executor = EngineExecutor::new(&self.targets, self.conditions.clone());
         // Even without a record, because the samples name competing programs.
         session.sample_load(self.options.sampling, self.targets.devices());
         let cancel = &self.options.cancel;
-        search(&mut record, &mut bench, session, hooks, || cancel.reason());
+        search(&mut record, &mut executor, session, hooks, || cancel.reason());
         record.header.elapsed_ns = began.elapsed().as_nanos() as u64;
         record.header.sampling = session.stop_sampling(|sample, _| sample).1;
         record.competitors = competitors(&session.observed().processes);
@@ -190,7 +188,7 @@ fn queues(targets: &OpenTargets) -> Vec<QueueFacts> {
 /// `record`.
 fn search(
     record: &mut LimitRecord,
-    bench: &mut impl Bench,
+    executor: &mut impl Executor,
     session: &mut Session,
     hooks: &mut dyn Hooks,
     mut stop: impl FnMut() -> Option<&'static str>,
@@ -201,7 +199,7 @@ fn search(
     while interrupted.is_none() {
         let Some(probe) = search.next_probe() else { break };
         hooks.probing(&record.config, &probe, search.done());
-        let outcome = bench.window(&probe);
+        let outcome = executor.window(&probe);
         // A window that was cut short is discarded.
         interrupted = stop();
         while session.next(Duration::ZERO).is_some() {}

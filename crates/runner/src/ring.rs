@@ -36,7 +36,6 @@ struct ReportedError {
     seen: Instant,
 }
 
-/// Samples the machine into a ring until cancelled.
 pub struct RingRecorder<'a> {
     ring: SampleRing,
     retention: Retention,

@@ -8,7 +8,6 @@ use fathom_model::record::JobRecord;
 use fathom_watch::threads::{helper_time, library_time};
 use std::path::{Path, PathBuf};
 
-/// CPU time of one job's threads, in nanoseconds.
 #[derive(Clone, Copy)]
 struct JobCpuTime {
     /// When the measured time began.
@@ -26,9 +25,7 @@ pub(crate) struct RingThreads {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Threads {
     None,
-    /// Of its ring.
     Ring,
-    /// Of the C library.
     Library,
 }
 

@@ -24,7 +24,6 @@ use std::num::NonZeroU64;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Time between reads of the workers' counters.
 const TICK: Duration = Duration::from_millis(50);
 /// Time between samples of the jobs if the machine is not sampled.
 const SAMPLE: Duration = Duration::from_secs(1);
@@ -64,7 +63,6 @@ pub struct RunOptions {
     pub permissions: Permissions,
     pub sampling: Level,
     pub record: RecordTo,
-    /// Ends the run early, with a valid result.
     pub cancel: CancelToken,
 }
 
@@ -233,7 +231,6 @@ fn disk_totals(disks: &NamedDisks, before: Option<&DiskSnapshot>) -> Vec<DiskRec
     }
 }
 
-/// The jobs' part of the samples of a run.
 struct JobSamples {
     /// When sampling began, in time since the start of the run.
     began_ns: Option<u64>,

@@ -73,7 +73,6 @@ pub enum Sources {
 }
 
 impl SamplingOptions {
-    /// The root processes of the scope; none for the whole machine.
     fn pids(&self) -> &[i32] {
         match &self.scope {
             Scope::Trees(pids) | Scope::Only(pids) => pids,
@@ -110,7 +109,6 @@ impl Sampling {
         Ok(Self { watcher, began, record })
     }
 
-    /// The origin of the samples' times.
     pub fn began(&self) -> Instant {
         self.began
     }
@@ -185,7 +183,6 @@ fn devices(options: &SamplingOptions) -> Vec<DeviceFacts> {
     }
 }
 
-/// Open samplers, and the sources that are not available.
 #[derive(Default)]
 struct Opened {
     samplers: Vec<Box<dyn Sampler>>,
@@ -312,7 +309,6 @@ fn stacks_hz(cost_ns: f64, during_run: bool) -> u32 {
 }
 
 impl Opened {
-    /// The samplers of a view, which is an error without them.
     fn one(source: &Sources) -> Result<Self, String> {
         let (Roots { proc, sys, .. }, mut opened) = (Roots::default(), Self::default());
         match source {

@@ -12,7 +12,6 @@ const EXACT: [&str; 5] = ["ext2", "ext3", "ext4", "xfs", "tmpfs"];
 /// Tolerated decrease in bytes, such as of metadata blocks.
 const SLACK: u64 = 64 << 10;
 
-/// The extents of a run's files so far.
 pub(crate) struct ShrinkDetector {
     files: Vec<Option<ExtentRange>>,
     next: usize,

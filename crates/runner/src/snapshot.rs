@@ -71,12 +71,15 @@ impl Snapshot {
         Some(CpuTime { throttled_ns: throttled_us.saturating_mul(1_000), ..time })
     }
 
-    /// What the disks below the targets did since `from`.
-    pub fn disks_since(&self, from: &Self) -> Vec<DiskRecord> {
-        let Some((from, to)) = from.disks.as_ref().zip(self.disks.as_ref()) else {
-            return Vec::new();
-        };
+    /// What the disks below the targets that `holds` accepts did since `from`, as one.
+    pub fn disk_since(
+        &self,
+        from: &Self,
+        holds: impl Fn(&DiskRecord) -> bool,
+    ) -> Option<DiskRecord> {
+        let (from, to) = from.disks.as_ref().zip(self.disks.as_ref())?;
         let elapsed = to.at.saturating_duration_since(from.at);
-        derive::disk_records(&from.disks, &to.disks, elapsed)
+        let disks = derive::disk_records(&from.disks, &to.disks, elapsed);
+        disks.into_iter().filter(holds).reduce(DiskRecord::with)
     }
 }

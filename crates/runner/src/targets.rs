@@ -189,7 +189,6 @@ impl OpenTargets {
         detector.check(&self.targets);
     }
 
-    /// Drops the cached pages of all targets that must be read from their disks.
     pub(crate) fn drop_caches(&self) -> Result<(), String> {
         self.targets.iter().try_for_each(|target| {
             let path = &target.facts.path;

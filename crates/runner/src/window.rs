@@ -3,10 +3,11 @@
 use crate::cancel::CancelToken;
 use crate::targets::OpenTargets;
 use fathom_engine::Running;
-use fathom_model::Progress;
+use fathom_model::experiment::WindowResult;
 use fathom_model::plan::Plan;
 use fathom_model::progress::Phase;
 use fathom_model::record::JobRecord;
+use fathom_model::{Progress, split_mix};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -62,11 +63,40 @@ fn observed(running: &Running, window: Duration, observe: &mut dyn FnMut()) {
     }
 }
 
+/// The workers of a window, added up; with `is_paced`, an I/O that starts late has waited since it was due.
+pub(crate) fn workers(jobs: &[JobRecord], is_paced: bool) -> WindowResult {
+    let mut sum = WindowResult::default();
+    for job in jobs {
+        for (_, done) in job.dirs.iter() {
+            sum.ios += done.counts.ios;
+            sum.bytes += done.counts.bytes;
+            sum.errors += done.counts.errors + done.counts.short_ios;
+            sum.clat.merge(if is_paced { &done.response } else { &done.clat });
+            sum.slat.merge(&done.slat);
+            sum.unstarted += done.unstarted_ios;
+        }
+        sum.user_ns += job.usage.user_ns;
+        sum.system_ns += job.usage.system_ns;
+        sum.switches += job.usage.voluntary_switches + job.usage.involuntary_switches;
+        sum.system_calls += job.depth.system_calls;
+        if let Some(delay_ns) = job.usage.run_delay_ns {
+            *sum.run_delay_ns.get_or_insert_default() += delay_ns / jobs.len() as u64;
+        }
+        let error = job.error.as_ref().map(|error| error.message.clone());
+        sum.first_error = sum.first_error.take().or(error);
+    }
+    sum
+}
+
+/// For worker `worker` of window `number`.
+pub(crate) fn seed(number: u64, worker: u64) -> u64 {
+    split_mix::nth(number << 20, worker)
+}
+
 fn is_measured(phase: Phase) -> bool {
     !matches!(phase, Phase::Waiting | Phase::Ramp)
 }
 
-/// Waits until all workers of `running` measure.
 pub(crate) fn wait_until_measured(
     running: &Running,
     patience: Duration,

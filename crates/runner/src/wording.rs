@@ -8,7 +8,6 @@ use std::io;
 /// The words in which a user stated what to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Vocabulary {
-    /// fio's keys.
     #[default]
     Keys,
     /// The options of `fathom limit`, which chooses queue depths and workers itself.
@@ -36,7 +35,6 @@ const SENSE_KEYS: [&str; 16] = [
 ];
 
 impl Vocabulary {
-    /// The record of a job, with its errors.
     pub fn record(self, result: JobResult) -> JobRecord {
         let mut record = result.record;
         record.error = result.error.map(|error| self.error(&error));
@@ -48,7 +46,6 @@ impl Vocabulary {
         JobError { errno: error.errno, message: self.message(error) }
     }
 
-    /// What failed, why, and what to do.
     pub fn message(self, error: &EngineError) -> String {
         if let Some(message) = unmet(error) {
             return message;

@@ -9,7 +9,6 @@ const FACTOR: f64 = 2.0;
 /// A sampled median that is far from await.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct AwaitGap {
-    /// Operation.
     pub op: BlockOp,
     /// Sampled median from issue to completion, in nanoseconds; from queueing if the device is bio-based.
     pub p50_ns: f64,
@@ -17,11 +16,9 @@ pub struct AwaitGap {
     pub mean_ns: f64,
     /// Mean time from queueing to issue of sampled requests, in nanoseconds; 0 for flushes, which are not queued.
     pub queue_ns: f64,
-    /// Number of samples.
     pub samples: u64,
     /// Mean of all requests from queueing to completion (/proc/diskstats), in nanoseconds.
     pub await_ns: f64,
-    /// Why they differ.
     pub reason: GapReason,
 }
 

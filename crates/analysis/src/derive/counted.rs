@@ -3,16 +3,13 @@
 use fathom_model::record::{CacheCost, Cost};
 use fathom_model::watch::Counted;
 
-/// Instructions per cycle.
 #[derive(Debug, Clone, Copy, Default, PartialEq, serde::Serialize)]
 pub struct Ipc {
     /// In both modes; `None` where the kernel's are not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub all: Option<f64>,
-    /// In user mode.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<f64>,
-    /// In kernel mode.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kernel: Option<f64>,
 }
@@ -32,7 +29,6 @@ impl Ipc {
     }
 }
 
-/// Instructions per cycle of an I/O.
 pub fn ipc(cost: &Cost) -> Ipc {
     let kernel = cost.kernel_instructions.zip(cost.kernel_cycles);
     Ipc::of(

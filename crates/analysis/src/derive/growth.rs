@@ -9,13 +9,9 @@ use std::time::Duration;
 /// Growth of the counters of a block device between two readings, or of several devices in total.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DiskDelta {
-    /// Reads.
     pub read: IoDelta,
-    /// Writes.
     pub write: IoDelta,
-    /// Discards.
     pub discard: IoDelta,
-    /// Flushes.
     pub flush: IoDelta,
     /// Time with at least one I/O in flight, in milliseconds.
     pub busy_ms: u64,
@@ -26,9 +22,7 @@ pub struct DiskDelta {
 /// I/Os in one direction between two readings.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct IoDelta {
-    /// I/Os completed.
     pub ios: u64,
-    /// I/Os merged into others.
     pub merges: u64,
     /// 512-byte sectors.
     pub sectors: u64,
@@ -50,7 +44,6 @@ impl DiskDelta {
         })
     }
 
-    /// Adds the growth of another device.
     pub fn add(&mut self, other: &Self) {
         self.read.add(&other.read);
         self.write.add(&other.write);
@@ -123,7 +116,6 @@ pub fn cpu_ticks<'a>(
     })
 }
 
-/// The sum of two CPUs' ticks.
 pub fn add_ticks(a: &CpuSample, b: &CpuSample) -> CpuSample {
     combine(a, b, u64::saturating_add)
 }

@@ -234,7 +234,6 @@ fn add_counts<K: Ord + Copy>(to: &mut BTreeMap<K, u64>, counts: &[(K, u64)]) {
     }
 }
 
-/// The union of the lists, in order of first appearance.
 fn union<'a, T: Clone + PartialEq + 'a>(lists: impl Iterator<Item = &'a Vec<T>>) -> Vec<T> {
     let mut all: Vec<T> = Vec::new();
     for word in lists.flatten() {

@@ -1,6 +1,6 @@
 //! The record of a trial (`fathom try`, `fathom sweep`), and what it found.
 
-use super::tally::Tally;
+use super::totals::Totals;
 use super::trial::Trial;
 use crate::limit::KNEE_SHARE;
 use crate::stats;
@@ -27,41 +27,13 @@ pub fn report(trial: &Trial, request: &Request, details: &[Option<Detail>]) -> T
 }
 
 fn measured(trial: &Trial, index: usize) -> MeasuredCondition {
-    let none = Tally::default();
-    let tally = trial.tally(index).unwrap_or(&none);
-    let sum = &tally.sum;
-    let per_io = |ns: u64| ns as f64 / sum.ios.max(1) as f64;
-    let due = sum.ios + sum.unstarted;
     MeasuredCondition {
-        windows: tally.windows,
         metric: trial.estimate(index),
         corrected: trial.corrected(index),
-        iops: tally.iops(),
-        bytes_per_second: tally.bytes_per_second(),
-        clat_mean_ns: sum.clat.mean_ns(),
-        clat_p50_ns: sum.clat.percentile(50.0).unwrap_or(0),
-        clat_p99_ns: sum.clat.percentile(99.0).unwrap_or(0),
-        slat_mean_ns: sum.slat.mean_ns(),
-        elapsed_mean_ns: sum.elapsed_ns as f64 / f64::from(tally.windows.max(1)),
-        cores: tally.cores(),
-        cpu_ns_per_io: tally
-            .cpu_ns_per_io()
-            .map(|_| [per_io(sum.user_ns), per_io(sum.system_ns), per_io(sum.helper_ns)]),
-        machine_busy: tally.cpu().map(|cpu| cpu.busy),
-        run_delay: tally.run_delay(),
-        switches_per_io: tally.switches_per_io(),
-        ios_per_call: tally.ios_per_call(),
-        disk_requests_per_io: tally.disk_requests_per_io(),
-        started_share: (sum.unstarted > 0).then(|| sum.ios as f64 / due as f64),
-        errors: sum.errors,
-        first_error: sum.first_error.clone(),
         effect: trial.effect(index),
         control: trial.control(index),
         rejected: trial.rejected(index).map(str::to_string),
-        to_best: None,
-        is_best: false,
-        is_knee: false,
-        detail: None,
+        ..trial.totals(index).map(Totals::figures).unwrap_or_default()
     }
 }
 

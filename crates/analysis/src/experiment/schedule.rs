@@ -10,7 +10,6 @@ pub struct Budget {
     /// Recent time of a window beyond what was requested.
     overhead_ns: f64,
     overhead_max_ns: f64,
-    /// Windows measured.
     windows: u32,
 }
 
@@ -21,17 +20,14 @@ impl Budget {
         Self { planned_ns, used_ns: 0.0, overhead_ns: 0.0, overhead_max_ns, windows: 0 }
     }
 
-    /// Planned time.
     pub fn planned_ns(&self) -> f64 {
         self.planned_ns
     }
 
-    /// Used time.
     pub fn used_ns(&self) -> f64 {
         self.used_ns
     }
 
-    /// Windows measured.
     pub fn windows(&self) -> u32 {
         self.windows
     }
@@ -46,7 +42,6 @@ impl Budget {
         self.used_ns + requested_ns + self.overhead_ns <= until_ns.min(self.planned_ns)
     }
 
-    /// Accounts for a window.
     pub fn charge_window(&mut self, requested_ns: f64, took_ns: f64) {
         let took_ns = took_ns.max(requested_ns);
         self.used_ns += took_ns;
@@ -66,10 +61,8 @@ impl Budget {
     }
 }
 
-/// A stage in a [`Schedule`].
 #[derive(Debug)]
 pub struct Planned<S> {
-    /// The stage.
     pub stage: S,
     /// Its share of the time, relative to the others: the windows that it needs.
     pub weight: f64,

@@ -1,6 +1,6 @@
 //! Conditions measured alternately, round after round, so that drift affects all of them alike.
 
-use super::cell::Cell;
+use super::totals::Cell;
 use crate::stats;
 use fathom_model::window::{Estimate, Measurement, Ratio, Rw};
 
@@ -10,9 +10,7 @@ const ROBUST_MIN: usize = 10;
 /// How often a series repeats its conditions.
 #[derive(Debug, Clone, Copy)]
 pub struct Repetitions {
-    /// Rounds at least.
     pub rounds_min: usize,
-    /// Rounds at most.
     pub rounds_max: usize,
     /// Half the width of a 95% interval that ends the series early, as a share: 0.03 is ±3%.
     pub precision: f64,
@@ -21,7 +19,6 @@ pub struct Repetitions {
 /// I/Os and the seconds that they took.
 pub type Rate = (f64, f64);
 
-/// I/Os per second.
 pub fn per_second((ios, seconds): Rate) -> f64 {
     if seconds > 0.0 { ios / seconds } else { 0.0 }
 }
@@ -33,7 +30,6 @@ pub struct Series<C> {
     conditions: Vec<Condition<C>>,
     /// I/Os and seconds of each load, by round and condition; empty where no window counts.
     rounds: Vec<Vec<Vec<Rate>>>,
-    /// Index of the condition to measure next.
     turn: usize,
 }
 
@@ -44,12 +40,10 @@ pub struct Condition<C> {
     pub value: C,
     /// Its windows, for the first of its loads.
     pub cell: Cell,
-    /// Why it is no longer measured.
     pub rejected: Option<String>,
 }
 
 impl<C> Series<C> {
-    /// A series of this kind of access, without windows.
     pub fn new(rw: Rw, conditions: impl IntoIterator<Item = C>) -> Self {
         let mut series = Self { rw, conditions: Vec::new(), rounds: Vec::new(), turn: 0 };
         conditions.into_iter().for_each(|value| series.push(value, None));
@@ -61,17 +55,14 @@ impl<C> Series<C> {
         self.conditions.push(Condition { value, cell: Cell::new(self.rw), rejected });
     }
 
-    /// The baseline; `None` only if there are no conditions.
     pub fn baseline(&self) -> Option<&Condition<C>> {
         self.conditions.first()
     }
 
-    /// The conditions, the baseline first.
     pub fn conditions(&self) -> &[Condition<C>] {
         &self.conditions
     }
 
-    /// Whether the next window starts a round.
     pub fn is_between_rounds(&self) -> bool {
         self.turn == 0
     }
@@ -121,7 +112,14 @@ impl<C> Series<C> {
         self.observe(None);
     }
 
-    /// Abandons the current round.
+    /// Records the window that was requested; a condition whose window failed is rejected.
+    pub fn observe_or_reject(&mut self, outcome: Result<&Measurement, &str>) {
+        match outcome {
+            Ok(window) => self.observe(Some(window)),
+            Err(why) => self.reject(why),
+        }
+    }
+
     pub fn restart_round(&mut self) {
         self.turn = 0;
     }

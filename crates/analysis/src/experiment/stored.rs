@@ -1,6 +1,6 @@
 //! Two stored runs of one experiment, compared: on two kernels, two machines, or before and after a change.
 
-use super::tally::{SECTOR_BYTES, Tally};
+use super::totals::{SECTOR_BYTES, Totals};
 use super::verdict::{CONTROL_PART, MEASURED_MIN_NS, is_outside, no_change, short};
 use crate::stats;
 use fathom_model::experiment::{
@@ -70,7 +70,6 @@ pub fn compare_stored(
     Ok(ExperimentRecord { request, report, ..second.1.clone() })
 }
 
-/// A condition in one of the runs.
 #[derive(Debug, Clone, Default)]
 struct Run {
     name: String,
@@ -98,8 +97,8 @@ impl Run {
             own.filter_map(|w| Some((w.round, w.outcome.as_ref().ok()?)))
         };
         let values = |at| of(at).filter_map(|(_, w)| w.metric(metric)).collect::<Vec<f64>>();
-        let mut tally = Tally::default();
-        of(at).for_each(|(_, window)| tally.add(window));
+        let mut totals = Totals::default();
+        of(at).for_each(|(_, window)| totals.add(window));
         let cpus = record.header.facts.host.cpus_allowed.len() as f64;
         let twin = twin(&record.request.experiment, at);
         let by_round = |at| of(at).filter_map(|(n, w)| Some((n, w.metric(metric)?)));
@@ -114,11 +113,11 @@ impl Run {
         Self {
             name: name.to_string(),
             values: values(at),
-            measured_ns: tally.sum.elapsed_ns,
-            foreign_cpus: tally.cpu().map(|cpu| (cpu.taken() * cpus - tally.cores()).max(0.0)),
-            foreign_bytes: tally.sum.disk.as_ref().and_then(|disk| {
+            measured_ns: totals.sum.elapsed_ns,
+            foreign_cpus: totals.cpu().map(|cpu| (cpu.taken() * cpus - totals.cores()).max(0.0)),
+            foreign_bytes: totals.sum.disk.as_ref().and_then(|disk| {
                 let all = (disk.sectors.read + disk.sectors.write) as f64 * SECTOR_BYTES;
-                (all > 0.0).then(|| (1.0 - tally.sum.bytes as f64 / all).max(0.0))
+                (all > 0.0).then(|| (1.0 - totals.sum.bytes as f64 / all).max(0.0))
             }),
             control: twin
                 .and_then(|(base, twin)| Some(stats::welch(&values(twin), &values(base))?.value)),
@@ -159,7 +158,6 @@ fn not_comparable([first, second]: &[Run; 2]) -> Option<String> {
         .flatten()
 }
 
-/// The effect of the second run relative to the first.
 fn effect(runs: &[Run; 2], precision: f64) -> Effect {
     let [first, second] = runs;
     let (base, changed) = (&first.values, &second.values);

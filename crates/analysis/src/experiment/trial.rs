@@ -6,12 +6,13 @@
 //! intervals are narrow enough.
 
 use super::Budget;
-use super::tally::{Tally, quotient};
+use super::totals::{Totals, quotient};
 use super::verdict::{self};
 use crate::stats;
 use fathom_model::experiment::{
     Condition, Effect, Experiment, Metric, Protocol, TrialWindow, WindowResult,
 };
+use fathom_model::split_mix;
 use fathom_model::window::Estimate;
 
 /// A window may take this much longer than requested before the plan for the rest allows for it.
@@ -45,7 +46,7 @@ pub struct Trial {
 
 #[derive(Debug, Default)]
 struct State {
-    tally: Tally,
+    totals: Totals,
     /// By round; `None` where the window failed.
     by_round: Vec<Option<Figure>>,
     failures: u32,
@@ -71,7 +72,6 @@ struct Group {
 pub struct Turn {
     /// Index into [`Experiment::conditions`].
     pub condition: usize,
-    /// Number of the round, from 0.
     pub round: u32,
 }
 
@@ -82,7 +82,6 @@ impl From<&TrialWindow> for Turn {
 }
 
 impl Trial {
-    /// A trial without windows.
     pub fn new(experiment: Experiment, protocol: Protocol) -> Self {
         let conditions = experiment.conditions.iter().map(|_| State::default()).collect();
         let groups = groups(&experiment.conditions);
@@ -93,22 +92,18 @@ impl Trial {
         trial
     }
 
-    /// The share of the time that is used, from 0 to 1.
     pub fn done(&self) -> f64 {
         self.budget.done()
     }
 
-    /// Time that the windows took, in seconds.
     pub fn seconds_used(&self) -> f64 {
         self.budget.used_ns() / 1e9
     }
 
-    /// Windows measured.
     pub fn windows(&self) -> u32 {
         self.budget.windows()
     }
 
-    /// Rounds that are complete and count.
     pub fn rounds(&self) -> u32 {
         self.round.saturating_sub(self.protocol.rounds_warm)
     }
@@ -160,26 +155,22 @@ impl Trial {
         };
         state.by_round.push(outcome.ok().map(figure));
         if let Ok(sample) = outcome {
-            state.tally.add(sample);
+            state.totals.add(sample);
         }
     }
 
-    /// The windows of condition `index`, added up.
-    pub fn tally(&self, index: usize) -> Option<&Tally> {
-        self.conditions.get(index).map(|state| &state.tally)
+    pub fn totals(&self, index: usize) -> Option<&Totals> {
+        self.conditions.get(index).map(|state| &state.totals)
     }
 
-    /// Why condition `index` is not measured.
     pub fn rejected(&self, index: usize) -> Option<&str> {
         self.conditions.get(index)?.rejected.as_deref()
     }
 
-    /// Whether condition `index` has a given load.
     pub fn has_rate(&self, index: usize) -> bool {
         self.experiment.conditions.get(index).is_some_and(|c| c.rate_share.is_some())
     }
 
-    /// The metric of condition `index`.
     pub fn estimate(&self, index: usize) -> Estimate {
         stats::rate(&self.figures(index).map(|figure| figure.measured).collect::<Vec<_>>())
     }
@@ -199,9 +190,9 @@ impl Trial {
     fn is_corrected(&self, index: usize) -> bool {
         let group = self.groups.iter().find(|group| group.members.contains(&index));
         let members = group.map_or(&[][..], |group| &group.members);
-        let tallies = || members.iter().filter_map(|member| self.tally(*member));
-        let delay_ns: u64 = tallies().filter_map(|tally| tally.sum.run_delay_ns).sum();
-        let elapsed_ns: u64 = tallies().map(|tally| tally.sum.elapsed_ns).sum();
+        let totals = || members.iter().filter_map(|member| self.totals(*member));
+        let delay_ns: u64 = totals().filter_map(|t| t.sum.run_delay_ns).sum();
+        let elapsed_ns: u64 = totals().map(|t| t.sum.elapsed_ns).sum();
         let mut figures = members.iter().flat_map(|member| self.figures(*member));
         members.len() > 1
             && delay_ns as f64 > RUN_DELAY_MIN * elapsed_ns as f64
@@ -224,7 +215,7 @@ impl Trial {
     /// What a claim about `conditions` needs.
     fn needs(&self, conditions: impl Iterator<Item = usize>) -> verdict::Needs {
         let measured_ns =
-            conditions.filter_map(|index| self.tally(index)).map(|t| t.sum.elapsed_ns);
+            conditions.filter_map(|index| self.totals(index)).map(|t| t.sum.elapsed_ns);
         verdict::Needs {
             rounds: self.protocol.rounds_min,
             precision: self.protocol.precision,
@@ -304,7 +295,7 @@ impl Trial {
             return true;
         }
         // No claim is made with less, however narrow the interval.
-        if self.tally(index).is_none_or(|tally| tally.sum.elapsed_ns < verdict::MEASURED_MIN_NS) {
+        if self.totals(index).is_none_or(|t| t.sum.elapsed_ns < verdict::MEASURED_MIN_NS) {
             return false;
         }
         let wide = |spread: f64, effect: f64| {
@@ -321,7 +312,6 @@ impl Trial {
             || self.estimate(index).relative().is_some_and(|spread| !wide(spread, 0.0))
     }
 
-    /// Whether another condition is compared with it.
     fn is_baseline(&self, index: usize) -> bool {
         self.experiment.conditions.iter().any(|c| c.against.contains(&index))
     }
@@ -330,22 +320,12 @@ impl Trial {
     fn order(&self) -> Vec<usize> {
         let mut order: Vec<usize> =
             (0..self.conditions.len()).filter(|index| self.is_measured(*index)).collect();
-        let mut state = self.protocol.seed ^ u64::from(self.round).wrapping_mul(STEP);
-        for last in (1..order.len()).rev() {
-            order.swap(last, (split_mix(&mut state) % (last as u64 + 1)) as usize);
+        let seed = self.protocol.seed ^ u64::from(self.round).wrapping_mul(split_mix::STEP);
+        for (n, last) in (0..).zip((1..order.len()).rev()) {
+            order.swap(last, (split_mix::nth(seed, n) % (last as u64 + 1)) as usize);
         }
         order
     }
-}
-
-/// SplitMix64's increment (Steele et al. 2014).
-const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
-
-fn split_mix(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(STEP);
-    let z = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 /// Conditions that are compared with each other, directly or through a third.
@@ -366,7 +346,6 @@ fn groups(conditions: &[Condition]) -> Vec<Group> {
     groups.map(|members| Group { members, is_open: true }).collect()
 }
 
-/// Whether a higher figure is better.
 pub fn higher_is_better(metric: Metric) -> bool {
     matches!(metric, Metric::Iops | Metric::Bandwidth)
 }

@@ -20,7 +20,6 @@ pub(super) const CONTROL_PART: f64 = 0.5;
 /// What a claim needs, and has.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Needs {
-    /// Rounds at least.
     pub rounds: u32,
     /// The precision that was requested.
     pub precision: f64,

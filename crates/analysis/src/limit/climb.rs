@@ -1,9 +1,10 @@
-//! The search for the peak: a deeper queue with one worker, then more workers, then queue depths
-//! around the best, and finally the best few again.
+//! The search for the peak: a deeper queue with one worker, then more workers, then queue depths around the best, and
+//! finally the best few again. Then settings whose figures would mislead are measured again.
 
-use super::request::WindowRequest;
-use super::state::{At, Event, SearchState};
-use super::thresholds::GAIN_MIN;
+use super::stage::{Stage, WindowOutcome, WindowRequest};
+use super::state::{At, SearchState};
+use super::thresholds::{GAIN_MIN, WINDOWS_SURE, helps};
+use crate::stats;
 use fathom_model::limit::Phase;
 use fathom_model::window::Setting;
 
@@ -13,6 +14,8 @@ const FLAT_STEPS: u32 = 2;
 const NEAR_BEST: f64 = 0.95;
 /// Maximum number of settings that are measured again.
 const REPEATED_SETTINGS: usize = 3;
+/// Windows of the confirmation at most: what stays noisy is marked.
+const CONFIRM_WINDOWS_MAX: u32 = 12;
 
 #[derive(Debug)]
 enum Move {
@@ -32,7 +35,6 @@ enum Move {
     Done,
 }
 
-/// The climb of one target and kind of I/O.
 #[derive(Debug)]
 pub(super) struct Climb {
     at: At,
@@ -48,41 +50,6 @@ pub(super) struct Climb {
 impl Climb {
     pub fn new(at: At) -> Self {
         Self { at, next: Move::Deepen(1), best: 0.0, flat: 0, depth: 1, failed: false }
-    }
-
-    pub fn next(&mut self, state: &SearchState) -> Option<WindowRequest> {
-        let block = state.block(self.at);
-        while !block.is_broken() {
-            if let Move::Repeat { left } = &mut self.next {
-                let again = if self.failed { None } else { left.pop() };
-                return again.map(|setting| WindowRequest::one(Phase::Climb, self.at, setting));
-            }
-            let setting = self.setting()?;
-            let is_new = block.curve.windows(setting) == 0;
-            if !self.failed && is_new && state.allows(self.at, setting) {
-                return Some(WindowRequest::one(Phase::Climb, self.at, setting));
-            }
-            self.advance(state, setting);
-            self.failed = false;
-        }
-        None
-    }
-
-    pub fn observe(&mut self, failed: bool) {
-        self.failed = failed;
-    }
-
-    /// The best setting so far, preferably of those measured more than once.
-    pub fn close(&self, state: &SearchState) -> Option<Event> {
-        let curve = &state.block(self.at).curve;
-        let in_reach = |s: Setting| state.is_in_range(self.at.block, s);
-        let any = curve.cheapest_best(|s, _| in_reach(s))?;
-        // A single window that is far better is the better guess.
-        let setting = curve
-            .cheapest_best(|s, c| in_reach(s) && c.windows() > 1)
-            .filter(|repeated| curve.mean(any) <= GAIN_MIN * curve.mean(*repeated))
-            .unwrap_or(any);
-        Some(Event::Best { at: self.at, setting })
     }
 
     fn setting(&self) -> Option<Setting> {
@@ -183,5 +150,88 @@ impl Climb {
             left.push(cheapest);
         }
         self.next = Move::Repeat { left };
+    }
+}
+
+impl Stage for Climb {
+    fn next(&mut self, state: &mut SearchState) -> Option<WindowRequest> {
+        let block = state.block(self.at);
+        while !block.is_broken() {
+            if let Move::Repeat { left } = &mut self.next {
+                let again = if self.failed { None } else { left.pop() };
+                return again.map(|setting| WindowRequest::one(Phase::Climb, self.at, setting));
+            }
+            let setting = self.setting()?;
+            let is_new = block.curve.windows(setting) == 0;
+            if !self.failed && is_new && state.allows(self.at, setting) {
+                return Some(WindowRequest::one(Phase::Climb, self.at, setting));
+            }
+            self.advance(state, setting);
+            self.failed = false;
+        }
+        None
+    }
+
+    fn observe(&mut self, _: &mut SearchState, outcome: WindowOutcome<'_>) {
+        self.failed = outcome.is_err();
+    }
+
+    /// The best setting so far, preferably of those measured more than once.
+    fn close(&mut self, state: &mut SearchState) {
+        let curve = &state.block(self.at).curve;
+        let in_reach = |s: Setting| state.is_in_range(self.at.block, s);
+        let Some(any) = curve.cheapest_best(|s, _| in_reach(s)) else { return };
+        // A single window that is far better is the better guess.
+        let setting = curve
+            .cheapest_best(|s, c| in_reach(s) && c.windows() > 1)
+            .filter(|repeated| curve.mean(any) <= GAIN_MIN * curve.mean(*repeated))
+            .unwrap_or(any);
+        state.offer_best(self.at, setting);
+    }
+}
+
+/// Measures again the highest setting, if it rests on a window or two, and those that look like a stall.
+#[derive(Debug)]
+pub(super) struct Confirm {
+    at: At,
+    requests: u32,
+    failed: bool,
+}
+
+impl Confirm {
+    pub fn new(at: At) -> Self {
+        Self { at, requests: 0, failed: false }
+    }
+}
+
+impl Stage for Confirm {
+    fn next(&mut self, state: &mut SearchState) -> Option<WindowRequest> {
+        let block = state.block(self.at);
+        if self.failed || block.is_broken() || self.requests >= CONFIRM_WINDOWS_MAX {
+            return None;
+        }
+        let peak = state.peak(self.at).filter(|peak| block.curve.windows(*peak) < WINDOWS_SURE);
+        let setting = peak.or_else(|| block.curve.to_repeat())?;
+        self.requests += 1;
+        Some(WindowRequest::one(Phase::Confirm, self.at, setting))
+    }
+
+    fn observe(&mut self, _: &mut SearchState, outcome: WindowOutcome<'_>) {
+        self.failed = outcome.is_err();
+    }
+
+    /// A setting that surely exceeds the one that was tested becomes the one to test.
+    fn close(&mut self, state: &mut SearchState) {
+        let block = state.block(self.at);
+        let cells = state.peak(self.at).zip(block.peak.setting);
+        let gain = cells.and_then(|(best, tested)| {
+            let (best_cell, tested) = (block.curve.get(best)?, block.curve.get(tested)?);
+            Some(best).filter(|_| {
+                stats::welch(&best_cell.iops(), &tested.iops()).is_some_and(|gain| helps(&gain))
+            })
+        });
+        if let Some(best) = gain {
+            state.offer_best(self.at, best);
+        }
     }
 }

@@ -1,20 +1,19 @@
 //! Several targets: all concurrently, interleaved with each individually.
 
-use super::request::WindowRequest;
-use super::state::{At, Event, SearchState};
+use super::stage::{Stage, WindowOutcome, WindowRequest};
+use super::state::{At, SearchState};
 use super::thresholds::{CORES_SUSPECT, NOT_SLOWER, SAME, SLOWER};
 use super::{percent, times};
 use crate::experiment::{Rate, Repetitions, Series, per_second};
 use crate::stats;
 use fathom_model::limit::{Combined, CombinedCause, CombinedTarget, Phase};
-use fathom_model::window::{CpuShares, Load, Measurement, Ratio, Rw, Setting};
+use fathom_model::window::{CpuShares, Load, Ratio, Rw, Setting};
 
 const REPETITIONS: Repetitions = Repetitions { rounds_min: 3, rounds_max: 8, precision: 0.03 };
 
 /// CPU usage from which the CPUs slow targets down; more than for a single target, as no test with fewer CPUs shows it.
 const CORES_FULL: f64 = 0.95;
 
-/// The stage for one kind of I/O.
 #[derive(Debug)]
 pub(super) struct CombinedStage {
     block: usize,
@@ -29,63 +28,6 @@ impl CombinedStage {
         Self { block, rw, series: Series::new(rw, []), failed: None }
     }
 
-    pub fn next(&mut self, state: &SearchState) -> Option<WindowRequest> {
-        if self.series.baseline().is_none() {
-            let all = loads(state, self.block);
-            let each: Vec<_> = all.iter().map(|load| vec![*load]).collect();
-            self.series = Series::new(self.rw, std::iter::once(all).chain(each));
-        }
-        if self.loads().len() < 2 || self.failed.is_some() {
-            return None;
-        }
-        loop {
-            if self.series.is_between_rounds() && self.is_settled() {
-                return None;
-            }
-            if let Some(index) = self.series.next_in_round() {
-                let loads = self.series.conditions()[index].value.clone();
-                return Some(WindowRequest::new(Phase::Combined, self.block, loads));
-            }
-        }
-    }
-
-    pub fn observe(&mut self, outcome: Result<&Measurement, &str>) {
-        match outcome {
-            Ok(window) => self.series.observe(Some(window)),
-            Err(why) => self.failed = Some(why.to_string()),
-        }
-    }
-
-    pub fn close(&mut self, state: &SearchState) -> Option<Event> {
-        if self.loads().len() < 2 {
-            return None;
-        }
-        self.series.restart_round();
-        let cpu = self.series.baseline().and_then(|all| all.cell.cpu());
-        let targets: Vec<_> = (0..self.loads().len()).filter_map(|i| self.target(i)).collect();
-        // The most affected target: a fast one must not hide it in the sum.
-        let ratios = targets.iter().filter_map(|target| target.ratio);
-        let worst = ratios.min_by(|a, b| a.value.total_cmp(&b.value));
-        let (cause, reason) = match &self.failed {
-            Some(why) => (CombinedCause::Inconclusive, format!("A window failed: {why}")),
-            None => decide(self.ratio(), worst, cpu),
-        };
-        let (combined, alone): (Vec<f64>, Vec<f64>) = self.sums().into_iter().unzip();
-        let combined = Combined {
-            block_bytes: state.spec(self.block).block_bytes,
-            rw: self.rw,
-            targets,
-            alone_iops: stats::mean(&alone),
-            combined_iops: stats::mean(&combined),
-            ratio: self.ratio(),
-            cpu,
-            cause,
-            reason,
-        };
-        Some(Event::Combined { block: self.block, combined })
-    }
-
-    /// All loads.
     fn loads(&self) -> &[Load] {
         self.series.baseline().map_or(&[], |all| &all.value)
     }
@@ -130,13 +72,72 @@ impl CombinedStage {
     }
 }
 
+impl Stage for CombinedStage {
+    fn next(&mut self, state: &mut SearchState) -> Option<WindowRequest> {
+        if self.series.baseline().is_none() {
+            let all = loads(state, self.block);
+            let each: Vec<_> = all.iter().map(|load| vec![*load]).collect();
+            self.series = Series::new(self.rw, std::iter::once(all).chain(each));
+        }
+        if self.loads().len() < 2 || self.failed.is_some() {
+            return None;
+        }
+        loop {
+            if self.series.is_between_rounds() && self.is_settled() {
+                return None;
+            }
+            if let Some(index) = self.series.next_in_round() {
+                let loads = self.series.conditions()[index].value.clone();
+                return Some(WindowRequest::new(Phase::Combined, self.block, loads));
+            }
+        }
+    }
+
+    fn observe(&mut self, _: &mut SearchState, outcome: WindowOutcome<'_>) {
+        match outcome {
+            Ok(window) => self.series.observe(Some(window)),
+            Err(why) => self.failed = Some(why.to_string()),
+        }
+    }
+
+    fn close(&mut self, state: &mut SearchState) {
+        if self.loads().len() < 2 {
+            return;
+        }
+        self.series.restart_round();
+        let cpu = self.series.baseline().and_then(|all| all.cell.cpu());
+        let targets: Vec<_> = (0..self.loads().len()).filter_map(|i| self.target(i)).collect();
+        // The most affected target: a fast one must not hide it in the sum.
+        let ratios = targets.iter().filter_map(|target| target.ratio);
+        let worst = ratios.min_by(|a, b| a.value.total_cmp(&b.value));
+        let (cause, reason) = match &self.failed {
+            Some(why) => (CombinedCause::Inconclusive, format!("A window failed: {why}")),
+            None => decide(self.ratio(), worst, cpu),
+        };
+        let (combined, alone): (Vec<f64>, Vec<f64>) = self.sums().into_iter().unzip();
+        let combined = Combined {
+            block_bytes: state.spec(self.block).block_bytes,
+            rw: self.rw,
+            targets,
+            alone_iops: stats::mean(&alone),
+            combined_iops: stats::mean(&combined),
+            ratio: self.ratio(),
+            cpu,
+            cause,
+            reason,
+        };
+        state.combined.retain(|(known, _)| *known != self.block);
+        state.combined.push((self.block, combined));
+    }
+}
+
 /// Each usable target at its peak's setting; a lower queue depth if memory does not suffice for all.
 fn loads(state: &SearchState, block: usize) -> Vec<Load> {
     let peak = |target: usize| {
         let block = state.block(At { target, block });
-        Some((target, block.peak.setting().filter(|_| !block.is_broken())?))
+        Some((target, block.peak.setting.filter(|_| !block.is_broken())?))
     };
-    let peaks: Vec<(usize, Setting)> = (0..state.targets().len()).filter_map(peak).collect();
+    let peaks: Vec<(usize, Setting)> = (0..state.targets.len()).filter_map(peak).collect();
     let wanted: u64 = peaks.iter().map(|(_, s)| s.in_flight()).sum();
     let room = state.config.buffers_bytes_max / state.spec(block).block_bytes;
     let scale = (room as f64 / wanted.max(1) as f64).min(1.0);

@@ -1,12 +1,11 @@
 //! Confirmation tests: the setting in question, interleaved with variants that change one thing.
 
-use super::peak::CounterResults;
-use super::request::{Step, WindowRequest};
-use super::state::{At, Event, SearchState};
+use super::stage::{Stage, WindowOutcome, WindowRequest};
+use super::state::{At, CounterResults, SearchState};
 use super::thresholds::{CORES_SUSPECT, KNEE_SHARE, helps, surely_helps};
 use crate::experiment::{Condition, Repetitions, Series};
 use fathom_model::limit::{Experiment, ExperimentKind, Phase};
-use fathom_model::window::{Measurement, Ratio, Rw, Setting};
+use fathom_model::window::{Ratio, Rw, Setting};
 
 /// Rounds until the baseline and every ratio are precise; `rounds_max` holds for each turn of the stage.
 const REPETITIONS: Repetitions = Repetitions { rounds_min: 3, rounds_max: 12, precision: 0.03 };
@@ -38,75 +37,15 @@ impl Counter {
         Self { at, phase, base: None, series: Series::new(rw, []), rounds: 0, moved: None }
     }
 
-    pub fn next(&mut self, state: &SearchState) -> Step {
-        if state.block(self.at).is_broken() {
-            return Step::Done;
-        }
-        if self.base.is_none() || self.is_elsewhere(state) {
-            let Some(base) = self.question(state) else { return Step::Done };
-            self.moved = None;
-            self.start(state, base);
-        }
-        loop {
-            let windows = self.series.baseline().map_or(0, |base| base.cell.windows());
-            if self.series.is_between_rounds() && windows >= REPETITIONS.rounds_min {
-                let settled = self.is_settled();
-                if let Some(event) = self.move_up(state, if settled { helps } else { surely_helps })
-                {
-                    return Step::Report(Box::new(event));
-                }
-                if settled {
-                    return Step::Done;
-                }
-            }
-            if let Some(index) = self.series.next_in_round() {
-                let Variant { setting, cores, .. } = self.series.conditions()[index].value;
-                let request = WindowRequest::one(self.phase, self.at, setting);
-                return Step::Measure(WindowRequest { cores, ..request });
-            }
-            self.rounds += 1;
-            self.suspect_cores(state);
-        }
-    }
-
-    pub fn observe(&mut self, outcome: Result<&Measurement, &str>) {
-        match outcome {
-            Ok(window) => self.series.observe(Some(window)),
-            Err(why) => self.series.reject(why),
-        }
-    }
-
-    pub fn close(&mut self, state: &SearchState) -> Option<Event> {
-        if self.is_elsewhere(state) {
-            return None;
-        }
-        // A sure gain moves the peak even if no time is left to continue from there.
-        if let Some(event) = self.move_up(state, helps) {
-            return Some(event);
-        }
-        self.rounds = 0;
-        self.series.restart_round();
-        let (base, cores) = (self.base?, state.config.cores);
-        let baseline = self.series.baseline().filter(|baseline| baseline.cell.windows() > 0)?;
-        let variants = 1..self.series.conditions().len();
-        let results = CounterResults {
-            base: baseline.cell.point(base, cores),
-            experiments: variants.filter_map(|i| self.experiment(i, cores)).collect(),
-            moved: self.moved,
-        };
-        let is_one_worker = self.phase == Phase::CounterOne;
-        Some(Event::Examined { at: self.at, is_one_worker, results })
-    }
-
     /// Whether the peak is no longer where these experiments were made.
     fn is_elsewhere(&self, state: &SearchState) -> bool {
-        self.phase == Phase::Counter && self.base != state.block(self.at).peak.setting()
+        self.phase == Phase::Counter && self.base != state.block(self.at).peak.setting
     }
 
     /// The setting in question, if any.
     fn question(&self, state: &SearchState) -> Option<Setting> {
         let block = state.block(self.at);
-        let peak = block.peak.setting()?;
+        let peak = block.peak.setting?;
         if self.phase == Phase::Counter {
             return Some(peak);
         }
@@ -167,7 +106,7 @@ impl Counter {
     }
 
     /// A variant with a gain, and within reach of the climb, becomes the peak, and the experiments restart there.
-    fn move_up(&mut self, state: &SearchState, is_gain: fn(&Ratio) -> bool) -> Option<Event> {
+    fn move_up(&mut self, state: &mut SearchState, is_gain: fn(&Ratio) -> bool) -> Option<()> {
         let base = self.base.filter(|_| self.phase == Phase::Counter)?;
         let cores = state.config.cores;
         let is_within_reach = |c: &Condition<Variant>| {
@@ -183,8 +122,10 @@ impl Counter {
         let base = condition.cell.point(setting, cores);
         self.moved = moved;
         self.start(state, setting);
-        let results = CounterResults { base, experiments: Vec::new(), moved };
-        Some(Event::PeakMoved { at: self.at, results })
+        let peak = &mut state.block_mut(self.at).peak;
+        peak.setting = Some(setting);
+        peak.results = Some(CounterResults { base, experiments: Vec::new(), moved });
+        Some(())
     }
 
     fn experiment(&self, index: usize, all_cores: u32) -> Option<Experiment> {
@@ -201,5 +142,62 @@ impl Counter {
             latency_ratio: (changed_ns > 0.0 && base_ns > 0.0).then(|| changed_ns / base_ns),
             refused: changed.rejected.clone(),
         })
+    }
+}
+
+impl Stage for Counter {
+    fn next(&mut self, state: &mut SearchState) -> Option<WindowRequest> {
+        if state.block(self.at).is_broken() {
+            return None;
+        }
+        if self.base.is_none() || self.is_elsewhere(state) {
+            let base = self.question(state)?;
+            self.moved = None;
+            self.start(state, base);
+        }
+        loop {
+            let windows = self.series.baseline().map_or(0, |base| base.cell.windows());
+            if self.series.is_between_rounds() && windows >= REPETITIONS.rounds_min {
+                let settled = self.is_settled();
+                let has_moved = self.move_up(state, if settled { helps } else { surely_helps });
+                if has_moved.is_none() && settled {
+                    return None;
+                }
+            }
+            if let Some(index) = self.series.next_in_round() {
+                let Variant { setting, cores, .. } = self.series.conditions()[index].value;
+                let request = WindowRequest::one(self.phase, self.at, setting);
+                return Some(WindowRequest { cores, ..request });
+            }
+            self.rounds += 1;
+            self.suspect_cores(state);
+        }
+    }
+
+    fn observe(&mut self, _: &mut SearchState, outcome: WindowOutcome<'_>) {
+        self.series.observe_or_reject(outcome);
+    }
+
+    fn close(&mut self, state: &mut SearchState) {
+        // A sure gain moves the peak even if no time is left to continue from there.
+        if self.is_elsewhere(state) || self.move_up(state, helps).is_some() {
+            return;
+        }
+        self.rounds = 0;
+        self.series.restart_round();
+        let cores = state.config.cores;
+        let baseline = self.series.baseline().filter(|baseline| baseline.cell.windows() > 0);
+        let Some((base, baseline)) = self.base.zip(baseline) else { return };
+        let variants = 1..self.series.conditions().len();
+        let results = CounterResults {
+            base: baseline.cell.point(base, cores),
+            experiments: variants.filter_map(|i| self.experiment(i, cores)).collect(),
+            moved: self.moved,
+        };
+        let peak = &mut state.block_mut(self.at).peak;
+        match self.phase {
+            Phase::CounterOne => peak.one_worker = Some(results),
+            _ => peak.results = Some(results),
+        }
     }
 }

@@ -3,14 +3,14 @@
 //! First it settles the number of workers by bisection, at their best queue depths. Then it measures a ladder of queue
 //! depths with these workers, alternating with the peak, so that drift affects both alike, and finds the knee on a fit.
 
-use super::curve::Curve;
-use super::ladder::Ladder;
-use super::request::WindowRequest;
-use super::state::{At, Event, SearchState};
-use super::thresholds::KNEE_SHARE;
+use super::saturation::{LevelAtDepth, Saturation};
+use super::stage::{Stage, WindowOutcome, WindowRequest};
+use super::state::{At, Curve, SearchState};
+use super::thresholds::{GAIN_MIN, KNEE_SHARE};
+use crate::experiment::Series;
 use crate::stats;
 use fathom_model::limit::Phase;
-use fathom_model::window::{Measurement, Ratio, Rw, Setting};
+use fathom_model::window::{Ratio, Rw, Setting};
 
 /// After this many windows at a setting, its mean decides regardless of the interval.
 const WINDOWS_MAX: usize = 4;
@@ -18,8 +18,19 @@ const WINDOWS_MAX: usize = 4;
 const FAR: f64 = 0.15;
 /// A bound in case noise makes settings pass and fail alternately.
 const REQUESTS_MAX: u32 = 20;
+/// Rounds until the knee is known to a quarter, and windows at the knee itself.
+const ROUNDS_MIN: usize = 3;
+/// After so many windows it is as exact as it gets: the verdict needs time too.
+const LADDER_WINDOWS_MAX: usize = 30;
+/// Depths that reach less than this share of the peak in the climb are left out.
+const SHARE_MIN: f64 = 0.7;
+/// A step this close below the knee counts as at it.
+const STEP_SHARE: f64 = 0.9;
+/// Share of the peak's mean that the knee itself must have: less than the 95% of the fit, as windows are noisy.
+const REACHES_MIN: f64 = 0.9;
+/// Steps at most, the deepest ones.
+const STEPS_MAX: usize = 8;
 
-/// The knee of one target and kind of I/O.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct KneeFound {
     pub setting: Setting,
@@ -27,7 +38,6 @@ pub(super) struct KneeFound {
     pub of_peak: Option<Ratio>,
     /// The queue depths that the knee is between with 95% confidence.
     pub depths: Option<(u32, u32)>,
-    /// The search for it is complete.
     pub refined: bool,
 }
 
@@ -41,7 +51,6 @@ impl KneeFound {
     }
 }
 
-/// The search for one target's knee.
 #[derive(Debug)]
 pub(super) struct Knee {
     at: At,
@@ -60,10 +69,12 @@ impl Knee {
     pub fn new(at: At, rw: Rw) -> Self {
         Self { at, rw, peak: None, requests: 0, failed: false, ladder: None, is_last: false }
     }
+}
 
-    pub fn next(&mut self, state: &SearchState) -> Option<WindowRequest> {
+impl Stage for Knee {
+    fn next(&mut self, state: &mut SearchState) -> Option<WindowRequest> {
         let block = state.block(self.at);
-        let peak = block.peak.setting()?;
+        let peak = block.peak.setting?;
         if self.peak != Some(peak) {
             *self = Self { peak: Some(peak), ..Self::new(self.at, self.rw) };
         }
@@ -86,21 +97,21 @@ impl Knee {
         Some(WindowRequest::one(Phase::Knee, self.at, setting))
     }
 
-    pub fn observe(&mut self, outcome: Result<&Measurement, &str>) {
+    fn observe(&mut self, _: &mut SearchState, outcome: WindowOutcome<'_>) {
         match &mut self.ladder {
-            Some(ladder) if !self.is_last => ladder.observe(outcome),
+            Some(ladder) if !self.is_last => ladder.series.observe_or_reject(outcome),
             _ => self.failed = outcome.is_err(),
         }
     }
 
-    pub fn close(&mut self, state: &SearchState) -> Option<Event> {
+    fn close(&mut self, state: &mut SearchState) {
         let block = state.block(self.at);
-        let peak = block.peak.setting()?;
+        let Some(peak) = block.peak.setting else { return };
         let ladder = self.ladder.as_mut().filter(|_| self.peak == Some(peak));
         let knee = ladder
             .and_then(|ladder| ladder.knee(&block.curve))
             .or_else(|| by_means(&block.curve, peak));
-        Some(Event::Knee { at: self.at, knee })
+        state.offer_knee(self.at, knee);
     }
 }
 
@@ -160,4 +171,155 @@ fn is_decided(curve: &Curve, setting: Setting, peak: Setting) -> bool {
             .is_some_and(|r| r.low >= KNEE_SHARE || r.high < KNEE_SHARE)
     };
     cell.windows() >= WINDOWS_MAX || (share - KNEE_SHARE).abs() > FAR || sure()
+}
+
+/// The ladder; the baseline of the series is the peak, the other conditions are in order of queue depth.
+#[derive(Debug)]
+struct Ladder {
+    series: Series<Setting>,
+    rounds: usize,
+    /// What the climb knows of fewer in flight.
+    below: Vec<LevelAtDepth>,
+}
+
+impl Ladder {
+    /// Queue depths with `workers` up to as many I/Os in flight as at the peak.
+    fn new(curve: &Curve, rw: Rw, peak: Setting, workers: u32) -> Self {
+        let top = match workers == peak.workers {
+            true => u64::from(peak.depth),
+            false => peak.in_flight() / u64::from(workers.max(1)),
+        };
+        let least = SHARE_MIN * curve.mean(peak);
+        let is_low = |setting: Setting| {
+            let measured = curve.get(setting).is_some_and(|cell| cell.mean() < least);
+            // A queue of n takes at most n times the IOPS of one.
+            let bound = curve.mean(Setting::ONE) * setting.in_flight() as f64;
+            measured || (bound > 0.0 && bound < least)
+        };
+        let all = steps().take_while(|depth| u64::from(*depth) <= top);
+        let all: Vec<Setting> = all.map(|depth| Setting { workers, depth }).collect();
+        let first = all.iter().rposition(|s| is_low(*s)).map_or(0, |low| low + 1);
+        let first = first.max(all.len().saturating_sub(STEPS_MAX));
+        let steps = all[first..].iter().copied().filter(|setting| *setting != peak);
+        let lowest = all.get(first).map_or(u64::from(u32::MAX), |step| step.in_flight());
+        let below = curve.iter().filter(|(s, _)| s.workers == workers && s.in_flight() < lowest);
+        let below = below.map(|(s, cell)| LevelAtDepth {
+            in_flight: s.in_flight() as f64,
+            log: (cell.mean() / curve.mean(peak)).ln(),
+            weight: 1.0,
+        });
+        let below = below.filter(|observed| observed.log.is_finite()).collect();
+        let series = Series::new(rw, std::iter::once(peak).chain(steps));
+        Self { series, rounds: 0, below }
+    }
+
+    /// The setting to measure next; `None` when the knee is known.
+    fn next(&mut self) -> Option<Setting> {
+        loop {
+            if self.series.is_between_rounds() && self.is_settled() {
+                return None;
+            }
+            if let Some(index) = self.series.next_in_round() {
+                return Some(self.series.conditions()[index].value);
+            }
+            self.rounds += 1;
+        }
+    }
+
+    fn is_settled(&self) -> bool {
+        let is_narrow = |(low, high): (u32, u32)| high <= low + low.div_ceil(4);
+        let conditions = self.series.conditions().len();
+        let rounds_max = (LADDER_WINDOWS_MAX / conditions.max(1)).max(ROUNDS_MIN);
+        self.rounds >= rounds_max
+            || conditions < 2
+            || (self.rounds >= ROUNDS_MIN
+                && self.found().and_then(|k| k.depths).is_some_and(is_narrow))
+    }
+
+    /// The knee by the windows so far, at a setting that is on `curve`; abandons the current round.
+    fn knee(&mut self, curve: &Curve) -> Option<KneeFound> {
+        let refined = self.series.is_between_rounds() && self.is_settled();
+        self.series.restart_round();
+        let (found, peak) = (self.found()?, self.series.baseline()?.value);
+        let steps = self.series.conditions().iter().skip(1).map(|condition| condition.value);
+        let measured = Some(found.setting).filter(|s| curve.windows(*s) > 0);
+        let is_near =
+            |s: &Setting| f64::from(s.depth) >= STEP_SHARE * f64::from(found.setting.depth);
+        // The fit goes past a single depth that the device dislikes; the knee must not be there.
+        let reaches = |s: &Setting| curve.mean(*s) >= REACHES_MIN * curve.mean(peak);
+        let all = measured.into_iter().chain(steps.filter(is_near));
+        let setting = all.filter(reaches).min_by_key(|s| s.depth).unwrap_or(peak);
+        let depths = found.depths.map(|(low, high)| (low, high.max(setting.depth)));
+        Some(KneeFound { setting, depths, refined, ..found })
+    }
+
+    /// The setting at the knee, once it is known, until it has enough windows.
+    fn setting_to_measure(&self, curve: &Curve) -> Option<Setting> {
+        let setting = self.found().filter(|_| self.is_settled())?.setting;
+        (curve.windows(setting) < ROUNDS_MIN).then_some(setting)
+    }
+
+    fn found(&self) -> Option<KneeFound> {
+        let conditions = self.series.conditions();
+        let peak = conditions.first()?.value;
+        let alone = KneeFound { setting: peak, of_peak: None, depths: None, refined: false };
+        let Some(last) = conditions.get(1..)?.last() else { return Some(alone) };
+        let (observed, half) = self.observed()?;
+        let fit = Saturation::fit(&observed)?;
+        // Where twice as many in flight would not be worth it, the peak may be as high by chance only.
+        let top = (peak.in_flight() as f64).min(fit.flat_from(GAIN_MIN.ln()));
+        let least = fit.log_at(top) + KNEE_SHARE.ln();
+        let workers = last.value.workers;
+        let deepest = (top / f64::from(workers)).floor().max(1.0);
+        let depth = |log: f64| {
+            let depth = fit.in_flight_for(log) / f64::from(workers);
+            depth.ceil().clamp(1.0, deepest) as u32
+        };
+        let (low, knee, high) = (depth(least - half), depth(least), depth(least + half));
+        let share = fit.log_at(f64::from(knee * workers).min(top)) - fit.log_at(top);
+        let of_peak =
+            Ratio { value: share.exp(), low: (share - half).exp(), high: (share + half).exp() };
+        Some(KneeFound {
+            setting: Setting { workers, depth: knee },
+            of_peak: Some(of_peak),
+            depths: Some((low, high)),
+            refined: false,
+        })
+    }
+
+    /// Shares of the peak, and half the 95% interval of a difference on their fit, as logarithms; `None` with fewer
+    /// than two rounds.
+    fn observed(&self) -> Option<(Vec<LevelAtDepth>, f64)> {
+        let log = |(step, peak): &(f64, f64)| (step / peak).ln();
+        let logs = |index| -> Vec<f64> {
+            let pairs = self.series.pairs(index);
+            pairs.iter().map(log).filter(|log| log.is_finite()).collect()
+        };
+        let mut observed = self.below.clone();
+        let (mut squares, mut freedom, mut windows) = (0.0, 0, 0);
+        for (index, condition) in self.series.conditions().iter().enumerate() {
+            let logs = logs(index);
+            if logs.len() < 2 {
+                continue;
+            }
+            let mean = logs.iter().sum::<f64>() / logs.len() as f64;
+            squares += logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>();
+            freedom += if index == 0 { 0 } else { logs.len() - 1 };
+            windows += logs.len();
+            let in_flight = condition.value.in_flight() as f64;
+            observed.push(LevelAtDepth { in_flight, log: mean, weight: logs.len() as f64 });
+        }
+        // Half of the windows determine the level of the knee, half that of the peak.
+        let deviation = (squares / freedom.max(1) as f64).sqrt();
+        let half = 2.0 * stats::t_975(freedom as f64) * deviation / (windows as f64).sqrt();
+        (freedom > 0).then_some((observed, half))
+    }
+}
+
+/// Powers of two and one and a half times each: 1, 2, 3, 4, 6, 8, 12...
+fn steps() -> impl Iterator<Item = u32> {
+    (0..31).flat_map(|power| {
+        let one = 1_u32 << power;
+        std::iter::once(one).chain((one > 1).then_some(one + one / 2))
+    })
 }

@@ -1,11 +1,11 @@
 //! The highest load that meets a latency target: a search over the rate at which I/Os arrive, whether or not earlier
 //! ones have completed.
 
-use super::request::WindowRequest;
-use super::state::{At, Event, SearchState};
+use super::stage::{Stage, WindowOutcome, WindowRequest};
+use super::state::{At, SearchState};
 use fathom_model::Histogram;
 use fathom_model::limit::{LatencyTarget, Phase, RatedPoint, TargetResult};
-use fathom_model::window::{Load, Measurement, Setting};
+use fathom_model::window::{Load, Setting};
 
 /// Windows at each rate while it is searched for, and at the rate that is reported.
 const WINDOWS_TRIED: u32 = 2;
@@ -21,7 +21,6 @@ const COMPLETED_MIN: f64 = 0.98;
 /// The queue holds as many I/Os as arrive in this many times the allowed latency: fewer would throttle them.
 const QUEUE_PART: f64 = 4.0;
 
-/// A rate and its windows.
 #[derive(Debug)]
 struct RateResult {
     iops: f64,
@@ -32,7 +31,6 @@ struct RateResult {
     response: Histogram,
 }
 
-/// The search for one target and kind of I/O.
 #[derive(Debug)]
 pub(super) struct Rated {
     at: At,
@@ -51,50 +49,6 @@ impl Rated {
     pub fn new(at: At, target: LatencyTarget) -> Self {
         let (peak, tried) = (None, Vec::new());
         Self { at, target, peak, pass: 0.0, fail: 0.0, tried, failed: false, done: false }
-    }
-
-    pub fn next(&mut self, state: &SearchState) -> Option<WindowRequest> {
-        let block = state.block(self.at);
-        if self.peak.is_none() {
-            let peak = block.peak.setting()?;
-            let iops = block.curve.mean(peak);
-            (self.peak, self.fail) = (Some((peak, iops)), iops);
-        }
-        let (peak, iops) = self.peak?;
-        while !self.failed && !self.done && !block.is_broken() {
-            let last = self.tried.last();
-            if let Some(open) = last.filter(|last| last.windows < self.windows_wanted(iops)) {
-                return Some(self.request(state, peak, open.iops));
-            }
-            self.advance(iops);
-        }
-        None
-    }
-
-    pub fn observe(&mut self, outcome: Result<&Measurement, &str>) {
-        let (Some(tried), Ok(window)) = (self.tried.last_mut(), outcome) else {
-            self.failed = true;
-            return;
-        };
-        let Some(load) = window.loads.first() else { return };
-        tried.windows += 1;
-        tried.ios += load.ios;
-        tried.unstarted += load.unstarted;
-        tried.elapsed_ns += window.elapsed_ns;
-        tried.response.merge(&load.clat);
-    }
-
-    pub fn close(&self) -> Option<Event> {
-        self.peak?;
-        let tried: Vec<RatedPoint> =
-            self.tried.iter().filter(|t| t.windows > 0).map(|t| t.point(&self.target)).collect();
-        let with = |windows| {
-            let meet = tried.iter().filter(move |point| point.meets && point.windows >= windows);
-            meet.max_by(|a, b| a.iops.total_cmp(&b.iops))
-        };
-        let best = with(WINDOWS_SURE).or_else(|| with(WINDOWS_TRIED)).cloned();
-        let result = TargetResult { target: self.target, best, tried };
-        (!result.tried.is_empty()).then_some(Event::Rated { at: self.at, result })
     }
 
     /// More windows where nothing better is left to try.
@@ -149,6 +103,53 @@ impl Rated {
         let setting = Setting { depth: depth.max(u64::from(peak.depth)) as u32, ..peak };
         let load = Load { iops: Some(iops as u64), ..Load::at(self.at.target, setting) };
         WindowRequest::new(Phase::Rated, self.at.block, vec![load])
+    }
+}
+
+impl Stage for Rated {
+    fn next(&mut self, state: &mut SearchState) -> Option<WindowRequest> {
+        let block = state.block(self.at);
+        if self.peak.is_none() {
+            let peak = block.peak.setting?;
+            let iops = block.curve.mean(peak);
+            (self.peak, self.fail) = (Some((peak, iops)), iops);
+        }
+        let (peak, iops) = self.peak?;
+        while !self.failed && !self.done && !block.is_broken() {
+            let last = self.tried.last();
+            if let Some(open) = last.filter(|last| last.windows < self.windows_wanted(iops)) {
+                return Some(self.request(state, peak, open.iops));
+            }
+            self.advance(iops);
+        }
+        None
+    }
+
+    fn observe(&mut self, _: &mut SearchState, outcome: WindowOutcome<'_>) {
+        let (Some(tried), Ok(window)) = (self.tried.last_mut(), outcome) else {
+            self.failed = true;
+            return;
+        };
+        let Some(load) = window.loads.first() else { return };
+        tried.windows += 1;
+        tried.ios += load.ios;
+        tried.unstarted += load.unstarted;
+        tried.elapsed_ns += window.elapsed_ns;
+        tried.response.merge(&load.clat);
+    }
+
+    fn close(&mut self, state: &mut SearchState) {
+        let tried: Vec<RatedPoint> =
+            self.tried.iter().filter(|t| t.windows > 0).map(|t| t.point(&self.target)).collect();
+        let with = |windows| {
+            let meet = tried.iter().filter(move |point| point.meets && point.windows >= windows);
+            meet.max_by(|a, b| a.iops.total_cmp(&b.iops))
+        };
+        let best = with(WINDOWS_SURE).or_else(|| with(WINDOWS_TRIED)).cloned();
+        if !tried.is_empty() {
+            let result = TargetResult { target: self.target, best, tried };
+            state.block_mut(self.at).target = Some(result);
+        }
     }
 }
 

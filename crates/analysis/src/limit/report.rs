@@ -1,9 +1,7 @@
 //! The report of what a search knows.
 
-use super::curve::Curve;
 use super::knee::KneeFound;
-use super::peak::CounterResults;
-use super::state::{BlockState, SearchState};
+use super::state::{BlockState, CounterResults, Curve, SearchState};
 use super::thresholds::{KNEE_SHARE, helps};
 use crate::experiment::Rate;
 use crate::stats;
@@ -18,14 +16,11 @@ pub(super) fn report(state: &SearchState) -> LimitReport {
     let blocks = |blocks: &[BlockState]| {
         (0..).zip(blocks).map(|(index, block)| block_limit(state, index, block)).collect()
     };
-    let targets = state.config.targets.iter().zip(state.targets());
+    let targets = state.config.targets.iter().zip(&state.targets);
     LimitReport {
         cores: state.config.cores,
         idle: state.idle,
-        own: OwnCeiling {
-            one_worker: own(&state.own_one_worker),
-            all_cores: own(&state.own_all_cores),
-        },
+        own: OwnCeiling { one_worker: own(&state.own[0]), all_cores: own(&state.own[1]) },
         targets: targets
             .map(|(name, known)| TargetLimit { name: name.clone(), blocks: blocks(known) })
             .collect(),
@@ -70,8 +65,8 @@ fn block_limit(state: &SearchState, index: usize, block: &BlockState) -> BlockLi
             of_peak.is_none_or(|ratio| ratio.high >= KNEE_SHARE).then_some(())?;
             Some(KneePoint { point: point(setting)?, of_peak, depths, refined })
         }),
-        confirmation: confirmation(block.peak.results(), peak),
-        one_worker: confirmation(block.peak.one_worker().filter(|_| needs_workers), None),
+        confirmation: confirmation(block.peak.results.as_ref(), peak),
+        one_worker: confirmation(block.peak.one_worker.as_ref().filter(|_| needs_workers), None),
         problems: block.problems.clone(),
     }
 }

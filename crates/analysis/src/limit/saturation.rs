@@ -11,13 +11,10 @@ const SHARP_MAX: f64 = 50.0;
 /// Ratio of neighbours in the search for both parameters.
 const STEP: f64 = 1.06;
 
-/// A share of the peak.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LevelAtDepth {
     pub in_flight: f64,
-    /// Its logarithm.
     pub log: f64,
-    /// Windows.
     pub weight: f64,
 }
 

@@ -1,13 +1,6 @@
-//! The stages of a search behind one interface.
+//! The stages of a search: what they have in common, and those that only repeat windows.
 
-use super::climb::Climb;
-use super::combined::CombinedStage;
-use super::confirm::Confirm;
-use super::counter::Counter;
-use super::knee::Knee;
-use super::rated::Rated;
-use super::request::{Step, WindowRequest};
-use super::state::{At, Event, SearchState};
+use super::state::{At, SearchState};
 use fathom_model::limit::Phase;
 use fathom_model::window::{CpuTime, Load, Measurement, Setting};
 
@@ -18,110 +11,92 @@ pub(super) const WINDOWS: usize = 3;
 /// Rounds of the suite.
 pub(super) const SUITE_ROUNDS: usize = 5;
 
-/// One stage. All only read the state; what they find is in their events.
+/// The result of a window without errors, or why it does not count.
+pub(super) type WindowOutcome<'a> = Result<&'a Measurement, &'a str>;
+
+/// One stage. It enters what it finds in the state.
+pub(super) trait Stage: std::fmt::Debug {
+    /// The next window; `None` without an open question.
+    fn next(&mut self, state: &mut SearchState) -> Option<WindowRequest>;
+
+    /// Takes the result of the last request. The curve has it already.
+    fn observe(&mut self, state: &mut SearchState, outcome: WindowOutcome<'_>);
+
+    /// The stage has no open question, or its time is up.
+    fn close(&mut self, _state: &mut SearchState) {}
+}
+
+/// A window that a stage needs.
+#[derive(Debug, Clone)]
+pub(super) struct WindowRequest {
+    pub phase: Phase,
+    pub loads: Vec<Load>,
+    /// Index into [`Config::blocks`](fathom_model::limit::Config::blocks).
+    pub block: usize,
+    pub cores: Option<u32>,
+}
+
+impl WindowRequest {
+    /// `loads` on all CPUs.
+    pub fn new(phase: Phase, block: usize, loads: Vec<Load>) -> Self {
+        Self { phase, loads, block, cores: None }
+    }
+
+    /// One target at one setting.
+    pub fn one(phase: Phase, at: At, setting: Setting) -> Self {
+        Self::new(phase, at.block, vec![Load::at(at.target, setting)])
+    }
+
+    /// The point of a curve that it measures: one target on all CPUs, with as many I/Os as complete.
+    pub fn curve_point(&self) -> Option<(At, Setting)> {
+        let ([load], None) = (self.loads.as_slice(), self.cores) else { return None };
+        if load.iops.is_some() {
+            return None;
+        }
+        Some((At { target: load.target?, block: self.block }, load.setting))
+    }
+}
+
+/// A fixed number of windows, of one of four phases: the idle machine, the NOP ring with one worker and with one per CPU,
+/// latency at queue depth 1, the tests of the suite in turn.
 #[derive(Debug)]
-pub(super) enum Stage {
-    Idle {
-        done: bool,
-    },
-    Own {
-        done: usize,
-    },
-    Latency {
-        at: At,
-        done: usize,
-    },
-    Climb(Climb),
-    Counter(Counter),
-    Knee(Knee),
-    Confirm(Confirm),
-    Rated(Rated),
-    /// The rows of the suite, alternating, until time is up.
-    Suite {
-        target: usize,
-        turn: usize,
-    },
-    Combined(CombinedStage),
+pub(super) struct Repeated {
+    pub phase: Phase,
+    /// For the suite only its target counts.
+    pub at: At,
+    pub turn: usize,
 }
 
-impl Stage {
-    /// What to do next.
-    pub fn next(&mut self, state: &SearchState) -> Step {
-        match self {
-            Stage::Idle { done } => {
-                (!*done).then(|| WindowRequest::new(Phase::Idle, 0, Vec::new())).into()
+impl Stage for Repeated {
+    fn next(&mut self, state: &mut SearchState) -> Option<WindowRequest> {
+        let Self { phase, at, turn } = *self;
+        let suite = &state.config.suite;
+        let at = if phase == Phase::Suite { At { block: turn % suite.len(), ..at } } else { at };
+        let (windows, loads) = match phase {
+            Phase::Idle => (1, Vec::new()),
+            Phase::Own => {
+                let workers = if turn.is_multiple_of(2) { 1 } else { state.config.cores };
+                (2 * WINDOWS, vec![Load::nop(Setting { workers, depth: OWN_DEPTH })])
             }
-            Stage::Own { done } => {
-                (*done < 2 * WINDOWS).then(|| own(*done, state.config.cores)).into()
+            Phase::Suite => {
+                (SUITE_ROUNDS * suite.len(), vec![Load::at(at.target, suite[at.block].setting)])
             }
-            Stage::Latency { at, done } => (*done < WINDOWS && !state.block(*at).is_broken())
-                .then(|| WindowRequest::one(Phase::Latency, *at, Setting::ONE))
-                .into(),
-            Stage::Climb(climb) => climb.next(state).into(),
-            Stage::Counter(counter) => counter.next(state),
-            Stage::Knee(knee) => knee.next(state).into(),
-            Stage::Confirm(confirm) => confirm.next(state).into(),
-            Stage::Rated(rated) => rated.next(state).into(),
-            Stage::Suite { target, turn } => suite(*target, *turn, state).into(),
-            Stage::Combined(combined) => combined.next(state).into(),
-        }
+            _ => (WINDOWS, vec![Load::at(at.target, Setting::ONE)]),
+        };
+        let is_broken = || loads.iter().any(|l| l.target.is_some()) && state.block(at).is_broken();
+        (turn < windows && !is_broken()).then(|| WindowRequest::new(phase, at.block, loads))
     }
 
-    /// Takes the result of the last request: a window without errors, or why it does not count. The curve has it already.
-    pub fn observe(&mut self, outcome: Result<&Measurement, &str>) -> Option<Event> {
-        match self {
-            Stage::Idle { done } => {
-                *done = true;
-                return outcome.ok().map(|w| Event::Idle(w.cpu.and_then(CpuTime::shares)));
+    fn observe(&mut self, state: &mut SearchState, outcome: WindowOutcome<'_>) {
+        self.turn += 1;
+        let Ok(window) = outcome else { return };
+        match self.phase {
+            Phase::Idle => state.idle = window.cpu.and_then(CpuTime::shares),
+            Phase::Own => {
+                let rate = window.loads.first().map(|load| load.rate(window.elapsed_ns));
+                state.own[(self.turn + 1) % 2].extend(rate);
             }
-            Stage::Own { done } => {
-                *done += 1;
-                let all_cores = done.is_multiple_of(2);
-                let rate = |w: &Measurement| Some(w.loads.first()?.rate(w.elapsed_ns));
-                let rate = outcome.ok().and_then(rate);
-                return rate.map(|rate| Event::OwnCeiling { all_cores, rate });
-            }
-            Stage::Latency { done, .. } => *done += 1,
-            Stage::Climb(climb) => climb.observe(outcome.is_err()),
-            Stage::Counter(counter) => counter.observe(outcome),
-            Stage::Knee(knee) => knee.observe(outcome),
-            Stage::Confirm(confirm) => confirm.observe(outcome.is_err()),
-            Stage::Rated(rated) => rated.observe(outcome),
-            Stage::Suite { turn, .. } => *turn += 1,
-            Stage::Combined(combined) => combined.observe(outcome),
-        }
-        None
-    }
-
-    /// What the stage found, at its end or when its time is up.
-    pub fn close(&mut self, state: &SearchState) -> Option<Event> {
-        match self {
-            Stage::Idle { .. }
-            | Stage::Own { .. }
-            | Stage::Latency { .. }
-            | Stage::Suite { .. } => None,
-            Stage::Climb(climb) => climb.close(state),
-            Stage::Counter(counter) => counter.close(state),
-            Stage::Knee(knee) => knee.close(state),
-            Stage::Confirm(confirm) => confirm.close(state),
-            Stage::Rated(rated) => rated.close(),
-            Stage::Combined(combined) => combined.close(state),
+            _ => {}
         }
     }
-}
-
-/// The row of the suite for this turn; one whose windows failed is left out.
-fn suite(target: usize, turn: usize, state: &SearchState) -> Option<WindowRequest> {
-    let tests = &state.config.suite;
-    let block = turn % tests.len().max(1);
-    let at = At { target, block };
-    let is_over = turn >= SUITE_ROUNDS * tests.len() || state.block(at).is_broken();
-    (!is_over).then(|| WindowRequest::one(Phase::Suite, at, tests[block].setting))
-}
-
-/// One worker and all cores, alternating.
-fn own(turn: usize, cores: u32) -> WindowRequest {
-    let workers = if turn.is_multiple_of(2) { 1 } else { cores };
-    let load = Load::nop(Setting { workers, depth: OWN_DEPTH });
-    WindowRequest::new(Phase::Own, 0, vec![load])
 }

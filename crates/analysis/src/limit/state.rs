@@ -1,11 +1,14 @@
-//! What a search knows. Stages read it; only [`Search`](super::Search) applies their events to it.
+//! What a search knows: the curve, the peak and the knee of each target and kind of I/O. Every rule by which the peak
+//! moves is here.
 
-use super::curve::Curve;
 use super::knee::KneeFound;
-use super::peak::{CounterResults, Peak};
-use crate::experiment::Rate;
-use fathom_model::limit::{BlockSpec, Combined, Config, Problem, TargetResult};
-use fathom_model::window::{CpuShares, LoadMeasure, Measurement, Setting};
+use super::thresholds::{
+    AS_GOOD, DROPPED, GAIN_MIN, KNEE_SHARE, WIDE, WINDOWS_NOISY_MAX, WINDOWS_SURE,
+};
+use crate::experiment::{Cell, Rate};
+use fathom_model::limit::{BlockSpec, Combined, Config, Experiment, Problem, TargetResult};
+use fathom_model::window::{CpuShares, LoadMeasure, Measurement, Point, Ratio, Rw, Setting};
+use std::collections::BTreeMap;
 
 /// After this many windows with errors a target is no longer measured.
 const BAD_WINDOWS_MAX: u32 = 3;
@@ -17,38 +20,15 @@ pub(super) struct At {
     pub block: usize,
 }
 
-/// What a stage found.
-#[derive(Debug)]
-pub(super) enum Event {
-    /// CPU usage of the idle machine.
-    Idle(Option<CpuShares>),
-    /// Operations of the NOP ring and their seconds, with one worker or with one per CPU.
-    OwnCeiling { all_cores: bool, rate: Rate },
-    /// The best setting of the climb.
-    Best { at: At, setting: Setting },
-    /// A confirmation test yielded a gain.
-    PeakMoved { at: At, results: CounterResults },
-    /// Confirmation tests at the peak, or at the best setting with one worker.
-    Examined { at: At, is_one_worker: bool, results: CounterResults },
-    /// The knee, if any.
-    Knee { at: At, knee: Option<KneeFound> },
-    /// The highest load that meets the latency target.
-    Rated { at: At, result: TargetResult },
-    /// All targets concurrently.
-    Combined { block: usize, combined: Combined },
-}
-
-/// Everything known so far.
 #[derive(Debug)]
 pub(super) struct SearchState {
     pub config: Config,
+    /// CPU usage of the idle machine.
     pub idle: Option<CpuShares>,
-    /// Windows of the NOP ring with one worker.
-    pub own_one_worker: Vec<Rate>,
-    /// Windows of the NOP ring with one worker per CPU.
-    pub own_all_cores: Vec<Rate>,
+    /// Windows of the NOP ring: with one worker, and with one per CPU.
+    pub own: [Vec<Rate>; 2],
     /// By target, then by index into [`Config::blocks`].
-    targets: Vec<Vec<BlockState>>,
+    pub targets: Vec<Vec<BlockState>>,
     /// By index into [`Config::blocks`], the most recent last.
     pub combined: Vec<(usize, Combined)>,
 }
@@ -68,15 +48,18 @@ pub(super) struct BlockState {
 
 impl SearchState {
     pub fn new(config: Config) -> Self {
-        let blocks = |_| config.blocks.iter().map(BlockState::new).collect();
-        Self {
-            targets: config.targets.iter().map(blocks).collect(),
-            config,
-            idle: None,
-            own_one_worker: Vec::new(),
-            own_all_cores: Vec::new(),
-            combined: Vec::new(),
-        }
+        let block = |spec: &BlockSpec| BlockState {
+            curve: Curve { rw: spec.rw, cells: BTreeMap::new() },
+            peak: Peak::default(),
+            knee: None,
+            target: None,
+            problems: Vec::new(),
+            bad_windows: 0,
+            refused_in_flight: None,
+        };
+        let blocks = |_| config.blocks.iter().map(block).collect();
+        let targets = config.targets.iter().map(blocks).collect();
+        Self { targets, config, idle: None, own: [Vec::new(), Vec::new()], combined: Vec::new() }
     }
 
     pub fn spec(&self, block: usize) -> BlockSpec {
@@ -87,13 +70,8 @@ impl SearchState {
         &self.targets[at.target][at.block]
     }
 
-    fn block_mut(&mut self, at: At) -> &mut BlockState {
+    pub fn block_mut(&mut self, at: At) -> &mut BlockState {
         &mut self.targets[at.target][at.block]
-    }
-
-    /// Each target's kinds of I/O.
-    pub fn targets(&self) -> &[Vec<BlockState>] {
-        &self.targets
     }
 
     /// Maximum I/Os in flight.
@@ -118,43 +96,31 @@ impl SearchState {
         self.block(at).curve.peak(|setting| self.is_in_range(at.block, setting))
     }
 
-    /// Applies what a stage found.
-    pub fn apply(&mut self, event: Event) {
+    /// A setting that may be the peak; it becomes it if there is none that is about as good.
+    pub fn offer_best(&mut self, at: At, best: Setting) {
         let cores = self.config.cores;
-        match event {
-            Event::Idle(cpu) => self.idle = cpu,
-            Event::OwnCeiling { all_cores: false, rate } => self.own_one_worker.push(rate),
-            Event::OwnCeiling { all_cores: true, rate } => self.own_all_cores.push(rate),
-            Event::Best { at, setting } => {
-                let BlockState { peak, curve, .. } = self.block_mut(at);
-                peak.offer_best(setting, curve, cores);
-            }
-            Event::PeakMoved { at, results } => self.block_mut(at).peak.advance(results),
-            Event::Examined { at, is_one_worker, results } => {
-                self.block_mut(at).peak.examine(results, is_one_worker);
-            }
-            Event::Knee { at, knee } => {
-                let block = self.block_mut(at);
-                block.peak.offer_knee(knee, &block.curve, cores);
-                block.knee = knee;
-            }
-            Event::Rated { at, result } => self.block_mut(at).target = Some(result),
-            Event::Combined { block, combined } => {
-                self.combined.retain(|(known, _)| *known != block);
-                self.combined.push((block, combined));
-            }
+        let BlockState { peak, curve, .. } = self.block_mut(at);
+        if curve.mean(best) > GAIN_MIN * peak.setting.map_or(0.0, |peak| curve.mean(peak)) {
+            peak.move_to(best, curve, cores);
         }
     }
 
-    /// Adds a window without errors to the curve.
-    pub fn add_window(
-        &mut self,
-        at: At,
-        setting: Setting,
-        window: &Measurement,
-        load: &LoadMeasure,
-    ) {
-        self.block_mut(at).curve.add(setting, window, load);
+    /// A knee with more I/Os per second becomes the peak. Where both are one plateau, and the knee is higher by
+    /// chance, the peak stays where its confirmation tests were made.
+    pub fn offer_knee(&mut self, at: At, knee: Option<KneeFound>) {
+        let cores = self.config.cores;
+        let BlockState { peak, curve, knee: known, .. } = self.block_mut(at);
+        *known = knee;
+        let Some(KneeFound { setting, of_peak, .. }) = knee else { return };
+        let is_examined = peak.results.as_ref().is_some_and(CounterResults::is_examined);
+        let margin = if is_examined { KNEE_SHARE } else { 1.0 };
+        if of_peak.is_some_and(|ratio| ratio.value > 1.0 / margin) {
+            peak.move_to(setting, curve, cores);
+        }
+        if setting.workers == 1 {
+            // One worker that reaches the knee is not the limit.
+            peak.one_worker = None;
+        }
     }
 
     /// A window with errors or short transfers is reported and does not count.
@@ -188,18 +154,6 @@ impl SearchState {
 }
 
 impl BlockState {
-    fn new(spec: &BlockSpec) -> Self {
-        Self {
-            curve: Curve::new(spec.rw),
-            peak: Peak::default(),
-            knee: None,
-            target: None,
-            problems: Vec::new(),
-            bad_windows: 0,
-            refused_in_flight: None,
-        }
-    }
-
     /// Too many errors, or no I/O possible at all: nothing more is measured here.
     pub fn is_broken(&self) -> bool {
         self.bad_windows >= BAD_WINDOWS_MAX || self.refused_in_flight.is_some_and(|r| r <= 1)
@@ -212,6 +166,115 @@ impl BlockState {
             known.short_ios = known.short_ios.saturating_add(problem.short_ios);
         } else {
             self.problems.push(problem);
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Curve {
+    rw: Rw,
+    cells: BTreeMap<Setting, Cell>,
+}
+
+impl Curve {
+    pub fn add(&mut self, setting: Setting, window: &Measurement, load: &LoadMeasure) {
+        self.cells.entry(setting).or_insert_with(|| Cell::new(self.rw)).add(window, load);
+    }
+
+    pub fn get(&self, setting: Setting) -> Option<&Cell> {
+        self.cells.get(&setting)
+    }
+
+    /// Mean I/Os per second at `setting`; 0 if it was not measured.
+    pub fn mean(&self, setting: Setting) -> f64 {
+        self.get(setting).map_or(0.0, Cell::mean)
+    }
+
+    pub fn best_mean(&self) -> f64 {
+        self.cells.values().map(Cell::mean).fold(0.0, f64::max)
+    }
+
+    pub fn windows(&self, setting: Setting) -> usize {
+        self.get(setting).map_or(0, Cell::windows)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (Setting, &Cell)> {
+        self.cells.iter().map(|(s, c)| (*s, c))
+    }
+
+    /// Of the settings that `is_eligible` accepts and that completed I/Os: the fewest in flight that are as good as
+    /// the best, and of those the fewest workers.
+    pub fn cheapest_best(&self, is_eligible: impl Fn(Setting, &Cell) -> bool) -> Option<Setting> {
+        let eligible = || self.iter().filter(|(s, c)| c.mean() > 0.0 && is_eligible(*s, c));
+        let best = eligible().map(|(_, c)| c.mean()).fold(0.0, f64::max);
+        eligible()
+            .filter(|(_, c)| c.mean() >= AS_GOOD * best)
+            .map(|(s, _)| s)
+            .min_by_key(|s| (s.in_flight(), s.workers))
+    }
+
+    /// The peak: the highest IOPS of all settings that `is_in_range` accepts and that are not noisy; of those as good as
+    /// it, the fewest in flight.
+    pub fn peak(&self, is_in_range: impl Fn(Setting) -> bool) -> Option<Setting> {
+        let is_clear = |setting, cell: &Cell| is_in_range(setting) && !self.is_noisy(setting, cell);
+        self.cheapest_best(is_clear).or_else(|| self.cheapest_best(|s, _| is_in_range(s)))
+    }
+
+    /// Whether the windows of `cell` disagree, or it is far below a lower load and has few windows, as after a stall.
+    pub fn is_noisy(&self, setting: Setting, cell: &Cell) -> bool {
+        let is_lower =
+            |s: Setting| s != setting && s.workers <= setting.workers && s.depth <= setting.depth;
+        let lower = self.iter().filter(|(s, _)| is_lower(*s)).map(|(_, cell)| cell.mean());
+        let has_dropped = cell.mean() < DROPPED * lower.fold(0.0, f64::max);
+        let is_wide = cell.estimate().relative().is_some_and(|part| part > WIDE);
+        is_wide || (has_dropped && cell.windows() < WINDOWS_SURE)
+    }
+
+    /// The first noisy setting that more windows may make clear.
+    pub fn to_repeat(&self) -> Option<Setting> {
+        let open =
+            |s: Setting, cell: &Cell| self.is_noisy(s, cell) && cell.windows() < WINDOWS_NOISY_MAX;
+        self.iter().find(|(s, cell)| open(*s, cell)).map(|(s, _)| s)
+    }
+
+    pub fn best_of_one_worker(&self) -> Option<Setting> {
+        self.cheapest_best(|s, _| s.workers == 1)
+    }
+}
+
+/// The results of the confirmation tests at one setting.
+#[derive(Debug)]
+pub(super) struct CounterResults {
+    pub base: Point,
+    pub experiments: Vec<Experiment>,
+    /// The previous peak, and the gain over it.
+    pub moved: Option<(Setting, Ratio)>,
+}
+
+impl CounterResults {
+    /// Whether any confirmation test was made or rejected.
+    pub fn is_examined(&self) -> bool {
+        self.experiments.iter().any(|e| e.gain.is_some() || e.refused.is_some())
+    }
+}
+
+/// The peak, and the confirmation tests made there and at the best setting with one worker.
+#[derive(Debug, Default)]
+pub(super) struct Peak {
+    pub setting: Option<Setting>,
+    pub results: Option<CounterResults>,
+    pub one_worker: Option<CounterResults>,
+}
+
+impl Peak {
+    /// Results at another setting do not apply at `to`.
+    fn move_to(&mut self, to: Setting, curve: &Curve, cores: u32) {
+        self.setting = Some(to);
+        if self.one_worker.as_ref().is_some_and(|results| results.base.setting() == to) {
+            self.results = self.one_worker.take();
+        } else if let (Some(results), Some(cell)) = (&mut self.results, curve.get(to)) {
+            let base = cell.point(to, cores);
+            *results = CounterResults { base, experiments: Vec::new(), moved: None };
         }
     }
 }

@@ -6,12 +6,9 @@ use fathom_report::doc::{Document, Text};
 use fathom_report::render::{self, Style};
 use std::fmt::Write;
 
-/// A section: a title, and what it holds.
 type Section = (String, Vec<Item>);
 
-/// A part of a section.
 enum Item {
-    /// Running text.
     Paragraph(String),
     /// An option and what it does.
     Entry(String, String),
@@ -19,7 +16,6 @@ enum Item {
     Line(String),
 }
 
-/// The manual page of a command.
 pub struct Manual {
     /// Such as `fathom-limit`.
     name: String,
@@ -65,7 +61,6 @@ impl Manual {
         Self { name, sections }
     }
 
-    /// The page as text.
     pub fn text(&self, style: Style) -> String {
         let mut page = Document::default();
         for (title, items) in &self.sections {
@@ -87,7 +82,6 @@ impl Manual {
         render::text(&page, style)
     }
 
-    /// The page in the language of man(1).
     pub fn roff(&self) -> String {
         let version = env!("CARGO_PKG_VERSION");
         let title = self.name.to_uppercase();

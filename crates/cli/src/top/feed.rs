@@ -10,16 +10,13 @@ pub trait Feed {
     /// Polls for new intervals; whether there are any.
     fn poll(&mut self) -> Result<bool, String>;
 
-    /// Whether there will be no more intervals.
     fn at_end(&self) -> bool;
 
     /// The interval at the current position, once there is one.
     fn view(&mut self) -> Result<Option<TopView<'_>>, String>;
 
-    /// Moves to another position.
     fn go(&mut self, go: &Go) -> Result<(), String>;
 
-    /// What is not available.
     fn missing(&self) -> &[Unavailable];
 
     /// A problem to report to the user; returned once.
@@ -31,7 +28,6 @@ pub trait Feed {
     fn finish(self: Box<Self>) -> Result<(), String>;
 }
 
-/// A sample with its time.
 #[derive(Debug, Default)]
 pub struct ViewSample {
     /// In nanoseconds since 1970.
@@ -40,7 +36,6 @@ pub struct ViewSample {
     pub at_ns: u64,
     /// CPU time of this process until then, in nanoseconds.
     pub own_ns: Option<u64>,
-    /// The sample.
     pub machine: MachineSample,
 }
 
@@ -54,14 +49,12 @@ pub struct ViewedInterval {
 }
 
 impl ViewedInterval {
-    /// The interval between two samples.
     pub fn new(before: Rc<ViewSample>, now: Rc<ViewSample>) -> Self {
         let elapsed_ns = now.at_ns.saturating_sub(before.at_ns);
         let rates = machine::rates(&before.machine, &now.machine, elapsed_ns);
         Self { before, now, elapsed_ns, rates }
     }
 
-    /// The interval as `top` shows it.
     pub fn view<'a>(
         &'a self,
         source: TopSource,

@@ -1,7 +1,7 @@
 //! The machine live, with the last minute of samples.
 
 use super::feed::{Feed, ViewSample, ViewedInterval};
-use crate::stdio::note;
+use crate::stdio::error;
 use fathom_model::RunRecord;
 use fathom_model::progress::Sample;
 use fathom_model::watch::{Stack, Unavailable};
@@ -16,7 +16,6 @@ use std::time::Duration;
 /// Number of past intervals kept.
 const INTERVALS_KEPT: usize = 60;
 
-/// Live samples of the machine.
 pub struct LiveSamples {
     session: Session,
     record: RunRecord,
@@ -32,7 +31,7 @@ impl LiveSamples {
     pub fn start(watch: &SamplingOptions, record: Option<&str>) -> Result<Self, String> {
         let record = record.map_or(RecordTo::Nowhere, |dir| RecordTo::Required(Some(dir.into())));
         record.check()?;
-        let (session, started) = Session::observe(watch, &record, &mut |text| note!("{text}"))?;
+        let (session, started) = Session::observe(watch, &record, &mut |text| error!("{text}"))?;
         let session = match record {
             RecordTo::Nowhere => session.without_sum(),
             _ => session,
@@ -66,7 +65,6 @@ impl LiveSamples {
         }
     }
 
-    /// Shows the interval at the current position.
     fn show(&mut self) {
         let place = self.frozen.unwrap_or(self.last());
         let before = place.checked_sub(1).and_then(|place| self.takes.get(place));
@@ -158,7 +156,7 @@ impl Feed for LiveSamples {
 
     fn finish(mut self: Box<Self>) -> Result<(), String> {
         self.session.end(&mut self.record, None, None);
-        let notice = &mut |text: &str| note!("{text}");
+        let notice = &mut |text: &str| error!("{text}");
         self.session.finish(&mut self.record, |record| &mut record.header, Ok(()), notice)
     }
 }

@@ -76,7 +76,6 @@ impl Replay {
         Ok(replay)
     }
 
-    /// Shows the interval that contains an instant.
     fn land(&mut self, unix_ns: u64) -> Result<(), String> {
         self.reader.seek(unix_ns.clamp(self.first_ns, self.last_ns))?;
         let before = self.reader.back()?;
@@ -108,7 +107,6 @@ impl Replay {
         self.shown = Some(ViewedInterval::new(before, Rc::new(take(now))));
     }
 
-    /// Moves to the next interval; `false` at the end.
     fn next(&mut self) -> Result<bool, String> {
         loop {
             let Some(now) = self.reader.forward()? else { return Ok(false) };
@@ -135,7 +133,6 @@ impl Replay {
         self.shown.as_ref().map_or(self.first_ns, |shown| shown.now.unix_ns)
     }
 
-    /// Moves back by a number of intervals.
     fn back(&mut self, by: u64) -> Result<(), String> {
         self.reader.seek(self.here_ns())?;
         let mut to = self.first_ns;
@@ -153,7 +150,6 @@ impl Replay {
     }
 }
 
-/// Whether the record has samples of the machine, which start a little later than a run.
 fn holds_machine(reader: &mut Reader) -> Result<bool, String> {
     for _ in 0..LATE_MAX {
         match reader.forward()? {

@@ -43,7 +43,6 @@ fn has_hung_up(patience: Duration) -> bool {
     fds[0].revents().intersects(PollFlags::HUP | PollFlags::ERR)
 }
 
-/// The terminal in raw mode, on its alternate screen.
 struct Screen {
     /// Never dropped: that would print, and panic, where the terminal is gone. [`leave`] shows the cursor.
     terminal: ManuallyDrop<Terminal<CrosstermBackend<Stdout>>>,
@@ -177,7 +176,6 @@ fn enter() -> io::Result<()> {
     execute!(io::stdout(), EnterAlternateScreen, cursor::Hide).inspect_err(|_| leave())
 }
 
-/// Restores the terminal; errors are ignored.
 fn leave() {
     let _ = execute!(io::stdout(), LeaveAlternateScreen, cursor::Show);
     let _ = disable_raw_mode();

@@ -1,6 +1,6 @@
 //! A command that is observed from its first instruction.
 
-use crate::stdio::note;
+use crate::stdio::error;
 use fathom_model::escape;
 use rustix::fs::Access;
 use rustix::process::{
@@ -20,7 +20,7 @@ use std::thread;
 use std::time::Instant;
 
 /// The name of the hidden command that executes the observed one.
-pub const HELD: &str = "held-command";
+pub const EXEC_STOPPED: &str = "exec-stopped";
 
 /// A started command. Killed if dropped before it was released.
 pub struct WatchedCommand {
@@ -36,7 +36,7 @@ impl WatchedCommand {
     pub fn hold(argv: &[OsString]) -> Result<Self, String> {
         let fail = |error: io::Error| format!("cannot start {}: {error}", escape::path(&argv[0]));
         let mut command = Command::new("/proc/self/exe");
-        command.arg(HELD).arg(std::process::id().to_string()).arg("--").args(argv);
+        command.arg(EXEC_STOPPED).arg(std::process::id().to_string()).arg("--").args(argv);
         let child = command.spawn().map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => format!(
                 "cannot start {}: fathom needs /proc for that; mount it: mount -t proc proc /proc",
@@ -129,8 +129,7 @@ pub fn code(status: ExitStatus) -> i32 {
 
 /// Arguments of the hidden command that [`WatchedCommand::hold`] starts.
 #[derive(clap::Args)]
-pub struct HeldCommandArgs {
-    /// The observing process.
+pub struct ExecStoppedArgs {
     parent: i32,
     /// The command.
     #[arg(required = true, last = true)]
@@ -138,7 +137,7 @@ pub struct HeldCommandArgs {
 }
 
 /// Stops until released, then executes the command. Returns only if that fails.
-pub fn held(args: &HeldCommandArgs) -> Result<ExitCode, String> {
+pub fn exec_stopped(args: &ExecStoppedArgs) -> Result<ExitCode, String> {
     let fail = |error: rustix::io::Errno| format!("cannot wait for the watching process: {error}");
     if let Err(error) = executable(&args.argv[0]) {
         return Ok(cannot_run(&args.argv[0], &error));
@@ -158,8 +157,8 @@ pub fn held(args: &HeldCommandArgs) -> Result<ExitCode, String> {
 fn cannot_run(program: &OsStr, error: &io::Error) -> ExitCode {
     let is_missing = error.kind() == io::ErrorKind::NotFound;
     match is_missing {
-        true => note!("command not found: {}", escape::path(program)),
-        false => note!("cannot run {}: {error}", escape::path(program)),
+        true => error!("command not found: {}", escape::path(program)),
+        false => error!("cannot run {}: {error}", escape::path(program)),
     }
     ExitCode::from(if is_missing { 127 } else { 126 })
 }

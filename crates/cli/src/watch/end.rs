@@ -3,7 +3,7 @@
 use super::child::{self, WatchedCommand};
 use crate::quantity;
 use crate::signals::{self, Signals};
-use crate::stdio::note;
+use crate::stdio::error;
 use fathom_machine::Roots;
 use fathom_model::watch::CommandRecord;
 use fathom_watch::{Process, Scope};
@@ -14,7 +14,6 @@ use std::time::{Duration, Instant};
 /// Time between checks for the end.
 pub const TICK: Duration = Duration::from_millis(20);
 
-/// The end of a command or of processes, a duration or a signal.
 pub struct StopCondition {
     child: Option<WatchedCommand>,
     processes: Vec<Process>,
@@ -35,9 +34,7 @@ impl StopCondition {
     ) -> Result<Self, String> {
         let child = if command.is_empty() { None } else { Some(WatchedCommand::hold(command)?) };
         let signals = match child {
-            None => {
-                Some(Signals::take().map_err(|e| format!("cannot install signal handlers: {e}"))?)
-            }
+            None => Some(Signals::take()?),
             Some(_) => None,
         };
         let processes = Process::named(&Roots::default().proc, named)?;
@@ -51,7 +48,6 @@ impl StopCondition {
         Some(ExitCode::from(child::code(status) as u8))
     }
 
-    /// The processes to watch.
     pub fn scope(&self) -> Scope {
         let child = self.child.iter().map(|child| child.id().as_raw_nonzero().get());
         let pids: Vec<i32> = child.chain(self.processes.iter().map(|p| p.pid)).collect();
@@ -90,7 +86,6 @@ impl StopCondition {
         self.interrupted
     }
 
-    /// Whether a command is observed.
     pub fn is_command(&self) -> bool {
         self.child.is_some()
     }
@@ -109,7 +104,7 @@ impl StopCondition {
     pub fn exit_code(&mut self, shown: Result<(), String>) -> ExitCode {
         match (shown, self.code()) {
             (Err(error), code) => {
-                note!("{error}");
+                error!("{error}");
                 // The command's own failure takes precedence.
                 if code == ExitCode::SUCCESS { ExitCode::FAILURE } else { code }
             }

@@ -2,7 +2,6 @@
 
 use crate::cancel::CancelToken;
 use crate::snapshot::MachineSnapshots;
-use fathom_analysis::experiment::add_disk;
 use fathom_model::experiment::WindowResult;
 use rustix::process::{
     Pid, Resource, Rlimit, Signal, WaitId, WaitIdOptions, getrlimit, kill_process_group, setrlimit,
@@ -17,7 +16,6 @@ use std::time::{Duration, Instant};
 const TICK: Duration = Duration::from_millis(1);
 /// A command may take so long.
 const TIME_MAX: Duration = Duration::from_secs(3600);
-/// Bytes of a sector in /proc/diskstats.
 const SECTOR_BYTES: u64 = 512;
 
 pub type Limits = Vec<(Resource, Rlimit)>;
@@ -50,21 +48,20 @@ pub(super) fn measure(
     if !status.success() {
         return Err(format!("`{command}` failed ({status}); run it by itself to see why"));
     }
-    let mut sample = WindowResult {
+    let after = children_ns();
+    let disk = to.disk_since(&from, |_| true);
+    let counted = disk.as_ref();
+    Ok(WindowResult {
         elapsed_ns,
         took_ns: elapsed_ns,
+        ios: counted.map_or(0, |disk| disk.ios.read + disk.ios.write),
+        bytes: counted.map_or(0, |disk| (disk.sectors.read + disk.sectors.write) * SECTOR_BYTES),
+        user_ns: after.0.saturating_sub(before.0),
+        system_ns: after.1.saturating_sub(before.1),
         cpu: to.cpu_since(&from),
+        disk,
         ..WindowResult::default()
-    };
-    for disk in to.disks_since(&from) {
-        sample.ios += disk.ios.read + disk.ios.write;
-        sample.bytes += (disk.sectors.read + disk.sectors.write) * SECTOR_BYTES;
-        add_disk(sample.disk.get_or_insert_default(), &disk);
-    }
-    let after = children_ns();
-    sample.user_ns = after.0.saturating_sub(before.0);
-    sample.system_ns = after.1.saturating_sub(before.1);
-    Ok(sample)
+    })
 }
 
 fn start(command: &str, targets: &[String], limits: &Limits) -> Result<Child, String> {

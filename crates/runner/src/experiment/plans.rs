@@ -1,6 +1,6 @@
 //! The conditions of an experiment as plans, all of them on the same open targets.
 
-use super::{Limits, TryOptions};
+use super::{ExperimentOptions, Limits};
 use crate::sources::System;
 use fathom_machine::guard::OpenTarget;
 use fathom_machine::{Lookup, Roots, scratch};
@@ -24,7 +24,6 @@ pub(super) enum Work {
 pub(super) struct Plans {
     /// By condition. The regions of their jobs refer to `targets`.
     pub works: Vec<Work>,
-    /// Settings in effect, by condition.
     pub settings: Vec<Vec<SettingChange>>,
     pub targets: Vec<Target>,
     /// Facts of these targets, of those named too.
@@ -38,7 +37,7 @@ pub(super) struct Plans {
 const SPIN_MAX_NS: u64 = 1_000_000;
 
 /// Whether any condition needs targets and none is named.
-pub(super) fn needs_scratch(options: &TryOptions) -> bool {
+pub(super) fn needs_scratch(options: &ExperimentOptions) -> bool {
     let idle = ["ioengine=null", "ioengine=nop", "filename=", "directory="];
     let needs = |condition: &Condition| match &condition.load {
         Load::Job(keys) => !keys.iter().any(|key| idle.iter().any(|name| key.starts_with(name))),
@@ -48,7 +47,7 @@ pub(super) fn needs_scratch(options: &TryOptions) -> bool {
     request.targets.is_empty() && request.experiment.conditions.iter().any(needs)
 }
 
-pub(super) fn scratch_file(options: &TryOptions) -> Result<OpenTarget, String> {
+pub(super) fn scratch_file(options: &ExperimentOptions) -> Result<OpenTarget, String> {
     let (request, cancel) = (&options.request, &options.cancel);
     let stop = || cancel.reason().is_some();
     let dir = Path::new(&request.scratch_dir);
@@ -57,7 +56,7 @@ pub(super) fn scratch_file(options: &TryOptions) -> Result<OpenTarget, String> {
 
 /// Resolves every condition on `targets`; `known` are facts of targets that cannot be looked up by name.
 pub(super) fn resolve(
-    options: &TryOptions,
+    options: &ExperimentOptions,
     targets: &[String],
     known: &[TargetFacts],
 ) -> Result<Plans, String> {

@@ -2,7 +2,7 @@ use super::*;
 use fathom_model::experiment::{Experiment, Metric, Protocol};
 
 /// A short trial on the null engine, which does no I/O, or with commands.
-fn options(experiment: Experiment, dir: &std::path::Path) -> TryOptions {
+fn options(experiment: Experiment, dir: &std::path::Path) -> ExperimentOptions {
     let protocol = Protocol {
         seconds: 6.0,
         window_ns: 20_000_000,
@@ -14,7 +14,7 @@ fn options(experiment: Experiment, dir: &std::path::Path) -> TryOptions {
     };
     let request = Request { experiment, protocol, scratch_bytes: 1 << 20, ..Request::default() };
     let record = RecordTo::Required(dir.join("run").to_str().map(String::from));
-    TryOptions { request, record, ..TryOptions::default() }
+    ExperimentOptions { request, record, ..ExperimentOptions::default() }
 }
 
 fn jobs(jobs: &[&str], metric: Metric) -> Experiment {
@@ -23,8 +23,8 @@ fn jobs(jobs: &[&str], metric: Metric) -> Experiment {
     fathom_spec::experiment::compare_jobs(&jobs, metric).unwrap()
 }
 
-fn run(options: TryOptions) -> ExperimentRecord {
-    let mut runner = TryRunner::open(options, &mut ()).unwrap();
+fn run(options: ExperimentOptions) -> ExperimentRecord {
+    let mut runner = ExperimentRunner::open(options, &mut ()).unwrap();
     let mut record = runner.run(&mut ()).unwrap();
     runner.finish(&mut record, &mut ()).unwrap();
     record
@@ -60,7 +60,7 @@ fn an_interrupted_experiment_is_continued() {
     let names = ["rw=read ioengine=null size=1m", "rw=read ioengine=null size=1m thinktime=1ms"];
     let options = options(jobs(&names, Metric::Iops), dir.path());
     let mut hooks = Interrupt(options.cancel.clone());
-    let mut runner = TryRunner::open(options.clone(), &mut hooks).unwrap();
+    let mut runner = ExperimentRunner::open(options.clone(), &mut hooks).unwrap();
     let mut first = runner.run(&mut hooks).unwrap();
     runner.finish(&mut first, &mut ()).unwrap();
     assert_eq!(first.header.outcome, Outcome::interrupted("the caller"));
@@ -68,7 +68,7 @@ fn an_interrupted_experiment_is_continued() {
 
     let resume = Some(dir.path().join("run"));
     let cancel = CancelToken::default();
-    let record = run(TryOptions { request: first.request, resume, cancel, ..options });
+    let record = run(ExperimentOptions { request: first.request, resume, cancel, ..options });
     assert_eq!(
         (record.header.outcome.clone(), record.report.conditions[2].effect.is_some()),
         (Outcome::Finished, true)
@@ -96,14 +96,14 @@ fn what_a_machine_lacks_is_refused_or_left_out() {
     let dir = tempfile::tempdir().unwrap();
     let experiment = jobs(&["rw=read bs=4k", "rw=read bs=8m"], Metric::Bandwidth);
     let request = options(experiment, dir.path());
-    let request = TryOptions {
+    let request = ExperimentOptions {
         request: Request {
             scratch_dir: dir.path().display().to_string(),
             ..request.request.clone()
         },
         ..request
     };
-    let refused = TryRunner::open(request, &mut ()).err().unwrap();
+    let refused = ExperimentRunner::open(request, &mut ()).err().unwrap();
     assert!(refused.contains("bs=8m") || refused.contains("smaller"), "{refused}");
 }
 

@@ -1,7 +1,7 @@
 //! The cost per I/O at each peak in instructions, cycles and cache misses, measured in separate windows after the
 //! search.
 
-use super::plan::plan;
+use super::executor::plan;
 use crate::cancel::CancelToken;
 use crate::cost;
 use crate::targets::OpenTargets;
@@ -58,7 +58,6 @@ fn one(
     }
 }
 
-/// The mean cost of the workers' I/Os.
 fn at_peak(jobs: &[JobRecord], probe: &Probe, peak: &Point) -> Option<PeakCost> {
     let costs: Vec<Cost> = jobs.iter().filter_map(|job| job.cost).collect();
     let cost = derive::merge_costs(&costs)?;

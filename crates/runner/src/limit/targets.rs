@@ -1,6 +1,6 @@
 //! The targets of a search: those named by the user, or a scratch file.
 
-use super::bench::{Bench, EngineExecutor};
+use super::executor::{EngineExecutor, Executor};
 use super::{LimitOptions, OpenError};
 use crate::run::Hooks;
 use crate::sources::System;

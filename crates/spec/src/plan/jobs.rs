@@ -9,7 +9,7 @@ use fathom_model::plan::{
     Access, Advice, Dedupe, Distribution, Flow, IoFlags, JobPlan, Logs, MemoryPolicy, Order,
     Placement, Rate, Think, Until,
 };
-use fathom_model::{Dir, PerDir};
+use fathom_model::{Dir, PerDir, split_mix};
 use std::collections::BTreeSet;
 
 /// fio's own default of `randseed`, so that a seed is never 0.
@@ -24,7 +24,7 @@ pub(super) fn resolve(
     choice: &Choice,
     entropy: u64,
 ) -> JobPlan {
-    let seed = mixed(base_seed(job, entropy), number as u64);
+    let seed = split_mix::nth(base_seed(job, entropy), number as u64);
     let (low, high) = job.schedule.start_delay_ns;
     let pattern = match job.work.rw.random {
         true => Advice::Random,
@@ -37,7 +37,7 @@ pub(super) fn resolve(
         clone,
         group: start.group,
         wave: start.wave,
-        start_delay_ns: low + mixed(seed, 1) % (high - low).saturating_add(1),
+        start_delay_ns: low + split_mix::nth(seed, 1) % (high - low).saturating_add(1),
         depth: choice.depth,
         requested_depth: choice.requested,
         batch: engine::batch(&job.engine, choice.depth),
@@ -220,14 +220,6 @@ pub(super) fn base_seed(job: &JobSpec, entropy: u64) -> u64 {
         (None, true) => SEED,
         (None, false) => entropy,
     }
-}
-
-/// `seed` and `n` hashed (splitmix64, Steele et al. 2014, its finalizer).
-pub(super) fn mixed(seed: u64, n: u64) -> u64 {
-    let mut z = seed.wrapping_add(n.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 /// The placement of clone number `clone` of `job` on `host`.

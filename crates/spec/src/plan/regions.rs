@@ -3,10 +3,10 @@
 use super::{File, checks};
 use crate::job::{EngineName, JobSpec, Size};
 use crate::plan::jobs;
-use fathom_model::Dir;
 use fathom_model::facts::{TargetFacts, TargetKind};
 use fathom_model::plan::{BlockSizes, Mix, Region};
 use fathom_model::units::bytes as show;
+use fathom_model::{Dir, split_mix};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Part {
@@ -136,7 +136,7 @@ fn part(
 /// The size that `filesize` gives a file of `real` bytes, if that is another.
 fn drawn_size(job: &JobSpec, clone: u32, index: u64, real: u64) -> Option<u64> {
     let (low, high) = job.files.file_size.filter(|(low, high)| !(*low..=*high).contains(&real))?;
-    let seed = jobs::mixed(jobs::base_seed(job, 0), u64::from(clone) << 32 | index);
+    let seed = split_mix::nth(jobs::base_seed(job, 0), u64::from(clone) << 32 | index);
     Some(low + seed % (high - low + 1))
 }
 

@@ -4,17 +4,19 @@ use fathom_model::experiment::{Claim, WindowResult};
 /// A machine with noise like that of a shared virtual machine: every window deviates by some percent, the level drifts
 /// slowly, and some windows lose half their time to a stall.
 struct Noisy {
-    state: u64,
+    seed: u64,
+    numbers: u64,
     level: f64,
 }
 
 impl Noisy {
     fn new(seed: u64) -> Self {
-        Self { state: seed.wrapping_mul(STEP) ^ 0xabcd, level: 0.0 }
+        Self { seed: seed.wrapping_mul(split_mix::STEP) ^ 0xabcd, numbers: 0, level: 0.0 }
     }
 
     fn uniform(&mut self) -> f64 {
-        (split_mix(&mut self.state) >> 11) as f64 / (1_u64 << 53) as f64
+        self.numbers += 1;
+        (split_mix::nth(self.seed, self.numbers - 1) >> 11) as f64 / (1_u64 << 53) as f64
     }
 
     /// Normal: the sum of 12 uniforms.

@@ -1,24 +1,30 @@
-//! Windows of a condition.
+//! Windows of a condition, and one with everything sampled.
 
 use super::command;
 use super::plans::{Plans, Work, pace};
 use crate::background::during_run;
 use crate::cancel::CancelToken;
 use crate::run::Hooks;
-use crate::sampling::Sampling;
+use crate::sampling::{Sampling, SamplingOptions};
 use crate::snapshot::{MachineSnapshots, Snapshot};
 use crate::targets::OpenTargets;
 use crate::window;
-use fathom_analysis::experiment::add_disk;
+use fathom_analysis::layers::{LayerTime, LayerTimes};
+use fathom_analysis::watch::Observed;
 use fathom_machine::settings::{Restored, RestoredHow, Settings, SettingsError};
-use fathom_model::experiment::{Metric, Request, WindowResult};
+use fathom_model::experiment::{Detail, LayerShare, Load, Metric, Request, WindowResult};
 use fathom_model::plan::Plan;
+use fathom_model::progress::Sample;
 use fathom_model::record::JobRecord;
 use fathom_model::watch::Level;
+use fathom_watch::Scope;
 use std::time::{Duration, Instant};
 
 /// Between two checks whether work of a fixed amount is done.
 const TICK: Duration = Duration::from_millis(20);
+/// Of the window with everything sampled: at 250 samples per second and busy CPU, up to 500 samples per worker.
+const DETAIL_WINDOW: Duration = Duration::from_millis(2000);
+const DETAIL_INTERVAL: Duration = Duration::from_millis(500);
 
 pub(super) struct Failure {
     pub why: String,
@@ -43,7 +49,7 @@ impl Failure {
     }
 }
 
-pub(super) struct Bench<'a> {
+pub(super) struct ConditionExecutor<'a> {
     pub targets: &'a OpenTargets,
     pub plans: &'a Plans,
     pub request: &'a Request,
@@ -55,7 +61,7 @@ pub(super) struct Bench<'a> {
     pub number: u64,
 }
 
-impl Bench<'_> {
+impl ConditionExecutor<'_> {
     /// Measures a window of condition `index`, of `window` after `ramp`, with its settings in effect.
     pub fn window(
         &mut self,
@@ -120,7 +126,7 @@ impl Bench<'_> {
         self.number += 1;
         let condition = &self.request.experiment.conditions[index];
         for (worker, job) in plan.jobs.iter_mut().enumerate() {
-            job.access.seed ^= seed(self.number, worker as u64);
+            job.access.seed ^= window::seed(self.number, worker as u64);
         }
         if let Some(share) = condition.rate_share {
             let peak = self.request.peaks.get(&super::peak_key(condition)).copied();
@@ -150,7 +156,6 @@ impl Bench<'_> {
         Ok(WindowResult { undelayed_ns, ..sample(&measured, is_paced) })
     }
 
-    /// Runs `plan` until its work is done.
     fn to_its_end(&self, plan: &Plan) -> Result<window::MeasuredWindow<Snapshot>, String> {
         let began = Instant::now();
         let from = self.machine.take();
@@ -197,44 +202,22 @@ fn not_in_effect(plan: &Plan, jobs: &[JobRecord]) -> Option<String> {
     jobs.iter().enumerate().find_map(|(at, job)| error(job).or_else(|| requested(job, at)))
 }
 
-/// The workers of a window, added up.
+/// A window as its workers, the machine and the disks show it.
 fn sample(window: &window::MeasuredWindow<Snapshot>, is_paced: bool) -> WindowResult {
     let jobs = &window.jobs;
-    let elapsed_ns = jobs.iter().map(|job| job.runtime_ns).sum::<u64>() / jobs.len().max(1) as u64;
-    let mut sum = WindowResult {
-        elapsed_ns,
-        took_ns: window.took.as_nanos() as u64,
-        cpu: window.to.cpu_since(&window.from),
-        ..WindowResult::default()
-    };
-    for job in jobs {
-        for (_, done) in job.dirs.iter() {
-            sum.ios += done.counts.ios;
-            sum.bytes += done.counts.bytes;
-            sum.errors += done.counts.errors + done.counts.short_ios;
-            // At a given rate an I/O that starts late has waited since it was due.
-            sum.clat.merge(if is_paced { &done.response } else { &done.clat });
-            sum.slat.merge(&done.slat);
-            sum.unstarted += done.unstarted_ios;
-        }
-        sum.user_ns += job.usage.user_ns;
-        sum.system_ns += job.usage.system_ns;
-        sum.switches += job.usage.voluntary_switches + job.usage.involuntary_switches;
-        sum.system_calls += job.depth.system_calls;
-        if let Some(delay_ns) = job.usage.run_delay_ns {
-            *sum.run_delay_ns.get_or_insert_default() += delay_ns / jobs.len() as u64;
-        }
-        let error = job.error.as_ref().map(|error| error.message.clone());
-        sum.errors += u64::from(error.is_some() && sum.errors == 0);
-        sum.first_error = sum.first_error.take().or(error);
-    }
+    let sum = window::workers(jobs, is_paced);
+    let failed = sum.first_error.is_some() && sum.errors == 0;
     // Threads of io-wq and SQPOLL belong to the process; those of fathom that wait meanwhile use next to nothing.
     let process_ns = window.to.process_ns_since(&window.from);
-    sum.helper_ns = process_ns.saturating_sub(sum.user_ns + sum.system_ns);
-    for disk in window.to.disks_since(&window.from) {
-        add_disk(sum.disk.get_or_insert_default(), &disk);
+    WindowResult {
+        elapsed_ns: jobs.iter().map(|job| job.runtime_ns).sum::<u64>() / jobs.len().max(1) as u64,
+        took_ns: window.took.as_nanos() as u64,
+        errors: sum.errors + u64::from(failed),
+        helper_ns: process_ns.saturating_sub(sum.user_ns + sum.system_ns),
+        cpu: window.to.cpu_since(&window.from),
+        disk: window.to.disk_since(&window.from, |_| true),
+        ..sum
     }
-    sum
 }
 
 /// The time in which the workers would have done as much if none had waited for a CPU.
@@ -248,9 +231,55 @@ fn undelayed_ns(jobs: &[JobRecord]) -> Option<u64> {
     Some((jobs.iter().map(ios).sum::<f64>() / rates) as u64)
 }
 
-/// A seed for each worker of each window (SplitMix64's increment, Steele et al. 2014).
-fn seed(number: u64, worker: u64) -> u64 {
-    (number << 20 | worker).wrapping_mul(0x9e37_79b9_7f4a_7c15) & !1
+/// Measures a window of condition `index` with everything sampled.
+pub(super) fn detail(
+    executor: &mut ConditionExecutor<'_>,
+    index: usize,
+    hooks: &mut dyn Hooks,
+) -> Result<Detail, Failure> {
+    let own = i32::try_from(std::process::id()).unwrap_or(i32::MAX);
+    let is_own = matches!(executor.request.experiment.conditions[index].load, Load::Job(_));
+    let options = SamplingOptions {
+        level: Level::Full,
+        scope: if is_own { Scope::Only(vec![own]) } else { Scope::Machine },
+        devices: executor.targets.devices(),
+        interval: DETAIL_INTERVAL,
+        during_run: is_own,
+        each_io: false,
+        ..SamplingOptions::default()
+    };
+    let ramp = Duration::from_nanos(executor.request.protocol.ramp_ns);
+    let sampling = Sampling::start(&options).map_err(Failure::once)?;
+    let measured = executor.window(index, ramp, DETAIL_WINDOW, hooks);
+    let (samples, _) = sampling.stop();
+    measured.map(|_| shown(&samples))
+}
+
+fn shown(samples: &[Sample]) -> Detail {
+    let mut totals = Observed::default();
+    let mut io_wq_workers = 0;
+    for sample in samples {
+        totals.add(sample);
+        let workers = sample.machine.rings.iter().flat_map(|rings| &rings.workers);
+        io_wq_workers = io_wq_workers.max(workers.map(|of| of.threads).sum());
+    }
+    let counted = totals.stacks();
+    let times = LayerTimes::of(counted.as_ref(), &totals.known_stacks, |_| true);
+    let all = times.time().max(1) as f64;
+    let layer = |row: &LayerTime| LayerShare {
+        layer: row.layer.name().to_string(),
+        share: row.time as f64 / all,
+    };
+    Detail {
+        samples: times.samples,
+        layers: times.layers.iter().map(layer).collect(),
+        unplugs: totals
+            .last()
+            .blocks
+            .as_ref()
+            .map_or_else(Vec::new, |blocks| blocks.unplugs.clone()),
+        io_wq_workers,
+    }
 }
 
 #[cfg(test)]

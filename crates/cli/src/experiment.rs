@@ -1,18 +1,21 @@
-//! `fathom try`: variants compared with each other, one thing changed at a time.
+//! `fathom try`: variants compared with each other, one thing changed at a time; and what it shares with `fathom sweep`.
 
-mod measure;
-
-pub use measure::{MeasureArgs, MeasurePlan, measure};
-
-use crate::page::PageArgs;
-use crate::{experiments, show};
+use crate::live::MeasureView;
+use crate::page::{PageArgs, RecordArgs};
+use crate::signals::{self, Signals};
+use crate::{quantity, show, stdio};
 use fathom_analysis::experiment::compare_stored;
 use fathom_analysis::rules::judge_experiment;
+use fathom_machine::guard::Permissions;
 use fathom_model::Record;
-use fathom_model::experiment::{Experiment, ExperimentRecord, Metric, TrialWindow};
+use fathom_model::experiment::{
+    Experiment, ExperimentRecord, Metric, Protocol, Request, TrialWindow,
+};
+use fathom_model::watch::Level;
 use fathom_report::json;
 use fathom_report::pages::{self, ShippedExperiment};
-use fathom_runner::System;
+use fathom_runner::experiment::{ExperimentOptions, ExperimentRunner};
+use fathom_runner::{RecordTo, System};
 use fathom_spec::{Sources, SpecError, experiment};
 use fathom_store::{RunDir, read_record, read_windows};
 use std::ffi::OsString;
@@ -20,11 +23,49 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// Bytes of an experiment's file at most.
 const FILE_MAX: u64 = 1 << 20;
+/// Rounds that a comparison needs, of which the first one warms up; and those of a sweep.
+const ROUNDS: u32 = 8;
+const ROUNDS_SWEEP: u32 = 3;
+/// Rounds for which the default time is enough.
+const ROUNDS_PLANNED: f64 = 60.0;
+const ROUNDS_PLANNED_SWEEP: f64 = 5.0;
+/// Length of a window, in seconds. For a comparison, many short ones: it ends early on an idle machine, and a burst of
+/// other load spoils few rounds on a busy one.
+const WINDOW: f64 = 0.2;
+const WINDOW_SWEEP: f64 = 0.5;
+const WINDOW_MIN: f64 = 0.1;
+const WINDOW_MAX: f64 = 2.0;
+/// The part of a window that is spent under load before it.
+const RAMP_PART: f64 = 0.2;
+/// Bounds of the default time, in seconds.
+const SECONDS_MIN: f64 = 15.0;
+const SECONDS_MAX: f64 = 900.0;
+const SCRATCH: u64 = 1 << 30;
+/// With more conditions, they are not sampled one by one.
+const DETAILS_MAX: usize = 32;
 
-/// What `fathom try` takes.
+/// Name and file of each, in the order in which they are listed.
+const SHIPPED: [(&str, &str); 14] = [
+    ("one-disk", include_str!("../../../experiments/one-disk.toml")),
+    ("all-disks", include_str!("../../../experiments/all-disks.toml")),
+    ("direct-buffered", include_str!("../../../experiments/direct-buffered.toml")),
+    ("readahead", include_str!("../../../experiments/readahead.toml")),
+    ("scheduler", include_str!("../../../experiments/scheduler.toml")),
+    ("polled", include_str!("../../../experiments/polled.toml")),
+    ("clock", include_str!("../../../experiments/clock.toml")),
+    ("async-buffered", include_str!("../../../experiments/async-buffered.toml")),
+    ("sqpoll", include_str!("../../../experiments/sqpoll.toml")),
+    ("one-core-peak", include_str!("../../../experiments/one-core-peak.toml")),
+    ("block-size", include_str!("../../../experiments/block-size.toml")),
+    ("kernels", include_str!("../../../experiments/kernels.toml")),
+    ("filesystems", include_str!("../../../experiments/filesystems.toml")),
+    ("sampling", include_str!("../../../experiments/sampling.toml")),
+];
+
 #[derive(clap::Args)]
 pub struct Args {
     /// A built-in experiment, a TOML file, or two or more jobs (each a quoted list of fio keys), then files or block devices
@@ -67,7 +108,6 @@ fn metric(text: &str) -> Result<Metric, String> {
     })
 }
 
-/// Measures an experiment and prints what it shows.
 pub fn command(args: &Args) -> Result<ExitCode, String> {
     if args.list {
         let to = args.page.destination(None)?;
@@ -82,14 +122,13 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     if let Some(named) = &args.resume {
         let dir = show::find(Some(named))?;
         let record: ExperimentRecord = stored(&dir)?;
-        return measure::resume(&args.measure, &args.page, &dir, record);
+        return resume(&args.measure, &args.page, &dir, record);
     }
     let (experiment, targets) = args.experiment()?;
     measure(&args.measure, &args.page, MeasurePlan { experiment, targets, is_sweep: false })
 }
 
 impl Args {
-    /// The experiment, and the targets that are named after it.
     fn experiment(&self) -> Result<(Experiment, Vec<String>), String> {
         let words = |word: &String| experiment::job_words(word);
         let count = self.words.iter().map_while(words).count();
@@ -115,8 +154,8 @@ impl Args {
         };
         let targets = targets(rest)?;
         let cpus = System::default().machine().cpus;
-        let text = match experiments::find(first) {
-            Some(text) => text.to_string(),
+        let text = match SHIPPED.iter().find(|(name, _)| name == first) {
+            Some((_, text)) => (*text).to_string(),
             None => read(first)?,
         };
         let found =
@@ -125,7 +164,6 @@ impl Args {
     }
 }
 
-/// Words that are not options.
 fn targets(words: &[String]) -> Result<Vec<String>, String> {
     match words.iter().find(|word| word.starts_with('-')) {
         Some(option) => Err(format!("unknown option or key '{option}'; see `fathom try -h`")),
@@ -140,7 +178,7 @@ pub fn joined(problems: Vec<SpecError>) -> String {
 
 fn read(path: &str) -> Result<String, String> {
     if !path.ends_with(".toml") && !path.contains('/') {
-        let names = experiments::ALL.map(|(name, _)| name).join(", ");
+        let names = SHIPPED.map(|(name, _)| name).join(", ");
         return Err(format!("unknown experiment '{path}'; use {names}, or a .toml file"));
     }
     let failed = |e: std::io::Error| format!("cannot read {path}: {e}");
@@ -166,7 +204,7 @@ fn shipped() -> Result<Vec<ShippedExperiment>, String> {
         let found = experiment::experiment(text, name, 1, 0).map_err(joined)?;
         Ok(ShippedExperiment { experiment: name, question: found.question })
     };
-    experiments::ALL.iter().map(one).collect()
+    SHIPPED.iter().map(one).collect()
 }
 
 fn stored(dir: &Path) -> Result<ExperimentRecord, String> {
@@ -182,7 +220,6 @@ pub fn record_files(dirs: &[PathBuf]) -> Vec<String> {
     files.map(|file| file.to_string_lossy().into_owned()).collect()
 }
 
-/// Prints the second of two stored runs relative to the first.
 fn compare(args: &Args, dirs: &[PathBuf]) -> Result<ExitCode, String> {
     let [first, second] = dirs else { return Err("--runs needs two run directories".into()) };
     let records = (stored(first)?, stored(second)?);
@@ -202,6 +239,164 @@ fn compare(args: &Args, dirs: &[PathBuf]) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct MeasureArgs {
+    /// Maximum measuring time, such as 30 (seconds) or 5m; by default depends on the number of variants
+    #[arg(short = 't', long, value_name = "TIME", value_parser = quantity::time)]
+    duration: Option<Duration>,
+    /// Length of each window; by default 100ms to 2s, to fit the duration
+    #[arg(long, value_name = "TIME", value_parser = quantity::interval)]
+    window: Option<Duration>,
+    /// Stop once intervals are narrower than ± this percent; by default 1 (try) or 3 (sweep)
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    precision: Option<f64>,
+    /// Permit writing to this existing file
+    #[arg(long, value_name = "FILE")]
+    overwrite: Vec<String>,
+    /// Permit writing to this block device: DEVICE or DEVICE@SERIAL
+    #[arg(long, value_name = "DEVICE")]
+    erase: Vec<String>,
+    /// Size of the scratch file, such as 4g
+    #[arg(long, value_parser = quantity::scratch_size)]
+    size: Option<u64>,
+    /// Directory of the scratch file
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    scratch_dir: String,
+    #[command(flatten)]
+    record: RecordArgs,
+    /// How much of the machine to sample: by default each variant once, after the rounds
+    #[arg(long, value_parser = quantity::level(), default_value = "default")]
+    sampling: Level,
+}
+
+pub struct MeasurePlan {
+    pub experiment: Experiment,
+    pub targets: Vec<String>,
+    /// Whether each cell stands for itself.
+    pub is_sweep: bool,
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    let number = text.trim_end_matches('%').parse::<f64>().ok();
+    number
+        .filter(|percent| (0.1..=50.0).contains(percent))
+        .ok_or_else(|| "expected a percentage from 0.1 to 50".to_string())
+}
+
+/// Measures `plan`, and prints the result.
+pub fn measure(args: &MeasureArgs, page: &PageArgs, plan: MeasurePlan) -> Result<ExitCode, String> {
+    let protocol = args.protocol(&plan);
+    let MeasurePlan { mut experiment, targets, is_sweep } = plan;
+    if args.sampling == Level::Full {
+        experiment.conditions.iter_mut().for_each(|condition| condition.sampling = Level::Full);
+    }
+    let details = args.sampling != Level::Off && experiment.conditions.len() <= DETAILS_MAX;
+    let request = Request {
+        experiment,
+        protocol,
+        targets,
+        scratch_bytes: args.size.unwrap_or(SCRATCH),
+        scratch_dir: args.scratch_dir.clone(),
+        details,
+        is_sweep,
+        ..Request::default()
+    };
+    perform(
+        args,
+        page,
+        ExperimentOptions {
+            request,
+            record: args.record.to(false),
+            ..ExperimentOptions::default()
+        },
+    )
+}
+
+/// Continues the experiment whose record in `dir` is `record`.
+pub fn resume(
+    args: &MeasureArgs,
+    page: &PageArgs,
+    dir: &Path,
+    record: ExperimentRecord,
+) -> Result<ExitCode, String> {
+    if record.header.outcome.is_finished() {
+        return Err(format!("{} is complete; `fathom show` prints it", dir.display()));
+    }
+    let mut request = record.request;
+    if let Some(duration) = args.duration {
+        request.protocol.seconds = duration.as_secs_f64();
+    }
+    let resume = Some(dir.to_path_buf());
+    let record = RecordTo::Required(None);
+    perform(
+        args,
+        page,
+        ExperimentOptions { request, resume, record, ..ExperimentOptions::default() },
+    )
+}
+
+fn perform(
+    args: &MeasureArgs,
+    page: &PageArgs,
+    options: ExperimentOptions,
+) -> Result<ExitCode, String> {
+    let signals = Signals::take()?;
+    let mut used = options.record.check()?;
+    used.extend(record_files(options.resume.as_slice()));
+    let options = ExperimentOptions {
+        permissions: Permissions { erase: args.erase.clone(), overwrite: args.overwrite.clone() },
+        cancel: signals.cancel_token().clone(),
+        command_limits: signals::raise_limits(),
+        ..options
+    };
+    let mut view = MeasureView::of_experiment();
+    let mut runner = ExperimentRunner::open(options, &mut view)?;
+    let targets = runner.facts().targets.iter().map(|target| &target.path);
+    let to = page.destination(targets.chain(&used).map(String::as_str))?;
+    let mut record = runner.run(&mut view)?;
+    view.clear();
+    let closed = runner.close_targets();
+    let shown =
+        page.print(&pages::experiment(&record, page.verbose), || json::text(&record), to.as_ref());
+    let dir = runner.record_dir().map(Path::to_path_buf);
+    // After the result is printed: the record's disk may be full, or stall.
+    let finished = runner.finish(&mut record, &mut view);
+    shown.and(closed).and(finished)?;
+    if let Some(dir) = dir.filter(|_| !record.header.outcome.is_finished()) {
+        let path = fathom_model::shell::quoted(&dir.display().to_string()).into_owned();
+        stdio::info(&format!("fathom: continue with `fathom try --resume {path}`"));
+    }
+    Ok(if record.is_complete() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+impl MeasureArgs {
+    fn protocol(&self, plan: &MeasurePlan) -> Protocol {
+        let conditions = plan.experiment.conditions.len().max(1) as f64;
+        let (rounds, planned, usual) = match plan.is_sweep {
+            true => (ROUNDS_SWEEP, ROUNDS_PLANNED_SWEEP, WINDOW_SWEEP),
+            false => (ROUNDS, ROUNDS_PLANNED, WINDOW),
+        };
+        let default = conditions * planned * usual * (1.0 + RAMP_PART);
+        let seconds =
+            self.duration.map_or(default.clamp(SECONDS_MIN, SECONDS_MAX), |t| t.as_secs_f64());
+        let each = seconds / conditions / (f64::from(rounds) + 4.0) / (1.0 + RAMP_PART);
+        let window = self
+            .window
+            .map_or(each.clamp(WINDOW_MIN, WINDOW_MAX).min(usual.max(each / 8.0)), |t| {
+                t.as_secs_f64()
+            });
+        Protocol {
+            seconds,
+            window_ns: (window * 1e9) as u64,
+            ramp_ns: (window * RAMP_PART * 1e9) as u64,
+            precision: self.precision.unwrap_or(if plan.is_sweep { 3.0 } else { 1.0 }) / 100.0,
+            rounds_min: rounds,
+            rounds_warm: u32::from(!plan.is_sweep),
+            seed: System::default().random(),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -217,7 +412,7 @@ mod tests {
 
     #[test]
     fn every_shipped_experiment_is_valid_and_asks_a_question() {
-        for (name, text) in experiments::ALL {
+        for (name, text) in SHIPPED {
             for targets in [2, 3] {
                 let found = experiment::experiment(text, name, 4, targets);
                 let found = found.unwrap_or_else(|problems| panic!("{name}: {}", joined(problems)));

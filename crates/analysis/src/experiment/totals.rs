@@ -1,0 +1,292 @@
+//! Windows of one condition, added up.
+
+use crate::stats;
+use fathom_model::experiment::{MeasuredCondition, WindowResult};
+use fathom_model::record::DiskRecord;
+use fathom_model::window::{
+    CpuShares, CpuTime, Estimate, LoadMeasure, Measurement, Point, Rw, Setting,
+};
+
+/// Bytes of a sector in /proc/diskstats, on every device.
+pub const SECTOR_BYTES: f64 = 512.0;
+
+/// An amount over what it is per; `None` unless above 0.
+pub(super) fn quotient((amount, per): (f64, f64)) -> Option<f64> {
+    Some(amount / per).filter(|value| *value > 0.0 && value.is_finite())
+}
+
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Totals {
+    pub sum: WindowResult,
+    pub windows: u32,
+}
+
+impl Totals {
+    pub fn add(&mut self, window: &WindowResult) {
+        let sum = &mut self.sum;
+        self.windows += 1;
+        add_all([
+            (&mut sum.elapsed_ns, window.elapsed_ns),
+            (&mut sum.took_ns, window.took_ns),
+            (&mut sum.ios, window.ios),
+            (&mut sum.bytes, window.bytes),
+            (&mut sum.errors, window.errors),
+            (&mut sum.user_ns, window.user_ns),
+            (&mut sum.system_ns, window.system_ns),
+            (&mut sum.helper_ns, window.helper_ns),
+            (&mut sum.switches, window.switches),
+            (&mut sum.system_calls, window.system_calls),
+            (&mut sum.unstarted, window.unstarted),
+        ]);
+        sum.first_error = sum.first_error.take().or_else(|| window.first_error.clone());
+        sum.clat.merge(&window.clat);
+        sum.slat.merge(&window.slat);
+        if let Some(delay_ns) = window.run_delay_ns {
+            add_all([(sum.run_delay_ns.get_or_insert_default(), delay_ns)]);
+        }
+        if let Some(cpu) = window.cpu {
+            let all = sum.cpu.get_or_insert_default();
+            add_all([
+                (&mut all.busy_ns, cpu.busy_ns),
+                (&mut all.steal_ns, cpu.steal_ns),
+                (&mut all.idle_ns, cpu.idle_ns),
+                (&mut all.throttled_ns, cpu.throttled_ns),
+            ]);
+        }
+        if let Some(disk) = &window.disk {
+            add_disk(sum.disk.get_or_insert_default(), disk);
+        }
+    }
+
+    /// CPUs that the workers, their kernel threads, or the command kept busy.
+    pub fn cores(&self) -> f64 {
+        self.sum.cpu_ns() as f64 / self.sum.elapsed_ns.max(1) as f64
+    }
+
+    /// CPU usage of the allowed CPUs.
+    pub fn cpu(&self) -> Option<CpuShares> {
+        self.sum.cpu.and_then(CpuTime::shares)
+    }
+
+    /// The figures of these windows, without those that rest on comparisons.
+    pub fn figures(&self) -> MeasuredCondition {
+        let (sum, windows) = (&self.sum, self.windows);
+        let per_second = |n: u64| n as f64 * 1e9 / sum.elapsed_ns.max(1) as f64;
+        let ratio = |a: u64, b: u64| (b > 0).then(|| a as f64 / b as f64);
+        let per_io = |n: u64| ratio(n, sum.ios);
+        let cpu_ns =
+            || Some([per_io(sum.user_ns)?, per_io(sum.system_ns)?, per_io(sum.helper_ns)?]);
+        MeasuredCondition {
+            windows,
+            iops: per_second(sum.ios),
+            bytes_per_second: per_second(sum.bytes),
+            clat_mean_ns: sum.clat.mean_ns(),
+            clat_p50_ns: sum.clat.percentile(50.0).unwrap_or(0),
+            clat_p99_ns: sum.clat.percentile(99.0).unwrap_or(0),
+            slat_mean_ns: sum.slat.mean_ns(),
+            elapsed_mean_ns: sum.elapsed_ns as f64 / f64::from(windows.max(1)),
+            cores: self.cores(),
+            cpu_ns_per_io: cpu_ns(),
+            machine_busy: self.cpu().map(|cpu| cpu.busy),
+            run_delay: sum.run_delay_ns.and_then(|delay_ns| ratio(delay_ns, sum.elapsed_ns)),
+            switches_per_io: per_io(sum.switches),
+            ios_per_call: ratio(sum.ios, sum.system_calls),
+            disk_requests_per_io: sum
+                .disk
+                .as_ref()
+                .and_then(|disk| per_io(disk.ios.read + disk.ios.write)),
+            started_share: ratio(sum.ios, sum.ios + sum.unstarted).filter(|_| sum.unstarted > 0),
+            errors: sum.errors,
+            first_error: sum.first_error.clone(),
+            ..MeasuredCondition::default()
+        }
+    }
+}
+
+fn add_all<const N: usize>(sums: [(&mut u64, u64); N]) {
+    sums.into_iter().for_each(|(sum, more)| *sum = sum.saturating_add(more));
+}
+
+/// Adds the counters of `more` to those of `sum`.
+pub fn add_disk(sum: &mut DiskRecord, more: &DiskRecord) {
+    for dir in fathom_model::Dir::ALL {
+        add_all([
+            (&mut sum.ios[dir], more.ios[dir]),
+            (&mut sum.merges[dir], more.merges[dir]),
+            (&mut sum.sectors[dir], more.sectors[dir]),
+            (&mut sum.ticks_ms[dir], more.ticks_ms[dir]),
+        ]);
+    }
+    add_all([
+        (&mut sum.busy_ms, more.busy_ms),
+        (&mut sum.weighted_ms, more.weighted_ms),
+        (&mut sum.elapsed_ms, more.elapsed_ms),
+    ]);
+}
+
+/// Windows without errors of one load of a search.
+#[derive(Debug, Clone)]
+pub struct Cell {
+    rw: Rw,
+    totals: Totals,
+    /// I/Os and seconds of each window.
+    rates: Vec<(f64, f64)>,
+    /// CPU usage of the busiest worker, summed over the windows.
+    worker_share: f64,
+    /// Mean number of requests at the driver in each window.
+    driver_queues: Vec<f64>,
+}
+
+impl Cell {
+    pub fn new(rw: Rw) -> Self {
+        let totals = Totals::default();
+        Self { rw, totals, rates: Vec::new(), worker_share: 0.0, driver_queues: Vec::new() }
+    }
+
+    /// Adds one load of a window.
+    pub fn add(&mut self, window: &Measurement, load: &LoadMeasure) {
+        let sum = |ns: &mut dyn Iterator<Item = u64>| ns.fold(0, u64::saturating_add);
+        self.totals.add(&WindowResult {
+            elapsed_ns: window.elapsed_ns,
+            ios: load.ios,
+            bytes: load.bytes,
+            clat: load.clat.clone(),
+            user_ns: sum(&mut load.workers.iter().map(|worker| worker.user_ns)),
+            system_ns: sum(&mut load.workers.iter().map(|worker| worker.system_ns)),
+            cpu: window.cpu,
+            disk: load.disk.clone(),
+            ..WindowResult::default()
+        });
+        self.rates.push(load.rate(window.elapsed_ns));
+        self.driver_queues.extend(load.driver_queue);
+        // CPU time is accounted in ticks and may exceed the length of a short window.
+        let busy = load.workers.iter().map(|w| w.user_ns.saturating_add(w.system_ns)).max();
+        let share = busy.unwrap_or(0) as f64 / window.elapsed_ns.max(1) as f64;
+        self.worker_share += share.min(1.0);
+    }
+
+    /// I/Os per second of each window.
+    pub fn iops(&self) -> Vec<f64> {
+        self.rates.iter().map(|rate| super::per_second(*rate)).collect()
+    }
+
+    /// I/Os per second over all windows, with the interval.
+    pub fn estimate(&self) -> Estimate {
+        stats::rate(&self.rates)
+    }
+
+    pub fn windows(&self) -> usize {
+        self.rates.len()
+    }
+
+    /// I/Os per second over all windows; 0 without windows.
+    pub fn mean(&self) -> f64 {
+        super::per_second(self.rates.iter().fold((0.0, 0.0), |(a, b), (c, d)| (a + c, b + d)))
+    }
+
+    /// Mean completion latency in nanoseconds; 0 without I/Os.
+    pub fn clat_mean_ns(&self) -> f64 {
+        self.totals.sum.clat.mean_ns()
+    }
+
+    /// CPU usage of the allowed CPUs.
+    pub fn cpu(&self) -> Option<CpuShares> {
+        self.totals.cpu()
+    }
+
+    /// The results at `setting`, on a machine with `cores` CPUs.
+    pub fn point(&self, setting: Setting, cores: u32) -> Point {
+        let sum = &self.totals.sum;
+        let per_io = |ns: f64| if sum.ios == 0 { 0.0 } else { ns / sum.ios as f64 };
+        let seconds = sum.elapsed_ns as f64 / 1e9;
+        let rate = |n: u64| if seconds > 0.0 { n as f64 / seconds } else { 0.0 };
+        let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+        Point {
+            workers: setting.workers,
+            depth: setting.depth,
+            iops: self.estimate(),
+            bytes_per_second: rate(sum.bytes),
+            clat_mean_ns: sum.clat.mean_ns(),
+            clat_p50_ns: sum.clat.percentile(50.0).unwrap_or(0),
+            clat_p99_ns: sum.clat.percentile(99.0).unwrap_or(0),
+            in_flight: rate(sum.ios) * sum.clat.mean_ns() / 1e9,
+            device_queue: sum.disk.as_ref().map(DiskRecord::queue_mean),
+            driver_queue: Some(mean(&self.driver_queues)).filter(|mean| !mean.is_nan()),
+            from_disk: sum.disk.as_ref().filter(|_| sum.bytes > 0).map(|disk| {
+                let sectors = self.rw.dirs().iter().map(|(dir, _)| disk.sectors[*dir]);
+                sectors.sum::<u64>() as f64 * SECTOR_BYTES / sum.bytes as f64
+            }),
+            user_ns_per_io: per_io(sum.user_ns as f64),
+            system_ns_per_io: per_io(sum.system_ns as f64),
+            machine_ns_per_io: self
+                .cpu()
+                .filter(|_| sum.ios > 0)
+                .map(|c| per_io(c.busy * f64::from(cores) * sum.elapsed_ns as f64)),
+            worker_share: self.worker_share / self.windows().max(1) as f64,
+            cpu: self.cpu(),
+            noisy: false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fathom_model::experiment::Metric;
+
+    fn window(ios: u64) -> WindowResult {
+        WindowResult {
+            elapsed_ns: 1_000_000_000,
+            ios,
+            bytes: ios * 4096,
+            user_ns: 300_000_000,
+            system_ns: 200_000_000,
+            switches: ios / 2,
+            ..WindowResult::default()
+        }
+    }
+
+    #[test]
+    fn windows_add_up() {
+        let mut totals = Totals::default();
+        totals.add(&window(1000));
+        totals.add(&window(3000));
+        let all = totals.figures();
+        assert_eq!((all.windows, all.iops, all.cores), (2, 2000.0, 0.5));
+        assert_eq!(all.cpu_ns_per_io, Some([150_000.0, 100_000.0, 0.0]));
+        assert_eq!((all.switches_per_io, all.ios_per_call), (Some(0.5), None));
+    }
+
+    #[test]
+    fn rates_are_corrected_for_waiting_where_that_is_valid() {
+        let half = WindowResult { undelayed_ns: Some(500_000_000), ..window(1000) };
+        assert_eq!(half.metric(Metric::Iops), Some(1000.0));
+        assert_eq!(half.corrected(Metric::Iops).and_then(quotient), Some(2000.0));
+        assert_eq!(half.corrected(Metric::Bandwidth).and_then(quotient), Some(2000.0 * 4096.0));
+        assert_eq!(half.corrected(Metric::Cpu), None);
+        assert_eq!(window(1000).corrected(Metric::Iops), None);
+    }
+
+    #[test]
+    fn a_window_in_which_nothing_was_done_has_no_figure() {
+        assert_eq!(window(0).metric(Metric::Iops), None);
+        assert_eq!(window(0).metric(Metric::Cpu), None);
+        assert_eq!(window(5).metric(Metric::Iops), Some(5.0));
+        assert_eq!(window(5).metric(Metric::Cpu), Some(1e8));
+        assert_eq!(window(5).metric(Metric::Latency), None);
+    }
+
+    #[test]
+    fn the_disk_is_compared_in_the_direction_of_the_ios() {
+        let mut disk = DiskRecord::default();
+        (disk.sectors.read, disk.sectors.write) = (800, 8);
+        let load = LoadMeasure { ios: 2, bytes: 8192, disk: Some(disk), ..LoadMeasure::default() };
+        let mut cell = Cell::new(Rw::Randwrite);
+        for _ in 0..2 {
+            cell.add(&Measurement { elapsed_ns: 1_000, ..Measurement::default() }, &load);
+        }
+        let point = cell.point(Setting::ONE, 1);
+        assert_eq!(point.from_disk, Some(0.5));
+        assert_eq!((point.iops.mean, point.iops.windows), (2e6, 2));
+    }
+}
