@@ -174,7 +174,7 @@ fn perform(
     plan.notes.iter().for_each(|note| stdio::info(&format!("fathom: note: {note}")));
     let ran = runner.run(plan, &mut view);
     let errors = view.logs.finish();
-    view.complain(&errors);
+    view.report_errors(&errors);
     let mut record = ran?;
     view.clear();
     if record.header.outcome.is_finished() {
@@ -184,7 +184,7 @@ fn perform(
     let closed = runner.close_targets();
     // Printed before the record is completed, because its disk may be full or stall.
     let shown = output::write(&record, runner.observed(), output, to, view.interim_results());
-    complain(&record, output);
+    report_errors(&record, output);
     let dir = runner.record_dir().map(Path::to_path_buf);
     let finished = runner.finish(&mut record, &mut view);
     match (&finished, dir) {
@@ -205,7 +205,7 @@ fn perform(
 }
 
 /// Prints errors on standard error unless the results, which include them, are on a terminal.
-fn complain(record: &RunRecord, output: &Output) {
+fn report_errors(record: &RunRecord, output: &Output) {
     if output.file.is_none() && is_for_people(output) && std::io::stdout().is_terminal() {
         return;
     }
@@ -251,7 +251,7 @@ impl<'a> RunView<'a> {
         self.interim.as_ref().map_or("", Interim::kept)
     }
 
-    fn complain(&mut self, errors: &[String]) {
+    fn report_errors(&mut self, errors: &[String]) {
         self.has_failed |= !errors.is_empty();
         errors.iter().for_each(|error| error!("{error}"));
     }
@@ -271,7 +271,7 @@ impl Hooks for RunView<'_> {
             live.show(progress, self.plan);
         }
         let errors = self.logs.take_total(progress);
-        self.complain(&errors);
+        self.report_errors(&errors);
     }
 
     fn interim(&mut self, make: &dyn Fn() -> RunRecord) {
@@ -279,18 +279,18 @@ impl Hooks for RunView<'_> {
         if let Err(error) = shown {
             // A reader that went away stays away.
             self.interim = None;
-            self.complain(&[error]);
+            self.report_errors(&[error]);
         }
     }
 
     fn io_log(&mut self, job: usize) -> Option<EntrySender> {
         let started = self.logs.start_writer(self.plan, job);
-        started.map_err(|error| self.complain(&[error])).ok()
+        started.map_err(|error| self.report_errors(&[error])).ok()
     }
 
     fn totals(&mut self, totals: &[(usize, JobTotals)]) -> Duration {
         let (errors, wait) = self.logs.take(totals);
-        self.complain(&errors);
+        self.report_errors(&errors);
         wait
     }
 

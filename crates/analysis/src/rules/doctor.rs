@@ -114,29 +114,29 @@ fn bad_as(severity: Severity, found: impl ToString, wanted: impl ToString) -> An
 }
 
 /// [`bad`] if `is_bad`, [`good`] otherwise.
-fn judged(is_bad: bool, found: impl ToString, wanted: impl ToString) -> Answer {
+fn verdict(is_bad: bool, found: impl ToString, wanted: impl ToString) -> Answer {
     if is_bad { bad(found, wanted) } else { good(found) }
 }
 
 /// The same for two values: the one that is bad, and the other.
 fn either(is_bad: bool, values: [&str; 2], wanted: &str) -> Answer {
-    judged(is_bad, values[usize::from(!is_bad)], wanted)
+    verdict(is_bad, values[usize::from(!is_bad)], wanted)
 }
 
 /// A number that should be at least `least`.
 fn below(found: u64, least: u64, wanted: impl ToString) -> Answer {
-    judged(found < least, found, wanted)
+    verdict(found < least, found, wanted)
 }
 
 /// A number that should be at most `most`.
 fn above(found: u64, most: u64, wanted: &str) -> Answer {
-    judged(found > most, found, wanted)
+    verdict(found > most, found, wanted)
 }
 
 /// The text of a file.
 fn text(files: &Readings, path: &str, is_bad: fn(&str) -> bool, wanted: &str) -> Answer {
     let found = files.text(path)?;
-    judged(is_bad(found), found, wanted)
+    verdict(is_bad(found), found, wanted)
 }
 
 /// The same for a file that not every machine or disk has.

@@ -32,7 +32,7 @@ pub(super) static HINTS: &[Rule] = checks! {
             let best = plain.min_by_key(|one| one.relative_performance);
             let best = best.filter(|best| best.relative_performance < now.relative_performance);
             let wanted = best.map_or(String::new(), |best| units::bytes(best.block_bytes.into()));
-            judged(best.is_some(), units::bytes(now.block_bytes.into()), wanted)
+            verdict(best.is_some(), units::bytes(now.block_bytes.into()), wanted)
         },
         case: |i| namespace(i).format = 1, near_miss: |i| namespace(i).formats[1].relative_performance = 0,
     }
@@ -45,7 +45,7 @@ pub(super) static HINTS: &[Rule] = checks! {
         judge: |disk| {
             let policy = maybe(disk.files, "device/iopolicy")?;
             let transport = disk.files.text("nvme/transport").unwrap_or("pcie");
-            judged(policy == "numa" && transport != "pcie", policy, "round-robin, for several equal paths")
+            verdict(policy == "numa" && transport != "pcie", policy, "round-robin, for several equal paths")
         },
         case: |i| { set(i, "device/iopolicy", "numa"); set(i, "nvme/transport", "tcp"); },
         near_miss: |i| set(i, "device/iopolicy", "numa"),
@@ -88,7 +88,7 @@ pub(super) static HINTS: &[Rule] = checks! {
         change: "echo 2 >/sys/block/DISK/queue/nomerges",
         judge: |disk| {
             let now = disk.files.text("queue/nomerges")?;
-            judged(disk.is_nvme() && disk.has_requests() && now != "2", now, "2, for random I/O only")
+            verdict(disk.is_nvme() && disk.has_requests() && now != "2", now, "2, for random I/O only")
         },
         case: |i| set(i, "queue/nomerges", "0"), near_miss: |i| set(i, "queue/nomerges", "2"),
     }
@@ -112,7 +112,7 @@ pub(super) static HINTS: &[Rule] = checks! {
             let now = disk.queue()?.number("queue/max_segments")?;
             let pages = disk.files.number("queue/max_sectors_kb")?.min(LARGE_KB) / 4;
             // 65535 and 0 mean unlimited.
-            judged(now > 0 && now < pages, now, "256, or huge pages for 1 MiB I/Os")
+            verdict(now > 0 && now < pages, now, "256, or huge pages for 1 MiB I/Os")
         },
         case: |i| set(i, "queue/max_segments", "127"), near_miss: |i| set(i, "queue/max_segments", "256"),
     }
@@ -124,7 +124,7 @@ pub(super) static HINTS: &[Rule] = checks! {
         change: "echo 0 >/sys/block/DISK/queue/add_random",
         judge: |disk| {
             let now = disk.files.text("queue/add_random")?;
-            judged(disk.is_solid() && disk.has_requests() && now == "1", now, "0")
+            verdict(disk.is_solid() && disk.has_requests() && now == "1", now, "0")
         },
         case: |i| set(i, "queue/add_random", "1"), near_miss: |i| set(i, "queue/add_random", "0"),
     }
@@ -136,7 +136,7 @@ pub(super) static HINTS: &[Rule] = checks! {
         change: "pass discards through each layer: virtual disks with discard=unmap, dm-crypt with --allow-discards",
         judge: |disk| {
             let most = disk.files.number("queue/discard_max_bytes")?;
-            judged(disk.is_solid() && most == 0, units::bytes(most), "supported")
+            verdict(disk.is_solid() && most == 0, units::bytes(most), "supported")
         },
         case: |i| set(i, "queue/discard_max_bytes", "0"), near_miss: |i| set(i, "queue/discard_max_bytes", "4096"),
     }
@@ -171,7 +171,7 @@ pub(super) static HINTS: &[Rule] = checks! {
             // Zones are none: no I/O may cross them anyway.
             let sectors = disk.files.number("queue/chunk_sectors")?;
             let sectors = if disk.is_zoned() { 0 } else { sectors };
-            judged(sectors > 0, units::bytes(sectors * 512), "I/Os that do not cross it")
+            verdict(sectors > 0, units::bytes(sectors * 512), "I/Os that do not cross it")
         },
         case: |i| set(i, "queue/chunk_sectors", "256"), near_miss: |i| set(i, "queue/chunk_sectors", "0"),
     }
@@ -220,7 +220,7 @@ pub(super) static HINTS: &[Rule] = checks! {
         judge: |disk| {
             let saves = disk.nvme()?.autonomous_power == Some(true);
             let now = maybe(disk.files, "nvme/power/pm_qos_latency_tolerance_us")?;
-            judged(now != "0" && saves, now, "0, for latency at low load")
+            verdict(now != "0" && saves, now, "0, for latency at low load")
         },
         case: |i| {
             set(i, "nvme/power/pm_qos_latency_tolerance_us", "100000");
@@ -235,7 +235,7 @@ pub(super) static HINTS: &[Rule] = checks! {
         why: "NVM Express Base Specification, Maximum Data Transfer Size",
         change: "use block sizes of up to FOUND",
         judge: |disk| match disk.nvme()?.transfer_max_bytes {
-            Some(most) => judged(most < LARGE_BYTES, units::bytes(most), "1 MiB or more"),
+            Some(most) => verdict(most < LARGE_BYTES, units::bytes(most), "1 MiB or more"),
             None => good("unlimited"),
         },
         case: |i| nvme(i).transfer_max_bytes = Some(512 << 10),
@@ -300,7 +300,7 @@ pub(super) static HINTS: &[Rule] = checks! {
             let is_enabled = |path: &str| machine.files.text(&path.replace("/latency", "/disable")) != Ok("1");
             let enabled = files.filter(|(path, _)| is_enabled(path));
             let us = enabled.filter_map(|(_, text)| text.parse::<u64>().ok()).max().ok_or(Skip::NotApplicable)?;
-            judged(us > EXIT_US, format!("{us} µs"), "at most 50 µs")
+            verdict(us > EXIT_US, format!("{us} µs"), "at most 50 µs")
         },
         case: |i| set(i, "/sys/devices/system/cpu/cpu0/cpuidle/state3/latency", "170"),
         near_miss: |i| {
@@ -317,7 +317,7 @@ pub(super) static HINTS: &[Rule] = checks! {
         judge: |machine| {
             let online = machine.files.text("/sys/devices/system/cpu/online")?;
             let present = machine.files.text("/sys/devices/system/cpu/present")?;
-            judged(cpus(online) != cpus(present), online, present)
+            verdict(cpus(online) != cpus(present), online, present)
         },
         case: |i| set(i, "/sys/devices/system/cpu/present", "0-15"),
         near_miss: |i| set(i, "/sys/devices/system/cpu/present", "0-3,4-7"),
@@ -331,7 +331,7 @@ pub(super) static HINTS: &[Rule] = checks! {
         judge: |machine| {
             let online = cpus(machine.files.text("/sys/devices/system/cpu/online")?).len();
             let allowed = machine.host.cpus_allowed.len();
-            judged(allowed < online, format!("{allowed} of {online}"), "all")
+            verdict(allowed < online, format!("{allowed} of {online}"), "all")
         },
         case: |i| set(i, "/sys/devices/system/cpu/online", "0-8"),
         near_miss: |i| set(i, "/sys/devices/system/cpu/online", "0-6"),
@@ -356,7 +356,7 @@ pub(super) static HINTS: &[Rule] = checks! {
         change: "sysctl kernel.numa_balancing=0",
         judge: |machine| {
             let now = maybe(machine.files, "/proc/sys/kernel/numa_balancing")?;
-            judged(machine.has_nodes() && now != "0", now, "0")
+            verdict(machine.has_nodes() && now != "0", now, "0")
         },
         case: |i| { set(i, "/proc/sys/kernel/numa_balancing", "1"); set(i, NODES, "0-1"); },
         near_miss: |i| set(i, "/proc/sys/kernel/numa_balancing", "1"),
@@ -392,7 +392,7 @@ pub(super) static HINTS: &[Rule] = checks! {
         change: "ulimit -l unlimited, or memlock in /etc/security/limits.conf",
         judge: |machine| match machine.host.memlock_limit_bytes {
             _ if machine.host.privileged => good("unlimited for root"),
-            Some(bytes) => judged(bytes < LOCKED_BYTES, units::bytes(bytes), "64 MiB or more"),
+            Some(bytes) => verdict(bytes < LOCKED_BYTES, units::bytes(bytes), "64 MiB or more"),
             None => good("unlimited"),
         },
         case: |i| (i.facts.privileged, i.facts.memlock_limit_bytes) = (false, Some(8 << 20)),
@@ -406,7 +406,7 @@ pub(super) static HINTS: &[Rule] = checks! {
         change: "stop programs that need memory",
         judge: |machine| match (machine.host.memory_available_bytes, machine.host.memory_bytes) {
             (_, 0) => Err("the size of memory is not known".into()),
-            (free, all) => judged(free < all / AVAILABLE_PART, units::bytes(free), "10% of total memory"),
+            (free, all) => verdict(free < all / AVAILABLE_PART, units::bytes(free), "10% of total memory"),
         },
         case: |i| i.facts.memory_available_bytes = 1 << 30, near_miss: |i| i.facts.memory_available_bytes = 2 << 30,
     }
@@ -418,7 +418,7 @@ pub(super) static HINTS: &[Rule] = checks! {
         change: "echo WANTED >/sys/kernel/mm/transparent_hugepage/enabled", fix: TransparentHugepage,
         judge: |machine| {
             let now = chosen(maybe(machine.files, "/sys/kernel/mm/transparent_hugepage/enabled")?);
-            judged(now == "never", now, "madvise")
+            verdict(now == "never", now, "madvise")
         },
         case: |i| set(i, "/sys/kernel/mm/transparent_hugepage/enabled", "always madvise [never]"),
         near_miss: |i| set(i, "/sys/kernel/mm/transparent_hugepage/enabled", "[always] madvise never"),
@@ -432,7 +432,7 @@ pub(super) static HINTS: &[Rule] = checks! {
         judge: |machine| {
             let level = machine.host.perf_event_paranoid.ok_or("the kernel does not report perf_event_paranoid")?;
             let found = format!("{level}{}", if machine.host.privileged { ", as root" } else { "" });
-            judged(level > 1 && !machine.host.privileged, found, "1 or less")
+            verdict(level > 1 && !machine.host.privileged, found, "1 or less")
         },
         case: |i| (i.facts.privileged, i.facts.perf_event_paranoid) = (false, Some(2)),
         near_miss: |i| i.facts.perf_event_paranoid = Some(2),
@@ -445,7 +445,7 @@ pub(super) static HINTS: &[Rule] = checks! {
         change: "sysctl kernel.kptr_restrict=1, and run fathom as root",
         judge: |machine| {
             let now = machine.files.text("/proc/sys/kernel/kptr_restrict")?;
-            judged(now == "2" || now == "1" && !machine.host.privileged, now, "0, or 1 as root")
+            verdict(now == "2" || now == "1" && !machine.host.privileged, now, "0, or 1 as root")
         },
         case: |i| set(i, "/proc/sys/kernel/kptr_restrict", "2"),
         near_miss: |i| set(i, "/proc/sys/kernel/kptr_restrict", "1"),
@@ -461,7 +461,7 @@ pub(super) static HINTS: &[Rule] = checks! {
             // Then fathom mounts tracefs for itself.
             Err(_) if machine.host.privileged => {
                 let known = machine.files.text("/proc/filesystems")?;
-                judged(!known.contains("tracefs"), "unsupported by the kernel", "readable")
+                verdict(!known.contains("tracefs"), "unsupported by the kernel", "readable")
             }
             Err(_) => bad("not readable", "readable"),
         },

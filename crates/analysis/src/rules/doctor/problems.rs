@@ -68,7 +68,7 @@ pub(super) static PROBLEMS: &[Rule] = checks! {
         change: "save the data and replace the drive",
         judge: |disk| {
             let (spare, least) = (disk.smart()?.spare_percent, disk.smart()?.spare_threshold_percent);
-            judged(spare < least, format!("{spare}%"), format!("{least}% or more"))
+            verdict(spare < least, format!("{spare}%"), format!("{least}% or more"))
         },
         case: |i| smart(i).spare_percent = 9, near_miss: |i| smart(i).spare_percent = 10,
     }
@@ -143,7 +143,7 @@ pub(super) static PROBLEMS: &[Rule] = checks! {
         judge: |disk| {
             let report = disk.seen.nvme.as_ref().ok_or(Skip::NotApplicable)?;
             let now = disk.files.text("queue/write_cache")?;
-            judged(report.volatile_cache_enabled == Some(true) && now == "write through", now, "write back")
+            verdict(report.volatile_cache_enabled == Some(true) && now == "write through", now, "write back")
         },
         case: |i| nvme(i).volatile_cache_enabled = Some(true),
         near_miss: |i| { nvme(i).volatile_cache_enabled = Some(true); set(i, "queue/write_cache", "write back"); },
@@ -156,7 +156,7 @@ pub(super) static PROBLEMS: &[Rule] = checks! {
         change: "check dmesg for the cause",
         judge: |disk| {
             let state = maybe(disk.files, "nvme/state").or_else(|_| maybe(disk.files, "device/state"))?;
-            judged(!["live", "running"].contains(&state), state, "live or running")
+            verdict(!["live", "running"].contains(&state), state, "live or running")
         },
         case: |i| set(i, "nvme/state", "resetting"), near_miss: |i| set(i, "nvme/state", "live"),
     }
@@ -282,7 +282,7 @@ pub(super) static PROBLEMS: &[Rule] = checks! {
         judge: |machine| {
             let now = maybe(machine.files, "/sys/devices/system/cpu/cpufreq/policy*/scaling_max_freq")?;
             let most = machine.files.text("/sys/devices/system/cpu/cpufreq/policy*/cpuinfo_max_freq")?;
-            judged(now != most, now, most)
+            verdict(now != most, now, most)
         },
         case: |i| set(i, "/sys/devices/system/cpu/cpufreq/policy*/scaling_max_freq", "2000000"),
         near_miss: |i| set(i, "/sys/devices/system/cpu/cpufreq/policy*/scaling_max_freq", "4000000"),
@@ -366,7 +366,7 @@ pub(super) static PROBLEMS: &[Rule] = checks! {
         change: "sysctl kernel.io_uring_disabled=0",
         judge: |machine| {
             let now = machine.host.io_uring_disabled.ok_or(Skip::NotApplicable)?;
-            judged(now == 2 || now == 1 && !machine.host.privileged, now, "0")
+            verdict(now == 2 || now == 1 && !machine.host.privileged, now, "0")
         },
         case: |i| i.facts.io_uring_disabled = Some(2), near_miss: |i| i.facts.io_uring_disabled = Some(1),
     }
@@ -378,7 +378,7 @@ pub(super) static PROBLEMS: &[Rule] = checks! {
         change: "see dmesg for why tsc was rejected; if the TSC is stable after all, boot with tsc=reliable",
         judge: |machine| match machine.host.clocksource.as_str() {
             "" => Err("the kernel does not report its clock source".into()),
-            now => judged(!FAST_CLOCKS.contains(&now), now, "tsc"),
+            now => verdict(!FAST_CLOCKS.contains(&now), now, "tsc"),
         },
         case: |i| i.facts.clocksource = "hpet".into(), near_miss: |i| i.facts.clocksource = "kvm-clock".into(),
     }
@@ -507,7 +507,7 @@ pub(super) static PROBLEMS: &[Rule] = checks! {
             let percent = |mount: &MountedFileSystem| mount.free_bytes * 100 / mount.size_bytes;
             let mount = mounts.min_by_key(|mount| percent(mount)).ok_or(Skip::NotApplicable)?;
             let is_full = mount.free_bytes < mount.size_bytes / FREE_PART;
-            judged(is_full, format!("{}% of {}", percent(mount), mount.point), "10% or more")
+            verdict(is_full, format!("{}% of {}", percent(mount), mount.point), "10% or more")
         },
         case: |i| mount(i, "rw", 9), near_miss: |i| mount(i, "rw", 10),
     }
@@ -522,7 +522,7 @@ pub(super) static PROBLEMS: &[Rule] = checks! {
             let state = report.power_state.ok_or("the controller did not report its power state")?;
             // An idle drive may have gone to a state without I/O, which it leaves by itself.
             let limits = report.power_states.get(state as usize).is_some_and(|at| at.is_operational);
-            judged(state > 0 && limits, state, "0")
+            verdict(state > 0 && limits, state, "0")
         },
         case: |i| nvme(i).power_state = Some(1), near_miss: |i| nvme(i).power_state = Some(2),
     }
@@ -545,7 +545,7 @@ pub(super) static PROBLEMS: &[Rule] = checks! {
         judge: |disk| {
             let space = disk.namespace()?;
             let percent = space.used_blocks.saturating_mul(100) / space.size_blocks.max(1);
-            judged(space.used_blocks < space.size_blocks / USED_PART, format!("{percent}%"), "100%")
+            verdict(space.used_blocks < space.size_blocks / USED_PART, format!("{percent}%"), "100%")
         },
         case: |i| namespace(i).used_blocks = 499, near_miss: |i| namespace(i).used_blocks = 500,
     }

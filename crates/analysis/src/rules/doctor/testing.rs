@@ -144,40 +144,40 @@ fn drive() -> NvmeReport {
     }
 }
 
-pub(super) fn first_disk(patient: &mut TestMachine) -> &mut DiskInspection {
-    &mut patient.disks[0]
+pub(super) fn first_disk(machine: &mut TestMachine) -> &mut DiskInspection {
+    &mut machine.disks[0]
 }
 
 /// Makes it a device that passes I/Os on as they are.
-pub(super) fn without_requests(patient: &mut TestMachine) {
-    let disk = first_disk(patient);
+pub(super) fn without_requests(machine: &mut TestMachine) {
+    let disk = first_disk(machine);
     disk.device.hardware_queues = None;
     disk.files.texts.remove("mq/0/nr_tags");
 }
 
 /// Sets the text of a file: of the machine, of its control groups, or of the disk.
-pub(super) fn set(patient: &mut TestMachine, path: &str, text: &str) {
+pub(super) fn set(machine: &mut TestMachine, path: &str, text: &str) {
     match path.starts_with('/') || path.starts_with("cgroup/") {
-        true => patient.host.set(path, text),
-        false => first_disk(patient).files.set(path, text),
+        true => machine.host.set(path, text),
+        false => first_disk(machine).files.set(path, text),
     }
 }
 
-pub(super) fn nvme(patient: &mut TestMachine) -> &mut NvmeReport {
-    first_disk(patient).nvme.as_mut().unwrap()
+pub(super) fn nvme(machine: &mut TestMachine) -> &mut NvmeReport {
+    first_disk(machine).nvme.as_mut().unwrap()
 }
 
-pub(super) fn smart(patient: &mut TestMachine) -> &mut NvmeSmart {
-    nvme(patient).smart.as_mut().unwrap()
+pub(super) fn smart(machine: &mut TestMachine) -> &mut NvmeSmart {
+    nvme(machine).smart.as_mut().unwrap()
 }
 
-pub(super) fn namespace(patient: &mut TestMachine) -> &mut NvmeNamespace {
-    nvme(patient).namespace.as_mut().unwrap()
+pub(super) fn namespace(machine: &mut TestMachine) -> &mut NvmeNamespace {
+    nvme(machine).namespace.as_mut().unwrap()
 }
 
 /// Mounts a file system of 100 bytes.
-pub(super) fn mount(patient: &mut TestMachine, options: &str, free_bytes: u64) {
-    first_disk(patient).mounts = vec![MountedFileSystem {
+pub(super) fn mount(machine: &mut TestMachine, options: &str, free_bytes: u64) {
+    first_disk(machine).mounts = vec![MountedFileSystem {
         point: "/data".into(),
         file_system: "ext4".into(),
         options: options.into(),
@@ -186,7 +186,7 @@ pub(super) fn mount(patient: &mut TestMachine, options: &str, free_bytes: u64) {
     }];
 }
 
-pub(super) fn partition(patient: &mut TestMachine, start_bytes: u64) {
+pub(super) fn partition(machine: &mut TestMachine, start_bytes: u64) {
     let name = "nvme0n1p2".into();
-    first_disk(patient).partitions.push(Partition { name, start_bytes });
+    first_disk(machine).partitions.push(Partition { name, start_bytes });
 }
