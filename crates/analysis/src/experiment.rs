@@ -18,5 +18,6 @@ pub use record::{curves, report};
 pub use schedule::{Budget, Planned, Schedule};
 pub use series::{Condition, Rate, Repetitions, Series, per_second};
 pub use stored::compare_stored;
-pub use totals::{Cell, SECTOR_BYTES, Totals, add_disk};
+pub(crate) use totals::Cell;
+pub use totals::Totals;
 pub use trial::{RUN_DELAY_MIN, Trial, Turn, higher_is_better};

@@ -15,7 +15,6 @@ mod combined;
 mod counter;
 mod knee;
 mod rated;
-mod report;
 mod saturation;
 mod stage;
 mod state;
@@ -148,7 +147,7 @@ impl Search {
             seconds_used: self.budget.used_ns() / 1e9,
             windows: self.budget.windows(),
             finished,
-            ..report::report(&self.state)
+            ..state::report(&self.state)
         }
     }
 

@@ -16,7 +16,6 @@ mod output;
 mod page;
 mod quantity;
 mod record;
-mod refusal;
 mod run;
 mod runs;
 mod settings;

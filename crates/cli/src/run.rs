@@ -2,25 +2,24 @@
 
 use crate::live::{LayoutProgress, Live};
 use crate::logs::LogWriters;
-use crate::manual;
-use crate::output::Interim;
-use crate::output::{self, Destination};
+use crate::output::{self, Destination, Interim};
 use crate::page::{self, Color};
-use crate::refusal;
-use crate::settings;
 use crate::signals::Signals;
 use crate::stdio::{self, Kind, error};
+use crate::{manual, settings};
 use clap::CommandFactory;
 use fathom_engine::EntrySender;
 use fathom_machine::{Lookup, Roots};
 use fathom_model::finding::Severity;
+use fathom_model::outcome::{Outcome, RecordKind};
 use fathom_model::progress::JobTotals;
+use fathom_model::record::Header;
 use fathom_model::watch::Level;
-use fathom_model::{Facts, Plan, Progress, RunRecord};
-use fathom_model::{escape, shell};
-use fathom_runner::{Hooks, RecordTo, RunOptions, Runner, System, cost};
+use fathom_model::{Facts, Plan, Progress, RunRecord, escape, shell};
+use fathom_runner::{Hooks, RecordTo, RunOptions, Runner, System, cost, new_header};
 use fathom_spec::{Eta, Format, Help, Output, Problems, Spec};
-use std::io::IsTerminal;
+use std::fs::File;
+use std::io::{ErrorKind, IsTerminal, Read};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -51,13 +50,8 @@ fn perform_or_explain(
     let spec = match parsed {
         Ok(spec) => spec,
         Err(problems) => {
-            let json = refusal::asks_for_json(args);
-            return refusal::explain(
-                problems.errors,
-                &problems.request,
-                &system.into_files(),
-                json,
-            );
+            let json = asks_for_json(args);
+            return explain(problems.errors, &problems.request, &system.into_files(), json);
         }
     };
     set_style(&spec.output);
@@ -66,7 +60,7 @@ fn perform_or_explain(
     }
     let files = system.into_files();
     let json = spec.output.formats.iter().any(|f| matches!(f, Format::Json | Format::JsonPlus));
-    execute(&spec, &files).or_else(|errors| refusal::explain(errors, &spec, &files, json))
+    execute(&spec, &files).or_else(|errors| explain(errors, &spec, &files, json))
 }
 
 /// Applies the options that all commands share.
@@ -297,4 +291,65 @@ impl Hooks for RunView<'_> {
     fn notice(&mut self, text: &str) {
         error!("{text}");
     }
+}
+
+/// Whether a command line that cannot be parsed requests JSON.
+fn asks_for_json(args: &[String]) -> bool {
+    let names = |list: &str| list.split(',').any(|word| word.starts_with("json"));
+    let mut args = args.iter().map(|arg| arg.trim_start_matches('-')).peekable();
+    while let Some(option) = args.next() {
+        let next = args.peek().copied().unwrap_or_default();
+        let list = match option {
+            "json" => return true,
+            "output-format" | "format" => Some(next),
+            _ => option.strip_prefix("output-format=").or(option.strip_prefix("format=")),
+        };
+        if list.is_some_and(names) {
+            return true;
+        }
+    }
+    false
+}
+
+/// Prints why nothing was done, all but the last error, which it returns. If JSON is requested, it is also written as
+/// JSON, to the destination of the results of `request`; `job_files` were read for it.
+///
+/// # Errors
+/// Always: the last error.
+fn explain<E: ToString>(
+    errors: Vec<E>,
+    request: &Spec,
+    job_files: &[String],
+    json: bool,
+) -> Result<ExitCode, String> {
+    let mut errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    if json {
+        let outcome = Outcome::Refused { because: errors.join("; ") };
+        let header = new_header(RecordKind::Run, Facts::default());
+        let header = Header { outcome, ..header };
+        let record = RunRecord { header, ..RunRecord::default() };
+        let text = fathom_report::fio_json::render(&record, false);
+        let to = destination(request, job_files);
+        // The errors matter more than one of printing them.
+        let _ = output::emit(&text, Kind::Json, to.as_ref());
+    }
+    let last = errors.pop().unwrap_or_default();
+    errors.iter().for_each(|error| error!("{error}"));
+    Err(last)
+}
+
+/// The file of `--output`, unless it may be anything but the result of another run: what could not be
+/// understood may have been its use as a target.
+fn destination(request: &Spec, job_files: &[String]) -> Option<Destination> {
+    let file = request.output.file.as_ref()?;
+    let targets = request.target_paths().ok()?;
+    let targets = targets.iter().map(|target| &target.path);
+    let used = targets.chain(job_files).map(String::as_str);
+    let to = Destination::open(file, used).ok()?;
+    let mut first = [0];
+    let is_result = match File::open(file).and_then(|mut file| file.read(&mut first)) {
+        Ok(read) => read == 0 || first == [b'{'],
+        Err(error) => error.kind() == ErrorKind::NotFound,
+    };
+    (is_result || !matches!(to, Destination::File(..))).then_some(to)
 }

@@ -1,7 +1,7 @@
 //! Runs a plan: opens its targets, starts workers and samplers, feeds the record and the caller's view, and stops.
 //!
 //! A [`Session`] holds the record and the samples of everything that measures or observes. [`Runner`] is the only run
-//! loop. [`limit::Limit`] finds the limits of targets, in windows that [`window::measure`] runs; [`cost::measure`]
+//! loop. [`limit::Limit`] finds the limits of targets, in windows; [`cost::measure`]
 //! measures the cost per I/O; [`experiment::ExperimentRunner`] compares conditions. Nothing here prints, exits or handles
 //! signals: callers pass [`Hooks`] and a [`CancelToken`].
 //!
@@ -32,7 +32,6 @@
 #![cfg_attr(not(test), forbid(clippy::print_stdout, clippy::print_stderr))]
 #![cfg_attr(not(test), forbid(clippy::disallowed_methods))]
 
-mod background;
 mod cancel;
 pub mod cost;
 pub mod experiment;
@@ -43,10 +42,9 @@ mod run;
 mod sampling;
 mod session;
 mod shrink;
-mod snapshot;
 mod sources;
 mod targets;
-pub mod window;
+mod window;
 mod wording;
 
 pub use cancel::CancelToken;

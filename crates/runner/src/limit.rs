@@ -1,24 +1,28 @@
 //! The search for the limits of targets: a client of measured windows.
 
-mod costs;
 mod executor;
 mod targets;
 
 use crate::cancel::CancelToken;
+use crate::cost;
 use crate::run::Hooks;
 use crate::session::{RecordTo, Session, new_header};
 use crate::targets::OpenTargets;
 use executor::{EngineExecutor, Executor};
+use fathom_analysis::derive;
 use fathom_analysis::limit::Search;
 use fathom_analysis::processes::competitors;
 use fathom_analysis::rules::judge_limit;
 use fathom_analysis::watch::IoLimit;
 use fathom_machine::guard::Permissions;
 use fathom_model::facts::TargetFacts;
-use fathom_model::limit::{BlockSpec, Config, LatencyTarget, LimitRecord, QueueFacts, SuiteTest};
+use fathom_model::limit::{
+    BlockSpec, Config, LatencyTarget, LimitRecord, PeakCost, Phase, QueueFacts, SuiteTest,
+};
 use fathom_model::outcome::{Outcome, RecordKind};
+use fathom_model::record::{Cost, JobRecord};
 use fathom_model::watch::Level;
-use fathom_model::window::{Conditions, Window};
+use fathom_model::window::{Conditions, Load, Point, Probe, Window};
 use fathom_watch::disks::driver_tags;
 use fathom_watch::system::CgroupSampler;
 use std::path::Path;
@@ -101,7 +105,7 @@ impl Limit {
         record.header.elapsed_ns = began.elapsed().as_nanos() as u64;
         record.header.sampling = session.stop_sampling(|sample, _| sample).1;
         record.competitors = competitors(&session.observed().processes);
-        costs::measure(&self.targets, cancel, &mut record);
+        measure_costs(&self.targets, cancel, &mut record);
         record.header.findings = judge_limit(&record);
         Ok(record)
     }
@@ -215,6 +219,70 @@ fn search(
     }
     record.header.outcome = interrupted.map_or(Outcome::Finished, Outcome::interrupted);
     record.report = search.finish();
+}
+
+/// Stores the cost per I/O at the peaks of `record`, or why it is unknown.
+fn measure_costs(targets: &OpenTargets, cancel: &CancelToken, record: &mut LimitRecord) {
+    let mut costs = Vec::new();
+    // The suite has no peaks.
+    if !record.config.suite.is_empty() {
+        return;
+    }
+    for (target, limit) in record.report.targets.iter().enumerate() {
+        for (block, spec) in limit.blocks.iter().zip(&record.config.blocks) {
+            let Some(peak) = &block.peak else { continue };
+            if !record.header.outcome.is_finished() || cancel.reason().is_some() {
+                break;
+            }
+            let load = Load::at(target, peak.setting());
+            // A number that no window of the search has used.
+            let number = u64::from(record.report.windows) + 1 + costs.len() as u64;
+            let probe = cost_probe(load, spec);
+            match count_costs(targets, cancel, &record.conditions, &probe, number) {
+                Ok(jobs) => costs.extend(at_peak(&jobs, &probe, peak)),
+                Err(why) => record.costs_missing = Some(why),
+            }
+        }
+    }
+    record.costs = costs;
+}
+
+fn cost_probe(load: Load, spec: &BlockSpec) -> Probe {
+    let BlockSpec { block_bytes, rw, .. } = *spec;
+    let (phase, loads) = (Phase::Climb, vec![load]);
+    Probe { phase, loads, block_bytes, rw, cores: None, ramp_ns: 0, window_ns: 0 }
+}
+
+fn count_costs(
+    targets: &OpenTargets,
+    cancel: &CancelToken,
+    conditions: &[Conditions],
+    probe: &Probe,
+    number: u64,
+) -> Result<Vec<JobRecord>, String> {
+    let plan = executor::plan(probe, &targets.facts, conditions, number)?;
+    let mut jobs = vec![JobRecord::default(); plan.jobs.len()];
+    cost::measure(targets, &plan, cancel, &mut jobs);
+    match jobs.iter().find_map(|job| job.cost_missing.clone()) {
+        Some(why) => Err(why),
+        None => Ok(jobs),
+    }
+}
+
+fn at_peak(jobs: &[JobRecord], probe: &Probe, peak: &Point) -> Option<PeakCost> {
+    let costs: Vec<Cost> = jobs.iter().filter_map(|job| job.cost).collect();
+    let cost = derive::merge_costs(&costs)?;
+    let counted = cost.ios as f64 * 1e9 / cost.window_ns.max(1) as f64;
+    let speed_ratio = if peak.iops.mean > 0.0 { counted / peak.iops.mean } else { 0.0 };
+    let lacks = jobs.first().map(|job| job.cost_lacks.clone()).unwrap_or_default();
+    let target = probe.loads.first()?.target?;
+    Some(PeakCost {
+        target,
+        block_bytes: probe.block_bytes,
+        rw: probe.rw,
+        cost: Cost { speed_ratio, ..cost },
+        lacks,
+    })
 }
 
 #[cfg(test)]

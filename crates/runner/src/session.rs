@@ -1,8 +1,7 @@
 //! What all commands that measure or observe have in common, from before their targets are opened to the complete
 //! record: the run directory, the samples of the machine, and their sum.
 
-use crate::background::BackgroundSampling;
-use crate::sampling::{Sampling, SamplingOptions};
+use crate::sampling::{BackgroundSampling, Sampling, SamplingOptions};
 use fathom_analysis::rules;
 use fathom_analysis::watch::Observed;
 use fathom_machine::Roots;

@@ -1,13 +1,22 @@
-//! A short, separate run, measured from its first I/O after the ramp.
+//! A short, separate run, measured from its first I/O after the ramp, with the machine before and after: CPUs, disks, and
+//! the CPU quota of the cgroup.
 
 use crate::cancel::CancelToken;
 use crate::targets::OpenTargets;
+use fathom_analysis::derive;
 use fathom_engine::Running;
 use fathom_model::experiment::WindowResult;
 use fathom_model::plan::Plan;
 use fathom_model::progress::Phase;
-use fathom_model::record::JobRecord;
+use fathom_model::record::{DiskRecord, JobRecord};
+use fathom_model::window::CpuTime;
 use fathom_model::{Progress, split_mix};
+use fathom_watch::cpus::{CpuSampler, CpuSnapshot};
+use fathom_watch::disks::{DiskSnapshot, NamedDisks};
+use fathom_watch::system::CgroupSampler;
+use rustix::time::{ClockId, clock_gettime};
+use std::cell::RefCell;
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -16,24 +25,24 @@ const TICK: Duration = Duration::from_millis(1);
 
 const STEP: Duration = Duration::from_millis(5);
 
-pub struct MeasuredWindow<T> {
+pub struct MeasuredWindow {
     pub jobs: Vec<JobRecord>,
     /// Snapshots when all workers had started to measure, and at the end.
-    pub from: T,
-    pub to: T,
+    pub from: Snapshot,
+    pub to: Snapshot,
     /// From the start of the first worker to the end of the last.
     pub took: Duration,
 }
 
 /// Runs `plan`, whose jobs all run for `window` after `ramp`; takes a snapshot when all of them have started to measure,
 /// and one after `window`. In between calls `observe` every few milliseconds, if given.
-pub fn measure<T>(
+pub fn measure(
     targets: &OpenTargets,
     plan: &Plan,
     (ramp, window): (Duration, Duration),
-    snapshot: impl Fn() -> T,
+    machine: &MachineSnapshots,
     observe: Option<&mut dyn FnMut()>,
-) -> Result<MeasuredWindow<T>, String> {
+) -> Result<MeasuredWindow, String> {
     let began = Instant::now();
     let running = targets.start(plan)?;
     // One sleep costs less than many checks; the ramp does not end early.
@@ -41,12 +50,12 @@ pub fn measure<T>(
     while !running.is_over() && !running.progress().jobs.iter().all(|job| is_measured(job.phase)) {
         thread::sleep(TICK);
     }
-    let from = snapshot();
+    let from = machine.take();
     match observe {
         Some(observe) => observed(&running, window, observe),
         None => drop(running.wait(window)),
     }
-    let to = snapshot();
+    let to = machine.take();
     let jobs = targets.join(running);
     Ok(MeasuredWindow { jobs, from, to, took: began.elapsed() })
 }
@@ -126,4 +135,76 @@ pub(crate) fn all_run(progress: &Progress) -> bool {
 pub(crate) fn pause(cancel: &CancelToken) -> Result<(), String> {
     thread::sleep(2 * TICK);
     cancel.reason().map_or(Ok(()), |reason| Err(format!("not counted: interrupted by {reason}")))
+}
+
+/// Takes snapshots of what the windows on some targets may depend on.
+pub(crate) struct MachineSnapshots {
+    cpus: CpuSampler,
+    disks: NamedDisks,
+    /// None where no cgroup is mounted.
+    cgroup: Option<RefCell<CgroupSampler>>,
+}
+
+pub(crate) struct Snapshot {
+    pub at: Instant,
+    cpus: Option<CpuSnapshot>,
+    disks: Option<DiskSnapshot>,
+    /// Time for which the CPU quota kept threads from running, summed over CPUs, in microseconds.
+    throttled_us: Option<u64>,
+    /// CPU time of all threads of this process, those of the kernel that work for its rings included, in nanoseconds.
+    process_ns: u64,
+}
+
+impl MachineSnapshots {
+    pub fn new(targets: &OpenTargets) -> Self {
+        let cgroup = CgroupSampler::open(Path::new("/proc"), Path::new("/sys")).ok();
+        Self {
+            cpus: CpuSampler::new(Path::new("/proc"), &targets.facts.host.cpus_allowed),
+            disks: targets.disk_sampler(),
+            cgroup: cgroup.map(RefCell::new),
+        }
+    }
+
+    pub fn take(&self) -> Snapshot {
+        let cgroup = self.cgroup.as_ref();
+        Snapshot {
+            cpus: self.cpus.snapshot().ok(),
+            disks: self.disks.snapshot().ok(),
+            throttled_us: cgroup.and_then(|c| c.borrow_mut().snapshot()?.throttled_us),
+            process_ns: process_ns(),
+            at: Instant::now(),
+        }
+    }
+}
+
+fn process_ns() -> u64 {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+impl Snapshot {
+    pub fn process_ns_since(&self, from: &Self) -> u64 {
+        self.process_ns.saturating_sub(from.process_ns)
+    }
+
+    /// CPU time on the allowed CPUs since `from`.
+    pub fn cpu_since(&self, from: &Self) -> Option<CpuTime> {
+        let throttled = from.throttled_us.zip(self.throttled_us);
+        let throttled_us = throttled.map_or(0, |(from, to)| to.saturating_sub(from));
+        let (from, to) = (from.cpus.as_ref()?, self.cpus.as_ref()?);
+        let time = derive::cpu_time(&from.cpus, &to.cpus, to.tick_ns);
+        Some(CpuTime { throttled_ns: throttled_us.saturating_mul(1_000), ..time })
+    }
+
+    /// What the disks below the targets that `holds` accepts did since `from`, as one.
+    pub fn disk_since(
+        &self,
+        from: &Self,
+        holds: impl Fn(&DiskRecord) -> bool,
+    ) -> Option<DiskRecord> {
+        let (from, to) = from.disks.as_ref().zip(self.disks.as_ref())?;
+        let elapsed = to.at.saturating_duration_since(from.at);
+        let disks = derive::disk_records(&from.disks, &to.disks, elapsed);
+        disks.into_iter().filter(holds).reduce(DiskRecord::with)
+    }
 }

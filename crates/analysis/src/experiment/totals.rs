@@ -8,7 +8,7 @@ use fathom_model::window::{
 };
 
 /// Bytes of a sector in /proc/diskstats, on every device.
-pub const SECTOR_BYTES: f64 = 512.0;
+pub(super) const SECTOR_BYTES: f64 = 512.0;
 
 /// An amount over what it is per; `None` unless above 0.
 pub(super) fn quotient((amount, per): (f64, f64)) -> Option<f64> {
@@ -108,7 +108,7 @@ fn add_all<const N: usize>(sums: [(&mut u64, u64); N]) {
 }
 
 /// Adds the counters of `more` to those of `sum`.
-pub fn add_disk(sum: &mut DiskRecord, more: &DiskRecord) {
+fn add_disk(sum: &mut DiskRecord, more: &DiskRecord) {
     for dir in fathom_model::Dir::ALL {
         add_all([
             (&mut sum.ios[dir], more.ios[dir]),

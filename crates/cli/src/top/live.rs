@@ -1,6 +1,6 @@
 //! The machine live, with the last minute of samples.
 
-use super::feed::{Feed, ViewSample, ViewedInterval};
+use super::{Feed, ViewSample, ViewedInterval};
 use crate::stdio::error;
 use fathom_model::RunRecord;
 use fathom_model::progress::Sample;

@@ -1,6 +1,6 @@
 //! A record as intervals that `top` shows.
 
-use super::feed::{Feed, ViewSample, ViewedInterval};
+use super::{Feed, ViewSample, ViewedInterval};
 use fathom_model::watch::{MachineSample, SamplingRecord, Unavailable};
 use fathom_report::calendar;
 use fathom_report::top::{Go, TopSource, TopView};

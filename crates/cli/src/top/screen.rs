@@ -1,6 +1,6 @@
 //! The full-screen terminal, restored however the view ends.
 
-use super::feed::Feed;
+use super::Feed;
 use super::{TICK, is_all};
 use crate::signals::Signals;
 use fathom_report::top::{self, Paint, ScreenAction, Ui};

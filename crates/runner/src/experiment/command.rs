@@ -1,7 +1,7 @@
 //! A program that generates the load.
 
 use crate::cancel::CancelToken;
-use crate::snapshot::MachineSnapshots;
+use crate::window::MachineSnapshots;
 use fathom_model::experiment::WindowResult;
 use rustix::process::{
     Pid, Resource, Rlimit, Signal, WaitId, WaitIdOptions, getrlimit, kill_process_group, setrlimit,

@@ -2,13 +2,11 @@
 
 use super::command;
 use super::plans::{Plans, Work, pace};
-use crate::background::during_run;
 use crate::cancel::CancelToken;
 use crate::run::Hooks;
-use crate::sampling::{Sampling, SamplingOptions};
-use crate::snapshot::{MachineSnapshots, Snapshot};
+use crate::sampling::{Sampling, SamplingOptions, during_run};
 use crate::targets::OpenTargets;
-use crate::window;
+use crate::window::{self, MachineSnapshots};
 use fathom_analysis::layers::{LayerTime, LayerTimes};
 use fathom_analysis::watch::Observed;
 use fathom_machine::settings::{Restored, RestoredHow, Settings, SettingsError};
@@ -145,7 +143,7 @@ impl ConditionExecutor<'_> {
                     job.until.runtime_ns = Some(window.as_nanos() as u64);
                     job.until.ramp_ns = ramp.as_nanos() as u64;
                 }
-                window::measure(self.targets, &plan, (ramp, window), || self.machine.take(), None)
+                window::measure(self.targets, &plan, (ramp, window), &self.machine, None)
             }
         };
         let measured = measured.map_err(Failure::rejected)?;
@@ -156,7 +154,7 @@ impl ConditionExecutor<'_> {
         Ok(WindowResult { undelayed_ns, ..sample(&measured, is_paced) })
     }
 
-    fn to_its_end(&self, plan: &Plan) -> Result<window::MeasuredWindow<Snapshot>, String> {
+    fn to_its_end(&self, plan: &Plan) -> Result<window::MeasuredWindow, String> {
         let began = Instant::now();
         let from = self.machine.take();
         let running = self.targets.start(plan)?;
@@ -203,7 +201,7 @@ fn not_in_effect(plan: &Plan, jobs: &[JobRecord]) -> Option<String> {
 }
 
 /// A window as its workers, the machine and the disks show it.
-fn sample(window: &window::MeasuredWindow<Snapshot>, is_paced: bool) -> WindowResult {
+fn sample(window: &window::MeasuredWindow, is_paced: bool) -> WindowResult {
     let jobs = &window.jobs;
     let sum = window::workers(jobs, is_paced);
     let failed = sum.first_error.is_some() && sum.errors == 0;

@@ -1,8 +1,7 @@
 //! Windows of a search, measured by the engine with one job for each worker.
 
-use crate::snapshot::{MachineSnapshots, Snapshot};
 use crate::targets::OpenTargets;
-use crate::window;
+use crate::window::{self, MachineSnapshots, Snapshot};
 use fathom_model::PerDir;
 use fathom_model::facts::{Facts, TargetFacts};
 use fathom_model::plan::{
@@ -64,8 +63,7 @@ impl Executor for EngineExecutor<'_> {
         let has_queues = queues.any();
         let mut observe = || queues.sample();
         let observe = has_queues.then_some(&mut observe as &mut dyn FnMut());
-        let snapshot = || self.machine.take();
-        let measured = window::measure(self.targets, &plan, lengths, snapshot, observe);
+        let measured = window::measure(self.targets, &plan, lengths, &self.machine, observe);
         let queues = queues.means();
         self.drivers = drivers;
         let window::MeasuredWindow { jobs, from, to, took } = measured?;

@@ -1,6 +1,6 @@
 use super::*;
 use fathom_model::record::Header;
-use fathom_model::window::{LoadMeasure, Measurement, Probe};
+use fathom_model::window::{Estimate, LoadMeasure, Measurement, Probe, Setting};
 
 /// Answers every window with as many I/Os as are in flight.
 struct Fake {
@@ -74,4 +74,20 @@ fn a_signal_ends_it_with_what_is_known() {
     assert_eq!(record.header.outcome, Outcome::interrupted("SIGINT"));
     assert_eq!((record.report.windows, executor.windows), (19, 20));
     assert!(!record.report.finished && !record.is_complete());
+}
+
+#[test]
+fn workers_are_put_together_and_compared_with_the_peak() {
+    let job = |ios, user_instructions| JobRecord {
+        cost: Some(Cost { ios, user_instructions, window_ns: 100_000_000, ..Cost::default() }),
+        ..JobRecord::default()
+    };
+    let load = Load::at(1, Setting { workers: 2, depth: 8 });
+    let iops = Estimate { mean: 8_000.0, ..Estimate::default() };
+    let peak = Point { iops, ..Point::default() };
+    let probe = cost_probe(load, &BlockSpec::defaults()[0]);
+    let cost = at_peak(&[job(100, 10.0), job(300, 20.0)], &probe, &peak).unwrap();
+    assert_eq!((cost.target, cost.block_bytes, cost.cost.ios), (1, 4096, 400));
+    assert_eq!((cost.cost.user_instructions, cost.cost.speed_ratio), (17.5, 0.5));
+    assert_eq!(at_peak(&[JobRecord::default()], &probe, &peak), None);
 }
