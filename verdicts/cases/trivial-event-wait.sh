@@ -1,5 +1,5 @@
 # cause: A thread waits for an event that never comes, while the main thread waits for the thread.
-# expect: lock
+# expect: idle
 # vague: timer
 # packages: python3
 # watch: 5s

@@ -1,5 +1,5 @@
 # cause: A process that sleeps forever.
-# expect: timer
+# expect: timer, idle
 # packages: coreutils
 # watch: 5s
 program() {

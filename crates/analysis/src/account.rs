@@ -426,6 +426,11 @@ impl AccountGroup {
         working.map(|part| part.mean_threads).sum()
     }
 
+    /// Whether its threads waited for threads of the account.
+    fn has_within(&self) -> bool {
+        self.parts.iter().any(|part| part.within > 0.0)
+    }
+
     /// Mean number of its threads in `state`, without those that wait for threads of the account.
     pub fn state(&self, state: ThreadState) -> f64 {
         let parts = self.parts.iter().filter(|part| part.state == state);
@@ -466,9 +471,9 @@ impl Account {
         if counted > 0.0 { counted } else { sum(&|_| true) }
     }
 
-    /// The share of the watched program's time that it waited for threads of the account, 0 to 1.
+    /// The share of their time that the watched program's threads which waited for others of the account did so, 0 to 1.
     pub fn share_within(&self) -> f64 {
-        let own = || self.that_matter().filter(|group| !group.peer);
+        let own = || self.groups.iter().filter(|group| !group.peer && group.has_within());
         let within: f64 = own().flat_map(|group| &group.parts).map(|part| part.within).sum();
         within / own().map(|group| group.mean_threads).sum::<f64>().max(1e-9)
     }

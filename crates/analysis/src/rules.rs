@@ -239,6 +239,7 @@ pub static RULES: &[&Rule] = &[
     &limiters::waits::NOT_RUNNING,
     &limiters::waits::TIMER,
     &limiters::waits::PEER,
+    &limiters::waits::IDLE,
     &limiters::waits::PAGE_FAULTS,
     &limiters::waits::BLOCKING_SUBMIT,
     &limiters::waits::READAHEAD,

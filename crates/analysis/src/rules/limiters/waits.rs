@@ -13,6 +13,8 @@ use fathom_model::finding::{Class, Confidence, Evidence, Severity, Subject, Unit
 use fathom_model::units;
 use fathom_model::watch::ThreadState;
 
+/// Share of their time for which threads must have waited for each other or for an event to be idle.
+const IDLE_MIN: f64 = 0.5;
 /// Bytes read from disks for each byte that the program read, from which readahead is in vain.
 const READ_FOR_NOTHING_MIN: f64 = 2.0;
 /// Bytes per second that the program must have read.
@@ -171,6 +173,51 @@ fn not_running(view: &View) -> Option<Claim> {
         }
     };
     Some(claim.about(view.workload()))
+}
+
+/// No thread has anything to do.
+pub(in crate::rules) static IDLE: Rule = Rule {
+    id: "idle",
+    class: Class::Limiter,
+    severity: Severity::Info,
+    meaning: "The program had nothing to do: all of its threads waited for a signal, for each other, for a child or for an event.",
+    threshold: || {
+        format!(
+            "Its threads spent {:.0}% of their time so, and fewer than {NAMED_MIN} of them were busy on average.",
+            IDLE_MIN * 100.0
+        )
+    },
+    remedy: "",
+    supersedes: &[],
+    checks: &[Check::View(idle)],
+    #[cfg(test)]
+    cases: &[Case::View {
+        holds: |s| s.spends(&[(ThreadState::Signal, 1.0)]),
+        near_miss: |s| s.spends(&[(ThreadState::Signal, 0.6), (ThreadState::OnCpu, 0.4)]),
+        summary: "fio had nothing to do 100% of the time: it waited for a signal.",
+    }],
+};
+
+fn idle(view: &View) -> Option<Claim> {
+    let waits = [
+        (ThreadState::Signal, "a signal"),
+        (ThreadState::Futex, "another of its threads"),
+        (ThreadState::Child, "a child process"),
+        (ThreadState::Other, "an event"),
+    ];
+    let (most, what) =
+        waits.into_iter().max_by(|a, b| view.state(a.0).total_cmp(&view.state(b.0)))?;
+    let share =
+        share_of(view, &waits.map(|(state, _)| state)).filter(|share| *share >= IDLE_MIN)?;
+    if view.busy_threads() >= NAMED_MIN {
+        return None;
+    }
+    let summary = format!(
+        "{} had nothing to do {:.0}% of the time: it waited for {what}.",
+        view.who_in(most),
+        share * 100.0
+    );
+    Some(wait(share, summary, "time without work").about(view.workload()))
 }
 
 /// Memory accesses that wait for a disk.
