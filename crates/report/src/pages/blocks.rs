@@ -7,10 +7,10 @@ use crate::doc::{
 };
 use fathom_analysis::blocks::{AwaitGap, GapReason, await_gaps};
 use fathom_analysis::machine::DiskRates;
-use fathom_model::Histogram;
 use fathom_model::watch::{
     BlockOp, BlocksSample, DeviceBlocks, SizeSamples, SplitSamples, Unavailable,
 };
+use fathom_model::{Histogram, list};
 
 /// Kinds of request, causes of splits and tasks that are named; the rest is added up.
 const NAMED: usize = 5;
@@ -100,11 +100,15 @@ pub fn blocks(
     verbose: bool,
 ) -> Document {
     let mut page = Document::default();
-    for device in &growth.devices {
+    let (idle, active): (Vec<_>, Vec<_>) =
+        growth.devices.iter().partition(|device| !device.removed && is_idle(device));
+    for device in active {
         let removed = if device.removed { ", removed" } else { "" };
         let about = text!(time(elapsed_ns as f64), removed);
         page.section(&device.name, about, device_blocks(device, growth, disks, elapsed_ns));
     }
+    let idle: Vec<&str> = idle.iter().map(|device| device.name.as_str()).collect();
+    page.entry("no I/O", list::few(&idle, NAMED));
     unplugs(&mut page, growth);
     let one_in = growth.one_in;
     let tasks = growth.tasks.iter().map(|task| (task.comm.clone().into(), task.queued));
@@ -116,6 +120,11 @@ pub fn blocks(
     }
     not_measured(&mut page, missing, verbose);
     page
+}
+
+fn is_idle(device: &DeviceBlocks) -> bool {
+    let DeviceBlocks { queued, split, merged, issued, requeued, completed, errors, .. } = device;
+    [queued, split, merged, issued, requeued, completed, errors].into_iter().all(|n| *n == 0)
 }
 
 /// What happened on one device of `growth` within `elapsed_ns`; events of single I/Os are left out where not all were

@@ -67,6 +67,16 @@ fn a_line_for_each_device() {
 }
 
 #[test]
+fn idle_devices_take_one_line() {
+    let mut growth = growth();
+    let idle = |n| DeviceBlocks { name: format!("loop{n}"), ..DeviceBlocks::default() };
+    growth.devices.extend((0..300).map(idle));
+    let text = summary(&growth, 1_000_000_000, &[]);
+    assert!(text.contains("loop0, loop1, loop2, loop3, loop4 and 295 more"), "{text}");
+    assert!(text.starts_with("vda  1 s\n") && !text.contains("loop7"), "{text}");
+}
+
+#[test]
 fn a_device_that_was_removed_is_said_to_be() {
     let mut growth = growth();
     growth.devices[1].removed = true;

@@ -2,6 +2,7 @@
 //! (Documentation/trace/events.rst, "Event filtering").
 
 use super::limits::QueueLimits;
+use fathom_model::list;
 use fathom_model::watch::Unavailable;
 use fathom_sys::device::{Number, disks_of, parse_number};
 use fathom_sys::roots::{self, Roots, text};
@@ -9,6 +10,9 @@ use std::cmp::Reverse;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+
+/// Devices that an error names.
+const NAMED_MAX: usize = 8;
 
 #[derive(Debug, thiserror::Error)]
 pub enum BlocksError {
@@ -85,16 +89,23 @@ pub(super) fn with_first(
     Ok((disks, first))
 }
 
+/// The first names, as people count them: disks before the many loop devices.
+fn known(all: &[BlockDeviceNode]) -> String {
+    let mut names: Vec<&str> = all.iter().map(|d| d.device.name.as_str()).collect();
+    names.sort_by(|a, b| {
+        a.starts_with("loop").cmp(&b.starts_with("loop")).then_with(|| list::natural(a, b))
+    });
+    list::few(&names, NAMED_MAX)
+}
+
 pub(super) fn find(sys_root: &Path, wanted: &[String]) -> Result<Vec<BlockDevice>, BlocksError> {
     let all = all(sys_root)?;
     let mut found: Vec<BlockDevice> = Vec::new();
     for name in wanted {
         let is_it = matcher(name)?;
         let device = all.iter().find(|d| is_it(d)).map(|d| d.device.clone());
-        let device = device.ok_or_else(|| BlocksError::NoDevice {
-            name: name.clone(),
-            known: all.iter().map(|d| d.device.name.clone()).collect::<Vec<_>>().join(", "),
-        })?;
+        let device = device
+            .ok_or_else(|| BlocksError::NoDevice { name: name.clone(), known: known(&all) })?;
         if !found.contains(&device) {
             found.push(device);
         }

@@ -116,7 +116,7 @@ fn unknown_devices_are_named() {
     let of = |name: &str| find(root.path(), &[name.to_string()]).unwrap_err().to_string();
     assert_eq!(
         of("nvme9"),
-        "unknown block device nvme9; known devices: loop0, sda, sda1, sda2, zram0"
+        "unknown block device nvme9; known devices: sda, sda1, sda2, zram0, loop0"
     );
     assert!(of("/dev/null").contains("/dev/null: not a block device"));
     assert!(of("/dev/no such").contains("No such file"));
