@@ -119,7 +119,7 @@ pub(super) fn doctor_line(page: &mut Document, facts: &Facts) {
         if names.len() > DISKS_NAMED { String::new() } else { format!(" {}", names.join(" ")) };
     page.entry(
         "doctor",
-        text!(ids.join(", "), "; see `fathom doctor", names.trim_end().to_string(), "`"),
+        text!("found ", ids.join(", "), " (details: `fathom doctor", names.trim_end(), "`)"),
     );
 }
 
@@ -180,8 +180,8 @@ mod tests {
             render::text(&page, Style::default())
         };
         let text = line(&facts(&["nvme0n1"]));
-        assert!(text.contains("scheduler, load; see fathom doctor nvme0n1"), "{text}");
-        assert!(line(&facts(&["a", "b", "c", "d", "e"])).contains("see fathom doctor\n"));
+        assert!(text.contains("found scheduler, load (details: fathom doctor nvme0n1)"), "{text}");
+        assert!(line(&facts(&["a", "b", "c", "d", "e"])).contains("(details: fathom doctor)\n"));
         assert_eq!(line(&Facts::default()), "");
     }
 }

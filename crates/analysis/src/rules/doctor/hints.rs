@@ -92,13 +92,16 @@ pub(super) static HINTS: &[Rule] = checks! {
         },
         case: |i| set(i, "queue/nomerges", "0"), near_miss: |i| set(i, "queue/nomerges", "2"),
     }
-    Disk Info "wbt-latency", "writeback throttling, µs", "queue/wbt_lat_usec" {
-        says: "writeback throttling is on, with a target of FOUND µs",
+    Disk Info "wbt-latency", "writeback throttling", "queue/wbt_lat_usec" {
+        says: "writeback throttling is on, with a target of FOUND",
         good: "0, to measure writes; otherwise the default protects reads from background writes",
         cost: "Buffered writes are held back while reads take longer than this.",
         why: "kernel block/blk-wbt.c; Documentation/ABI/stable/sysfs-block, wbt_lat_usec",
         change: "echo 0 >/sys/block/DISK/queue/wbt_lat_usec",
-        judge: |disk| above(disk.queue()?.number("queue/wbt_lat_usec")?, 0, "0, to measure writes"),
+        judge: |disk| {
+            let us = disk.queue()?.number("queue/wbt_lat_usec")?;
+            judged(us > 0, units::time(us as f64 * 1000.0), "0, to measure writes")
+        },
         case: |i| set(i, "queue/wbt_lat_usec", "2000"), near_miss: |i| set(i, "queue/wbt_lat_usec", "0"),
     }
     Disk Info "max-segments", "segments per request", "queue/max_segments" {
