@@ -2,7 +2,7 @@
 
 /// A count with a decimal suffix and at most four significant digits: `999`, `12.3k`, `1.94M`.
 pub fn count(value: f64) -> String {
-    scaled(value, 1000.0, &["", "k", "M", "G", "T", "P"], "")
+    scaled(value, 1000.0, &["", "k", "M", "G", "T", "P", "E"], "")
 }
 
 /// A whole number in groups of three digits: `1,998`.
@@ -40,7 +40,12 @@ pub fn bytes(value: u64) -> String {
 
 /// Bytes per second with a binary suffix: `1.5 GiB/s`.
 pub fn bandwidth(bytes_per_second: f64) -> String {
-    scaled(bytes_per_second, 1024.0, &["B/s", "KiB/s", "MiB/s", "GiB/s", "TiB/s"], " ")
+    scaled(
+        bytes_per_second,
+        1024.0,
+        &["B/s", "KiB/s", "MiB/s", "GiB/s", "TiB/s", "PiB/s", "EiB/s"],
+        " ",
+    )
 }
 
 /// A duration in a suitable unit: `812 ns`, `83.1 µs`, `1.2 ms`, `3.5 s`.
@@ -98,6 +103,7 @@ mod tests {
         assert_eq!(count(999.0), "999");
         assert_eq!(count(1_940_000.0), "1.94M");
         assert_eq!(count(999_999.0), "1M");
+        assert_eq!(count(u64::MAX as f64), "18.4E");
         assert_eq!([0.4, 999.0, 1998.2, 1e6].map(grouped), ["0", "999", "1,998", "1,000,000"]);
         assert_eq!(bytes(4096), "4 KiB");
         assert_eq!(bytes(1536), "1.5 KiB");

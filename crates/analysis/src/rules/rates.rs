@@ -189,12 +189,11 @@ fn noisy_peak(target: &Target) -> Option<Claim> {
         let (low, high) = (peak.iops.low.unwrap_or(f64::NAN), peak.iops.high.unwrap_or(f64::NAN));
         Evidence::number(name, peak.iops.mean, Unit::Iops).with_interval(low.max(0.0), high)
     });
-    let summary = format!(
-        "The {} peak of {} is known only to within ±{}.",
-        block.name(),
-        target.limit.name,
-        percent(widest, 1.0)
-    );
+    let known = match widest {
+        widest if widest < 1.0 => format!("known only to within ±{}", percent(widest, 1.0)),
+        _ => "unknown: its interval is wider than the figure".into(),
+    };
+    let summary = format!("The {} peak of {} is {known}.", block.name(), target.limit.name);
     let remedy = "Rerun on an idle machine or with a longer --duration";
     Some(Claim::new(summary, evidence.collect()).remedy(remedy))
 }
