@@ -48,11 +48,7 @@ impl Scope {
     /// Whether a process belongs to this scope now. `proc_root` is the mount point of procfs:
     /// `/proc`.
     pub fn holds(&self, proc_root: &Path, pid: i32) -> bool {
-        let parent_of = |pid: &i32| {
-            let stat = std::fs::read_to_string(proc_root.join(format!("{pid}/stat"))).ok()?;
-            parent(&stat).filter(|parent| *parent != 0)
-        };
-        let ancestors = std::iter::successors(Some(pid), parent_of);
+        let ancestors = std::iter::successors(Some(pid), |pid| parent_of(proc_root, *pid));
         let mut lineage = ancestors.take(if self.follows_children() { ANCESTORS_MAX } else { 1 });
         lineage.any(|pid| self.wants_number(pid) || self.matches(proc_root, pid))
     }
@@ -73,7 +69,8 @@ impl Scope {
             std::fs::read(proc_root.join(format!("{pid}/{file}")))
                 .is_ok_and(|text| self.wants_text(pid, &text))
         };
-        wants("comm") || wants("cmdline")
+        wants("comm")
+            || (wants("cmdline") && !is_own_ancestor(pid, |pid| parent_of(proc_root, pid)))
     }
 
     pub(crate) fn wants_number(&self, pid: i32) -> bool {
@@ -144,6 +141,12 @@ impl ScopeMembers {
     }
 }
 
+/// The arguments of a shell, `sudo` or `timeout` that runs this program contain the pattern, too.
+pub(crate) fn is_own_ancestor(pid: i32, mut parent: impl FnMut(i32) -> Option<i32>) -> bool {
+    let own = std::iter::successors(Some(own_pid()), |pid| parent(*pid));
+    own.take(ANCESTORS_MAX).any(|of| of == pid)
+}
+
 fn descendants(proc_root: &Path, all: Vec<i32>, roots: &[i32]) -> Vec<i32> {
     // A process that has exited since the directory was read has no parent.
     let with_parent = |pid| {
@@ -167,6 +170,11 @@ fn descendants(proc_root: &Path, all: Vec<i32>, roots: &[i32]) -> Vec<i32> {
 }
 
 /// The fourth field of /proc/PID/stat; the second, a name in parentheses, may contain anything.
+fn parent_of(proc_root: &Path, pid: i32) -> Option<i32> {
+    let stat = std::fs::read_to_string(proc_root.join(format!("{pid}/stat"))).ok()?;
+    parent(&stat).filter(|parent| *parent != 0)
+}
+
 fn parent(stat: &str) -> Option<i32> {
     stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }
@@ -227,6 +235,24 @@ mod tests {
         assert_eq!(of("prog", false), [1, 7, 90, 91]);
         assert_eq!(of("progs", false), [0; 0]);
         assert_eq!(Scope::Only(vec![90, 4711]).processes(root).unwrap(), [90]);
+    }
+
+    #[test]
+    fn a_wrapper_of_this_program_does_not_match_by_its_arguments() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path();
+        for (pid, parent, name) in [(1, 0, "sudo"), (own_pid(), 1, "fathom"), (3, 1, "postgres")] {
+            process(root, pid, parent);
+            std::fs::write(root.join(format!("{pid}/comm")), format!("{name}\n")).unwrap();
+            std::fs::write(root.join(format!("{pid}/cmdline")), format!("{name}\0postgres\0"))
+                .unwrap();
+        }
+        let of = |pattern: &str| {
+            let pattern = Pattern::parse(pattern).unwrap();
+            Scope::Matching { pattern, descendants: false }.processes(root).unwrap()
+        };
+        assert_eq!(of("postgres"), [3]);
+        assert_eq!(of("sudo"), [1]);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use super::files::{Proc, ReadError, TaskFile};
 use super::parse::{self, TaskStat};
 use super::task::SampledThread;
 use crate::Scope;
+use crate::scope::is_own_ancestor;
 
 /// Samples between listings of /proc without signs of new processes: the newest task ID in loadavg
 /// is that of this process's own PID namespace, whatever /proc shows.
@@ -177,6 +178,10 @@ impl ProcessSet {
             && (self.scope.wants_text(pid, stat.comm) || {
                 let path = format_args!("{pid}/cmdline");
                 self.scope.wants_text(pid, proc.read_once(path, buffer).unwrap_or_default())
+                    && !is_own_ancestor(pid, |pid| {
+                        let stat = proc.read_once(format_args!("{pid}/stat"), buffer).ok()?;
+                        Some(TaskStat::parse(stat)?.parent)
+                    })
             })
     }
 }
