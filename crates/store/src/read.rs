@@ -342,8 +342,21 @@ pub(crate) fn unread(error: io::Error) -> String {
     format!("cannot read {error}")
 }
 
+/// The text of a record.
+pub(crate) fn read_text(dir: &HeldDir) -> Result<Vec<u8>, String> {
+    dir.read("record.json", RECORD_MAX).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound
+            if dir.regular("samples.ndjson").is_ok_and(|file| file.is_some()) =>
+        {
+            let name = dir.path().file_name().unwrap_or_default().to_string_lossy();
+            format!("{name} has no result: fathom was killed before it measured")
+        }
+        _ => unread(error),
+    })
+}
+
 fn read_record(dir: &HeldDir) -> Result<Record, String> {
-    let text = dir.read("record.json", RECORD_MAX).map_err(unread)?;
+    let text = read_text(dir)?;
     let path = dir.path().join("record.json");
     let version = check_version(&path, &text)?;
     if version == 1 && dir.dir("watch").is_ok() {

@@ -1,7 +1,7 @@
 //! A record as stored, of any kind and of any released version.
 
 use crate::dir::HeldDir;
-use crate::read::{check_version, unread};
+use crate::read::{check_version, read_text, unread};
 use fathom_model::Record;
 use fathom_model::outcome::RecordKind;
 use serde::Deserialize;
@@ -24,7 +24,7 @@ struct KindFields {
 
 pub fn read_record(dir: &Path) -> Result<Record, String> {
     let dir = HeldDir::open(dir).map_err(unread)?;
-    let text = dir.read("record.json", RECORD_MAX).map_err(unread)?;
+    let text = read_text(&dir)?;
     let path = dir.path().join("record.json");
     check_version(&path, &text)?;
     let not_a_record =

@@ -65,14 +65,12 @@ fn header(page: &mut Document, record: &ExperimentRecord) {
     let report = &record.report;
     let rounds = plural(report.rounds.into(), "round");
     let windows = plural(report.windows.into(), "window");
-    page.paragraph(text!(
-        "measured for ",
-        time(report.seconds_used * 1e9),
-        " in ",
-        rounds,
-        ", ",
-        windows
-    ));
+    let spent =
+        text!("measured for ", time(report.seconds_used * 1e9), " in ", rounds, ", ", windows);
+    // A record of a killed run does not say how long it took.
+    if report.seconds_used > 0.0 {
+        page.paragraph(spent);
+    }
     for (at, target) in record.header.facts.targets.iter().enumerate() {
         let condition = record.conditions.get(at);
         let name = match condition.is_some_and(|c| c.scratch) {

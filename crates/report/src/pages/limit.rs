@@ -101,7 +101,10 @@ fn head(page: &mut Document, record: &LimitRecord) {
         " in ",
         plural(report.windows.into(), "window")
     );
-    page.paragraph(spent);
+    // A record of a killed search does not say how long it took.
+    if report.seconds_used > 0.0 || record.header.outcome.is_finished() {
+        page.paragraph(spent);
+    }
 }
 
 fn description(facts: &TargetFacts) -> Text {

@@ -132,7 +132,11 @@ fn run_result(record: &RunRecord) -> Text {
     if record.jobs.is_empty() {
         let command = record.header.sampling.as_ref().and_then(|watch| watch.command.as_ref());
         let elapsed_ns = command.map_or(record.header.elapsed_ns, |command| command.elapsed_ns);
-        return early(&record.header.outcome, text!("sampled for ", time(elapsed_ns as f64)));
+        let sampled = match elapsed_ns {
+            0 => "no result".into(),
+            _ => text!("sampled for ", time(elapsed_ns as f64)),
+        };
+        return early(&record.header.outcome, sampled);
     }
     let rate = |part: fn(&fathom_model::progress::Counts) -> u64| {
         let of_job = |job: &fathom_model::record::JobRecord| {

@@ -220,6 +220,10 @@ fn a_search_without_any_window_is_still_text() {
         assert!(text.contains("0 windows"), "{text}");
     }
     assert_eq!(paragraph(&record(1, 0), 7), "\n");
+    let mut killed = record(1, 0);
+    killed.header.outcome = Outcome::unfinished();
+    let text = render(&killed);
+    assert!(text.contains("INCOMPLETE") && !text.contains("0 windows"), "{text}");
 }
 
 #[test]
