@@ -49,8 +49,8 @@ pub enum GuardError {
     )]
     NeedsOverwrite { path: String, links: u64, flag: String },
     #[error(
-        "not enough space on the file system of {path}: the run writes {}, but {} are free, of which \
-         {} are reserved{}; use a smaller size, or another file system", bytes(*need), bytes(*free), bytes(*reserve),
+        "not enough space on the file system of {path}: the run writes {}, but {} are free, and fathom \
+         leaves {} free{}; use a smaller size, or another file system", bytes(*need), bytes(*free), bytes(*reserve),
         promised_note(*promised)
     )]
     NoSpace {
