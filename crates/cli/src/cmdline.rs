@@ -31,7 +31,10 @@ pub fn parse(mut cli: Command, args: &[OsString]) -> Result<ArgMatches, Refusal>
         };
         match error.kind() {
             ErrorKind::ValueValidation | ErrorKind::InvalidValue => {
-                wrong.push(value(&error, &name));
+                let error = value(&error, &name);
+                if !wrong.contains(&error) {
+                    wrong.push(error);
+                }
                 // The next round gets past this value.
                 let accepts_it = accept_anything(&cli, &name);
                 match accepts_it {
@@ -98,7 +101,9 @@ fn value(error: &Error, name: &str) -> String {
     };
     let expected = match (error.source(), error.get(ContextKind::ValidValue)) {
         (Some(why), _) => why.to_string(),
-        (None, Some(ContextValue::Strings(valid))) => format!("expected {}", any_of(valid)),
+        (None, Some(ContextValue::Strings(valid))) if !valid.is_empty() => {
+            format!("expected {}", any_of(valid))
+        }
         _ => "expected a value".to_string(),
     };
     let given = if given.is_empty() { String::new() } else { format!(" {given}") };
@@ -148,6 +153,8 @@ mod tests {
         assert!(all[2].contains("'--bogus'"), "{all:?}");
         assert!(all[3].starts_with("--duration x: expected a time") && all.len() == 4, "{all:?}");
         assert!(wrong(&["fathom", "watch", "-i", "2s"]).is_empty());
+        let all = wrong(&["fathom", "watch", "-t", "-5"]);
+        assert!(all.len() == 2 && all[1] == "--duration: expected a value", "{all:?}");
     }
 
     #[test]

@@ -124,7 +124,10 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
         let record: ExperimentRecord = stored(&dir)?;
         return resume(&args.measure, &args.page, &dir, record);
     }
-    let (experiment, targets) = args.experiment()?;
+    let (experiment, targets) = match args.experiment() {
+        Ok(found) => found,
+        Err(error) => return Ok(stdio::usage_error(&error)),
+    };
     measure(&args.measure, &args.page, MeasurePlan { experiment, targets, is_sweep: false })
 }
 

@@ -9,6 +9,7 @@ use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 use std::borrow::Cow;
 use std::io;
+use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Maximum number of unavailable sources listed.
@@ -86,6 +87,12 @@ macro_rules! error {
     };
 }
 pub(crate) use error;
+
+/// Reports a wrong command line that only the command itself recognizes; its exit status.
+pub fn usage_error(error: &str) -> ExitCode {
+    note!("{error}");
+    ExitCode::from(2)
+}
 
 /// Reports sources that are not available: their names on one line or, if `verbose`, each with its reason.
 pub fn report_missing(missing: &[Unavailable], verbose: bool) {

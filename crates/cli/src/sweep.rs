@@ -2,6 +2,8 @@
 
 use crate::experiment::{MeasureArgs, MeasurePlan, joined};
 use crate::page::PageArgs;
+use crate::stdio;
+use fathom_model::experiment::Experiment;
 use fathom_spec::experiment;
 use std::process::ExitCode;
 
@@ -42,14 +44,10 @@ const DEPTHS: &str = "1..128";
 const DEPTH_RATED: &str = "128";
 
 pub fn command(args: &Args) -> Result<ExitCode, String> {
-    let Grid { axes, job } = args.grid()?;
-    if axes.is_empty() {
-        return Err(
-            "nothing varies; give a list or a range, such as --bs=4k,64k or --iodepth=1..128"
-                .into(),
-        );
-    }
-    let experiment = experiment::sweep(&axes, &job).map_err(joined)?;
+    let experiment = match args.experiment() {
+        Ok(experiment) => experiment,
+        Err(error) => return Ok(stdio::usage_error(&error)),
+    };
     let plan = MeasurePlan { experiment, targets: args.targets.clone(), is_sweep: true };
     crate::experiment::measure(&args.measure, &args.page, plan)
 }
@@ -63,6 +61,17 @@ struct Grid {
 }
 
 impl Args {
+    fn experiment(&self) -> Result<Experiment, String> {
+        let Grid { axes, job } = self.grid()?;
+        if axes.is_empty() {
+            return Err(
+                "nothing varies; give a list or a range, such as --bs=4k,64k or --iodepth=1..128"
+                    .into(),
+            );
+        }
+        experiment::sweep(&axes, &job).map_err(joined)
+    }
+
     fn grid(&self) -> Result<Grid, String> {
         let mut keys: Vec<(String, String)> = Vec::new();
         let mut add = |key: &str, list: &str| keys.push((key.to_string(), list.to_string()));
