@@ -66,6 +66,15 @@ mod tests {
         read_record(&fixture(name)).unwrap()
     }
 
+    #[test]
+    fn a_run_that_was_killed_early_has_no_result() {
+        let dir = tempfile::tempdir().unwrap();
+        let error = || read_record(dir.path()).unwrap_err();
+        assert!(error().contains("record.json"), "{}", error());
+        std::fs::write(dir.path().join("samples.ndjson"), "").unwrap();
+        assert!(error().contains("has no result: fathom was killed"), "{}", error());
+    }
+
     fn run(name: &str) -> RunRecord {
         match read(name) {
             Record::Run(record) => *record,
