@@ -90,7 +90,7 @@ pub(crate) use error;
 
 /// Reports a wrong command line that only the command itself recognizes; its exit status.
 pub fn usage_error(error: &str) -> ExitCode {
-    note!("{error}");
+    error!("{error}");
     ExitCode::from(2)
 }
 

@@ -100,7 +100,7 @@ pub(super) static HINTS: &[Rule] = checks! {
         change: "echo 0 >/sys/block/DISK/queue/wbt_lat_usec",
         judge: |disk| {
             let us = disk.queue()?.number("queue/wbt_lat_usec")?;
-            judged(us > 0, units::time(us as f64 * 1000.0), "0, to measure writes")
+            verdict(us > 0, units::time(us as f64 * 1000.0), "0, to measure writes")
         },
         case: |i| set(i, "queue/wbt_lat_usec", "2000"), near_miss: |i| set(i, "queue/wbt_lat_usec", "0"),
     }
