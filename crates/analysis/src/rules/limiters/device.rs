@@ -12,11 +12,12 @@ use crate::machine::DiskRates;
 #[cfg(test)]
 use crate::rules::testing::{Case, cpu};
 use crate::rules::{Check, Claim, Rule};
+#[cfg(test)]
+use fathom_model::facts::HeldBy;
 use fathom_model::facts::TargetFacts;
 use fathom_model::finding::{Class, Confidence, Evidence, Severity, Subject, Unit};
 use fathom_model::limit::ExperimentKind;
-#[cfg(test)]
-use fathom_model::{facts::HeldBy, watch::ThreadState};
+use fathom_model::watch::ThreadState;
 use fathom_model::{shell, units};
 
 /// Share that other programs must have of all bytes read and written, and of the I/Os in flight at the disk.
@@ -111,7 +112,12 @@ fn beside(scene: &mut Scene, bytes: u64) {
 fn other_programs(view: &View) -> Option<Claim> {
     let processes = &view.seen.processes;
     let disk = view.busy_disk().filter(|_| view.is_own)?;
-    let waits = view.held_by_io()?;
+    // What flushes wait for is their own data, and the disk's cache.
+    let flushes = view.share(view.state(ThreadState::Flush));
+    let waits = view.held_by_io()? - flushes;
+    if waits < view.share_min(0.0) {
+        return None;
+    }
     let by_bytes = processes.by_disk_bytes();
     let most = by_bytes.iter().find(|uses| !uses.peer)?;
     let (own, all) = (processes.watched.disk_bytes(), view.disk_traffic());

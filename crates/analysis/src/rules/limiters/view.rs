@@ -115,7 +115,7 @@ impl<'a> View<'a> {
             return Some(jobs.filter_map(|job| derive::in_flight(job, job.runtime_ns)).sum());
         }
         let is_async = self.states(&[ThreadState::IoUring, ThreadState::Aio]) > ASYNC_MAX;
-        let waits = [ThreadState::Disk, ThreadState::PageFault];
+        let waits = [ThreadState::Disk, ThreadState::Flush, ThreadState::PageFault];
         (!is_async && !self.states.is_empty()).then(|| self.states(&waits))
     }
 
