@@ -23,6 +23,8 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+const NEEDS_PROC: &str =
+    "fathom needs /proc to observe anything; mount it: mount -t proc proc /proc";
 /// Sampling all threads may use one part in this many of the machine's CPU time.
 const PART_DEFAULT: u64 = 200;
 const PART_FULL: u64 = 50;
@@ -89,6 +91,11 @@ pub struct Sampling {
 
 impl Sampling {
     pub fn start(options: &SamplingOptions) -> Result<Self, String> {
+        // A run that cannot be sampled is a run all the same; without one, every figure would be 0.
+        let is_observable = options.during_run || Roots::default().proc.join("self/stat").exists();
+        if !is_observable && options.level != Level::Off {
+            return Err(NEEDS_PROC.into());
+        }
         let Opened { samplers, missing } = match &options.sources {
             Sources::All => open(options),
             one => Opened::one(one)?,

@@ -77,7 +77,8 @@ fn reading_needs_no_sys_and_says_that_it_needs_proc() {
     ask(&place, NO_SYS, &read).done();
     let limit = ["limit", "--no-record", "--quick", "data"];
     let scratch = ["limit", "--no-record", "--quick"];
-    for args in [&read[..], &limit, &scratch, &["watch", "--", "true"]] {
+    let views = [&["threads", "-t", "1"][..], &["watch", "-t", "1"], &["blocks", "-t", "1"]];
+    for args in [&read[..], &limit, &scratch, &["watch", "--", "true"]].into_iter().chain(views) {
         let answer = ask(&place, NO_PROC, args);
         assert!(answer.code.is_some_and(|code| code != 0), "{args:?}");
         says(&answer.stderr, &["needs /proc", "mount -t proc proc /proc"]);

@@ -15,6 +15,10 @@ const CAUSES: [(&[&str], ThreadState); 15] = [
             "percpu_down_write",
             "__down",
             "rt_mutex_slowlock",
+            // Of a file, by another process.
+            "flock_lock_inode_wait",
+            "posix_lock_inode_wait",
+            "locks_lock_inode_wait",
         ],
         ThreadState::KernelLock,
     ),
@@ -58,7 +62,16 @@ const CAUSES: [(&[&str], ThreadState); 15] = [
     ),
     (&["do_nanosleep", "hrtimer_nanosleep", "timerfd_read", "msleep"], ThreadState::Timer),
     (&["do_wait", "kernel_wait", "wait_for_vfork"], ThreadState::Child),
-    (&["do_sigtimedwait", "sigsuspend", "__do_sys_pause", "sys_pause"], ThreadState::Signal),
+    (
+        &[
+            "do_sigtimedwait",
+            "sigsuspend",
+            "__do_sys_pause",
+            "__x64_sys_pause",
+            "__arm64_sys_pause",
+        ],
+        ThreadState::Signal,
+    ),
     (&["io_cqring_"], ThreadState::IoUring),
     (&["read_events"], ThreadState::Aio),
     (&["io_wq_worker", "io_sq_thread"], ThreadState::KernelThread),

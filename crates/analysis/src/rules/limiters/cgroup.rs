@@ -47,7 +47,7 @@ pub(in crate::rules) static IO_LIMIT: Rule = Rule {
         )
     },
     remedy: "Raise the limit, or run it in another cgroup",
-    supersedes: &[&DEVICE],
+    supersedes: &[&DEVICE, &super::threads::ONE_AT_A_TIME],
     checks: &[
         Check::View(io_limit),
         Check::Setting("an I/O limit of its cgroup", setting_at_limit),

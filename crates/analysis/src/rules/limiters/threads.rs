@@ -487,5 +487,7 @@ fn one_at_a_time(view: &View) -> Option<Claim> {
         disk.name
     );
     let claim = Claim::new(summary, [queue].into_iter().chain(took).collect());
-    Some(claim.about(view.workload()).weight(share * 0.9).confidence(Confidence::High))
+    // Where only busy time is known, a part of it may be others'.
+    let weight = if view.account.is_some() { share } else { share * 0.9 };
+    Some(claim.about(view.workload()).weight(weight).confidence(Confidence::High))
 }
