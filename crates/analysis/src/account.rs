@@ -7,20 +7,22 @@
 
 use crate::threads::fold_digits;
 use fathom_model::watch::{
-    OffCpuSample, SwitchedThread, ThreadState, ThreadTime, ThreadsSample, TimesOfThread,
+    OffCpuSample, SwitchedThread, ThreadState, ThreadTime, ThreadsSample, TimesOfThread, WaitSum,
 };
 use schemars::JsonSchema;
 use serde::Serialize;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Recorded time of an interval, in nanoseconds, from which it says something.
 const SEEN_MIN_NS: u64 = 5_000_000;
 /// Mean time of waits in futex(2) up to which they are for a lock rather than for work or for another thread's end.
 const BRIEF_NS: u64 = 20_000_000;
-/// A thread matters if it works, or waits for what is not another thread, for this share of its time, and for this part of
-/// what the most active thread does.
+/// A group of threads matters if they work, or wait for what is not another thread, for this part of what the most active
+/// group does; and of its threads those that do so for this share of their time, or for this part of their mean.
 const MATTERS_SHARE: f64 = 0.03;
 const MATTERS_PART: f64 = 0.25;
+/// Share of the time of threads that matter which must not be idle for the idle part to be left out.
+const COUNTED_MIN: f64 = 0.1;
 /// Maximum number of threads kept apart; further ones are kept by name. Of names, functions of each and thread IDs.
 const THREADS_MAX: usize = 1000;
 const NAMES_MAX: usize = 2000;
@@ -72,8 +74,9 @@ struct PartSums {
     /// Of waits whose end was recorded, and of those of them that a process of the account ended.
     ended_ns: u64,
     within_ns: u64,
-    /// Waits, and their recorded time.
-    waits: u64,
+    /// Waits of the whole interval, as far as the recorded ones stand for the others; and those recorded with their time.
+    waits: f64,
+    recorded: u64,
     waited_ns: u64,
 }
 
@@ -84,6 +87,8 @@ pub struct Account {
     pub elapsed_ns: u64,
     /// Share of it for which context switches were recorded; 0 where only samples are known.
     pub recorded_share: f64,
+    /// Whether no thread does anything: then all matter.
+    pub idle: bool,
     /// Groups of threads, those with most time that is not idle first.
     pub groups: Vec<AccountGroup>,
 }
@@ -154,25 +159,19 @@ impl AccountTotals {
         let switched = off_cpu.map_or(&[][..], |sample| &sample.threads);
         let known: HashMap<i32, &SwitchedThread> =
             switched.iter().map(|thread| (thread.tid, thread)).collect();
-        let inside: HashSet<i32> = threads
-            .by_thread
-            .iter()
-            .map(|thread| thread.pid)
-            .chain(switched.iter().map(|thread| thread.pid))
-            .collect();
         for thread in threads.by_thread.iter().filter(|one| is_wanted(&one.comm)) {
             let process = if thread.process.is_empty() { &thread.comm } else { &thread.process };
             let key = (false, process.clone(), name_of(&thread.comm, process));
             let found = known.get(&thread.tid).copied().zip(scale);
             if let Some(group) = self.group(key, thread.pid, thread.tid) {
-                group.add(thread, found, &inside);
+                group.add(thread, found);
             }
         }
         for thread in switched.iter().filter(|thread| thread.peer) {
             let main = known.get(&thread.pid).map_or(&thread.comm, |main| &main.comm);
             let key = (true, main.clone(), name_of(&thread.comm, main));
             if let (Some(group), Some(scale)) = (self.group(key, thread.pid, thread.tid), scale) {
-                group.add_peer(thread, scale, threads.elapsed_ns, &inside);
+                group.add_peer(thread, scale, threads.elapsed_ns);
             }
         }
     }
@@ -194,12 +193,21 @@ impl AccountTotals {
 
     /// The account; `None` where the times of single threads are not known.
     pub fn account(&self) -> Option<Account> {
-        let most = self.threads.values().map(GroupSums::working_ns).max().unwrap_or(0) as f64;
+        let mut works: BTreeMap<&GroupKey, (u64, u64)> = BTreeMap::new();
+        for ((name, _), sums) in &self.threads {
+            let (working, threads) = works.entry(name).or_default();
+            (*working, *threads) = (*working + sums.working_ns(), *threads + 1);
+        }
+        let most = works.values().map(|(working, _)| *working).max().unwrap_or(0) as f64;
         let mut groups: BTreeMap<(bool, &GroupKey), GroupSums> = BTreeMap::new();
         for ((name, _), sums) in &self.threads {
-            let working = sums.working_ns() as f64;
-            let matters =
-                working >= MATTERS_PART * most && working >= MATTERS_SHARE * sums.all_ns() as f64;
+            let (of_group, threads) = works.get(name).copied().unwrap_or_default();
+            let (of_group, mean) = (of_group as f64, of_group as f64 / threads.max(1) as f64);
+            let (working, all) = (sums.working_ns() as f64, sums.all_ns() as f64);
+            // Of a group of many that each do little, all matter; of others, those that do something.
+            let does_its_part = working >= MATTERS_SHARE * all || working >= MATTERS_PART * mean;
+            let is_idle = of_group < MATTERS_SHARE * all;
+            let matters = of_group >= MATTERS_PART * most && does_its_part && !is_idle;
             groups.entry((matters, name)).or_default().merge(sums);
         }
         let all_idle = !groups.keys().any(|(matters, _)| *matters);
@@ -209,7 +217,8 @@ impl AccountTotals {
         let mut groups: Vec<AccountGroup> = groups.iter().map(group).collect();
         groups.sort_by(|a, b| b.working().total_cmp(&a.working()));
         let recorded_share = self.seen_ns as f64 / self.elapsed_ns.max(1) as f64;
-        let account = Account { elapsed_ns: self.elapsed_ns, recorded_share, groups };
+        let (elapsed_ns, idle) = (self.elapsed_ns, all_idle);
+        let account = Account { elapsed_ns, recorded_share, idle, groups };
         (self.elapsed_ns > 0 && !account.groups.is_empty()).then_some(account)
     }
 }
@@ -219,10 +228,13 @@ fn name_of(comm: &str, process: &str) -> String {
     if comm == process { comm.into() } else { fold_digits(comm).into() }
 }
 
-/// What a thread did in a futex, by the number of waits and their time.
-fn futex(count: u64, ns: u64) -> ThreadState {
-    let is_brief = count > 0 && ns / count <= BRIEF_NS;
-    if is_brief { ThreadState::FutexBrief } else { ThreadState::Futex }
+/// What a thread waited for; waits in a futex are told apart by their number and their time.
+fn state_of(wait: &WaitSum) -> ThreadState {
+    let is_brief = wait.count > 0 && wait.ns / wait.count <= BRIEF_NS;
+    match wait.cause {
+        ThreadState::Futex if is_brief => ThreadState::FutexBrief,
+        cause => cause,
+    }
 }
 
 impl GroupSums {
@@ -244,6 +256,7 @@ impl GroupSums {
             sum.ended_ns += part.ended_ns;
             sum.within_ns += part.within_ns;
             sum.waits += part.waits;
+            sum.recorded += part.recorded;
             sum.waited_ns += part.waited_ns;
         }
         for (key, (count, ns)) in &other.functions {
@@ -253,12 +266,7 @@ impl GroupSums {
     }
 
     /// A watched thread, with its context switches and the factor from the recorded time to the interval.
-    fn add(
-        &mut self,
-        thread: &TimesOfThread,
-        switched: Option<(&SwitchedThread, f64)>,
-        inside: &HashSet<i32>,
-    ) {
+    fn add(&mut self, thread: &TimesOfThread, switched: Option<(&SwitchedThread, f64)>) {
         let of = |state: ThreadState| {
             thread.times.iter().filter(|time| time.state == state).map(|time| time.ns).sum::<u64>()
         };
@@ -272,34 +280,38 @@ impl GroupSums {
         self.part(ThreadState::OnCpu).ns += run;
         self.part(ThreadState::Runnable).ns += runnable;
         if let Some((one, scale)) = switched {
-            self.add_waits(one, scale * fit, inside);
+            self.add_waits(one, scale * fit);
         }
         let rest = off as f64 - scaled * fit;
         let is_sleep = |time: &&ThreadTime| {
             !matches!(time.state, ThreadState::OnCpu | ThreadState::Runnable | ThreadState::Unknown)
         };
         let sleeps: Vec<&ThreadTime> = thread.times.iter().filter(is_sleep).collect();
-        let slept: u64 = sleeps.iter().map(|time| time.ns).sum();
         if switched.is_none() {
             sleeps.iter().for_each(|time| self.part(time.state).ns += time.ns);
+            let slept: u64 = sleeps.iter().map(|time| time.ns).sum();
             self.part(ThreadState::Unknown).ns += off - slept;
-        } else if slept == 0 {
+            return;
+        }
+        // What samples found beyond what was recorded: mostly waits that began before a window.
+        let recorded = |state: ThreadState| -> f64 {
+            let waits = switched.iter().flat_map(|(one, _)| &one.waits);
+            let waits = waits.filter(|wait| state_of(wait) == state);
+            waits.map(|wait| wait.ns as f64).sum::<f64>() * scaled / (waited.max(1) as f64) * fit
+        };
+        let beyond = |time: &&ThreadTime| (time.ns as f64 - recorded(time.state)).max(0.0);
+        let more: f64 = sleeps.iter().map(beyond).sum();
+        if more <= 0.0 {
             self.part(ThreadState::Unknown).ns += rest as u64;
-        } else {
-            for time in sleeps {
-                self.part(time.state).ns += (rest * time.ns as f64 / slept as f64) as u64;
-            }
+            return;
+        }
+        for time in &sleeps {
+            self.part(time.state).ns += (rest * beyond(time) / more) as u64;
         }
     }
 
     /// A thread of a peer, of which only context switches are known.
-    fn add_peer(
-        &mut self,
-        thread: &SwitchedThread,
-        scale: f64,
-        elapsed_ns: u64,
-        inside: &HashSet<i32>,
-    ) {
+    fn add_peer(&mut self, thread: &SwitchedThread, scale: f64, elapsed_ns: u64) {
         let part = match thread.interval_ns {
             0 => scale,
             interval_ns => elapsed_ns as f64 / interval_ns as f64,
@@ -311,27 +323,23 @@ impl GroupSums {
         let fit = if scaled > off as f64 { off as f64 / scaled } else { 1.0 };
         self.part(ThreadState::OnCpu).ns += run;
         self.part(ThreadState::Runnable).ns += runnable;
-        self.add_waits(thread, scale * fit, inside);
+        self.add_waits(thread, scale * fit);
         self.part(ThreadState::Unknown).ns += off - (scaled * fit) as u64;
     }
 
-    fn add_waits(&mut self, thread: &SwitchedThread, scale: f64, inside: &HashSet<i32>) {
+    fn add_waits(&mut self, thread: &SwitchedThread, scale: f64) {
         for wait in &thread.waits {
-            let state = match wait.cause {
-                ThreadState::Futex => futex(wait.count, wait.ns),
-                cause => cause,
-            };
+            let state = state_of(wait);
             let ns = (wait.ns as f64 * scale) as u64;
-            let is_within = wait
-                .woken_by
-                .is_some_and(|by| by.count * 2 >= wait.count && inside.contains(&by.pid));
+            let within = wait.within.min(wait.count) as f64 / wait.count.max(1) as f64;
             let part = self.part(state);
             part.ns += ns;
-            part.waits += wait.count;
+            part.waits += wait.count as f64 * scale;
+            part.recorded += wait.count;
             part.waited_ns += wait.ns;
             if wait.count > 0 {
                 part.ended_ns += ns;
-                part.within_ns += if is_within { ns } else { 0 };
+                part.within_ns += (ns as f64 * within) as u64;
             }
             let key = (state, wait.function.clone());
             if self.functions.len() < FUNCTIONS_MAX || self.functions.contains_key(&key) {
@@ -362,9 +370,8 @@ impl GroupSums {
                 true => mean(sums.ns) * sums.within_ns as f64 / sums.ended_ns as f64,
                 false => 0.0,
             },
-            waits_per_s: (sums.waits > 0 && sums.waited_ns > 0)
-                .then(|| sums.waits as f64 * mean(sums.ns) / (sums.waited_ns as f64 / 1e9)),
-            mean_wait_ns: (sums.waits > 0).then(|| sums.waited_ns as f64 / sums.waits as f64),
+            waits_per_s: (sums.recorded > 0).then(|| sums.waits * 1e9 / elapsed_ns.max(1) as f64),
+            mean_wait_ns: (sums.recorded > 0).then(|| sums.waited_ns as f64 / sums.recorded as f64),
         };
         let mut parts: Vec<AccountPart> =
             self.parts.iter().map(part).filter(|part| part.mean_threads > 0.0).collect();
@@ -467,8 +474,9 @@ impl Account {
         let sum = |wanted: &dyn Fn(ThreadState) -> bool| -> f64 {
             states.iter().filter(|(state, _)| wanted(*state)).map(|(_, mean)| mean).sum()
         };
-        let counted = sum(&|state| !is_idle(state));
-        if counted > 0.0 { counted } else { sum(&|_| true) }
+        let (counted, all) = (sum(&|state| !is_idle(state)), sum(&|_| true));
+        // A program that does next to nothing is not limited by what it does then.
+        if self.idle || counted < COUNTED_MIN * all { all } else { counted }
     }
 
     /// The share of their time that the watched program's threads which waited for others of the account did so, 0 to 1.
@@ -487,7 +495,6 @@ impl Account {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fathom_model::watch::{WaitSum, WokenBy};
 
     const S: u64 = 1_000_000_000;
 
@@ -496,9 +503,9 @@ mod tests {
         TimesOfThread { pid, tid, comm: comm.into(), times, ..TimesOfThread::default() }
     }
 
-    fn wait(cause: ThreadState, count: u64, ns: u64, by: Option<i32>) -> WaitSum {
-        let woken_by = by.map(|pid| WokenBy { pid, count });
-        WaitSum { cause, function: "f".into(), count, ns, woken_by }
+    /// Waits, of which processes of the account ended `within`.
+    fn wait(cause: ThreadState, count: u64, ns: u64, within: u64) -> WaitSum {
+        WaitSum { cause, function: "f".into(), count, ns, within }
     }
 
     fn account(
@@ -539,7 +546,7 @@ mod tests {
         let switched = SwitchedThread {
             pid: 1,
             tid: 1,
-            waits: vec![wait(T::Flush, 100, S / 50, None), wait(T::Socket, 100, S / 50, None)],
+            waits: vec![wait(T::Flush, 100, S / 50, 0), wait(T::Socket, 100, S / 50, 0)],
             ..SwitchedThread::default()
         };
         let account = account(vec![thread(1, 1, "postgres", &times)], vec![switched], S / 10);
@@ -563,7 +570,7 @@ mod tests {
         let switched = |ns| SwitchedThread {
             pid: 1,
             tid: 1,
-            waits: vec![wait(T::Disk, 10, ns, None)],
+            waits: vec![wait(T::Disk, 10, ns, 0)],
             ..SwitchedThread::default()
         };
         let one = thread(1, 1, "dd", &times);
@@ -585,7 +592,7 @@ mod tests {
         let client = SwitchedThread {
             pid: 1,
             tid: 1,
-            waits: vec![wait(T::Poll, 1000, 3 * S / 4, Some(9))],
+            waits: vec![wait(T::Poll, 1000, 3 * S / 4, 1000)],
             ..SwitchedThread::default()
         };
         let server = SwitchedThread {
@@ -594,7 +601,7 @@ mod tests {
             comm: "postgres".into(),
             peer: true,
             run_ns: S / 4,
-            waits: vec![wait(T::Flush, 1000, S / 2, None), wait(T::Poll, 1000, S / 4, Some(1))],
+            waits: vec![wait(T::Flush, 1000, S / 2, 0), wait(T::Poll, 1000, S / 4, 1000)],
             ..SwitchedThread::default()
         };
         let idle = thread(1, 2, "pool", &[(T::Futex, S)]);

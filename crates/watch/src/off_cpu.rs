@@ -43,12 +43,14 @@ const IN_SOFTIRQ: u64 = 0x10;
 #[derive(Debug)]
 pub struct OffCpuSampler {
     rings: Vec<PerfRing>,
+    /// Time of the last event of each.
+    last_ns: Vec<u64>,
     /// What a record is of, by event ID.
     sources: HashMap<u64, Source>,
     layout: Layout,
     leaders: GroupLeaders,
     budget: TraceBudget,
-    /// Context switches recorded since the last decision, and when that was.
+    /// Context switches since the last decision, if all CPUs had as many as the busiest, and when that was.
     recorded: u64,
     advanced: Instant,
     has_started: bool,
@@ -150,6 +152,7 @@ impl OffCpuSampler {
         }
         events.push(tasks);
         Ok(Self {
+            last_ns: vec![0; rings.len()],
             rings,
             sources,
             layout,
@@ -165,7 +168,7 @@ impl OffCpuSampler {
             switches: Switches::default(),
             members,
             proc_root: proc_root.into(),
-            chains: ChainCauses::new(proc_root),
+            chains: ChainCauses::new(proc_root)?,
             _events: events,
         })
     }
@@ -173,18 +176,32 @@ impl OffCpuSampler {
     fn drain(&mut self) {
         // Every event before this instant is in some CPU's ring buffer by now.
         let now_ns = monotonic_ns();
-        let (found, mut cut) = (&mut self.found, None::<u64>);
-        for ring in &mut self.rings {
-            let mut last_ns = 0;
+        let (found, mut gap) = (&mut self.found, None::<(u64, u64)>);
+        let mut most = 0;
+        for (ring, last_ns) in self.rings.iter_mut().zip(&mut self.last_ns) {
+            let mut records = 0;
+            let mut lose = |from: u64, to: u64| {
+                gap = Some(gap.map_or((from, to), |(first, last)| (first.min(from), last.max(to))));
+            };
             ring.drain_all(|record| {
                 if record.is_lost() {
-                    cut = Some(cut.map_or(last_ns, |cut| cut.min(last_ns)));
+                    // It is written before the first record that fits again, and has its time.
+                    let time = record.body.len().checked_sub(16).and_then(|at| record.u64_at(at));
+                    lose(*last_ns, time.unwrap_or(now_ns));
                 } else if let Some(time_ns) = found.add(record, &self.sources, &self.layout) {
-                    last_ns = time_ns;
+                    *last_ns = time_ns;
+                    records += 1;
                 }
             });
-            self.lost += ring.take_lost();
+            if ring.was_full() {
+                lose(*last_ns, now_ns);
+            }
+            let lost = ring.take_lost();
+            self.lost += lost;
+            most = most.max(records + lost);
         }
+        // A busy CPU is not to be slowed because others are idle. Each switch comes with a wakeup.
+        self.recorded += most / 2 * self.rings.len() as u64;
         found.tasks.sort_by_key(|(time, _)| *time);
         for (_, event) in found.tasks.drain(..) {
             self.members.apply(&event);
@@ -196,33 +213,39 @@ impl OffCpuSampler {
             found.clear();
             return;
         };
-        let end = cut.unwrap_or(now_ns).max(from);
         let mut events = std::mem::take(&mut found.events);
         events.sort_by_key(|(time, _)| *time);
-        // Later ones may still be preceded by an event of another CPU, or by one that was lost.
-        let complete = events.partition_point(|(time, _)| *time < end);
-        for (time, event) in events.drain(..complete) {
-            match event {
-                Event::Switch { from, comm, state, chain, to } => {
-                    self.recorded += 1;
-                    let wait = (state & switches::RUNNABLE_MASK != 0)
-                        .then(|| self.chains.cause(state, &self.found.addresses[chain]));
-                    self.switches.switched(time, (from, comm), state, wait, to);
-                }
-                Event::Waking { tid, by, current } => self.switches.woken(time, tid, by, current),
+        let mut events = events.into_iter().peekable();
+        if let Some((lost_from, lost_to)) = gap {
+            let end = lost_from.max(from);
+            while let Some((time, event)) = events.next_if(|(time, _)| *time < end) {
+                self.apply(time, event);
             }
+            // What the threads did in the gap is unknown.
+            self.switches.end_window(end);
+            self.seen_ns += end - from;
+            let resumed = lost_to.max(end).min(now_ns);
+            while events.next_if(|(time, _)| *time < resumed).is_some() {}
+            self.window_from = Some(resumed);
         }
-        self.seen_ns += end - from;
-        self.window_from = Some(end);
-        match cut {
-            None => self.found.keep(events),
-            Some(_) => {
-                // What the threads did meanwhile is unknown.
-                self.recorded += events.len() as u64;
-                self.switches.end_window(end);
-                self.found.clear();
-                self.window_from = Some(now_ns);
+        // Later ones may still be preceded by an event of another CPU.
+        while let Some((time, event)) = events.next_if(|(time, _)| *time < now_ns) {
+            self.apply(time, event);
+        }
+        let from = self.window_from.unwrap_or(now_ns);
+        self.seen_ns += now_ns.saturating_sub(from);
+        self.window_from = Some(now_ns.max(from));
+        self.found.keep(events.collect());
+    }
+
+    fn apply(&mut self, time: u64, event: Event) {
+        match event {
+            Event::Switch { from, comm, state, chain, to } => {
+                let wait = (state & switches::RUNNABLE_MASK != 0)
+                    .then(|| self.chains.cause(state, &self.found.addresses[chain]));
+                self.switches.switched(time, (from, comm), state, wait, to);
             }
+            Event::Waking { tid, by, current } => self.switches.woken(time, tid, by, current),
         }
     }
 
@@ -368,11 +391,16 @@ impl Batch {
     }
 
     /// Keeps these events for the next round, and the chains that they refer to.
-    fn keep(&mut self, events: Vec<(u64, Event)>) {
-        if events.is_empty() {
-            self.addresses.clear();
+    fn keep(&mut self, mut events: Vec<(u64, Event)>) {
+        let mut addresses = Vec::new();
+        for (_, event) in &mut events {
+            if let Event::Switch { chain, .. } = event {
+                let start = addresses.len();
+                addresses.extend_from_slice(&self.addresses[chain.clone()]);
+                *chain = start..addresses.len();
+            }
         }
-        self.events = events;
+        (self.events, self.addresses) = (events, addresses);
     }
 }
 
@@ -385,15 +413,18 @@ struct ChainCauses {
 }
 
 impl ChainCauses {
-    fn new(proc_root: &Path) -> Self {
-        // Chains without names leave the state of the thread.
-        let (kernel, _) = KernelNames::open(proc_root, Duration::ZERO);
-        Self { kernel, names: NameTable::new(), known: HashMap::new() }
+    /// Without names, causes are unknown.
+    fn new(proc_root: &Path) -> Result<Self, Unavailable> {
+        match KernelNames::open(proc_root, Duration::ZERO) {
+            (_, Some(hidden)) => Err(hidden),
+            (kernel, None) => Ok(Self { kernel, names: NameTable::new(), known: HashMap::new() }),
+        }
     }
 
     /// The cause of a wait, and the ID of the function that tells it.
     fn cause(&mut self, state: u64, chain: &[u64]) -> (ThreadState, u32) {
-        let stopped = state & switches::STOPPED_MASK != 0;
+        // Of these, the state decides.
+        let stopped = state & switches::STOPPED_MASK != 0 || chain.is_empty();
         if let Some(known) = self.known.get(chain).filter(|_| !stopped) {
             return *known;
         }

@@ -53,18 +53,9 @@ pub struct WaitSum {
     pub count: u64,
     /// Their time within what was recorded, in nanoseconds.
     pub ns: u64,
-    /// The process whose threads ended most of them, other than by interrupts.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub woken_by: Option<WokenBy>,
-}
-
-/// A process that ended waits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct WokenBy {
-    /// Process ID.
-    pub pid: i32,
-    /// Waits that it ended.
-    pub count: u64,
+    /// Those of them that processes of this sample ended.
+    #[serde(default, skip_serializing_if = "super::is_zero")]
+    pub within: u64,
 }
 
 impl OffCpuSample {

@@ -5,7 +5,7 @@ use fathom_analysis::account::{AccountGroup, KINDS};
 use fathom_analysis::watch::Observed;
 use fathom_model::watch::ThreadState;
 
-/// Maximum number of groups shown; the others are one row.
+/// Maximum number of groups shown.
 const GROUPS_MAX: usize = 8;
 /// Shares that round to 0 are omitted.
 const SHARE_MIN: f64 = 0.0005;
@@ -14,8 +14,8 @@ const SHARE_MIN: f64 = 0.0005;
 pub(super) fn account(page: &mut Document, seen: &Observed) {
     let Some(account) = seen.account.account() else { return };
     let groups: Vec<&AccountGroup> = account.that_matter().collect();
-    let idle = account.groups.len() - groups.len();
     let shown = &groups[..groups.len().min(GROUPS_MAX)];
+    let idle = account.groups.len() - shown.len();
     let share = |group: &AccountGroup, states: &[ThreadState]| -> f64 {
         let parts = group.parts.iter().filter(|part| states.contains(&part.state));
         parts.map(|part| part.share).sum()
@@ -24,7 +24,7 @@ pub(super) fn account(page: &mut Document, seen: &Observed) {
         .iter()
         .filter(|(_, states)| shown.iter().any(|group| share(group, states) >= SHARE_MIN))
         .collect();
-    let mut columns = vec![DataColumn::text("threads of"), DataColumn::number("mean")];
+    let mut columns = vec![DataColumn::text("threads of"), DataColumn::number("threads")];
     columns.extend(kinds.iter().map(|(name, _)| DataColumn::number(name)));
     let row = |group: &&AccountGroup| -> Vec<Text> {
         let peer = if group.peer { " (peer)" } else { "" };
@@ -62,8 +62,8 @@ pub(super) fn account(page: &mut Document, seen: &Observed) {
     };
     let idle = match idle {
         0 => String::new(),
-        1 => "; 1 idle group of threads is left out".into(),
-        n => format!("; {n} idle groups of threads are left out"),
+        1 => "; 1 group of less active threads is left out".into(),
+        n => format!("; {n} groups of less active threads are left out"),
     };
     body.paragraph(format!("{source}{idle}"));
     page.section(

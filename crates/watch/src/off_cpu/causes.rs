@@ -94,7 +94,7 @@ const FAULTS: [&str; 4] =
     ["exc_page_fault", "do_user_addr_fault", "do_page_fault", "handle_mm_fault"];
 
 /// Functions in which every wait ends up: they say nothing about it.
-const GENERIC: [&str; 13] = [
+const GENERIC: [&str; 14] = [
     "__schedule",
     "schedule",
     "io_schedule",
@@ -107,6 +107,7 @@ const GENERIC: [&str; 13] = [
     "__wait_for_common",
     "wait_for_common",
     "wait_woken",
+    "do_wait_intr",
     "__traceiter_",
 ];
 
@@ -127,7 +128,11 @@ pub(super) fn cause<'a>(state: u64, functions: &[&'a str]) -> (ThreadState, &'a 
     let mut waits = functions.iter().take_while(|name| begins(&GENERIC, name));
     let is_io = waits.any(|name| name.starts_with("io_schedule") || name.ends_with("_io"));
     let known = || {
-        functions.iter().find_map(|name| {
+        // Its lock is one of the kernel's, but what is waited for is the program's.
+        if let Some(name) = functions.iter().find(|name| name.starts_with("futex_lock_pi")) {
+            return Some((ThreadState::Futex, *name));
+        }
+        functions.iter().filter(|name| !begins(&GENERIC, name)).find_map(|name| {
             let (_, cause) = CAUSES.iter().find(|(parts, _)| begins(parts, name))?;
             Some((*cause, *name))
         })
@@ -136,11 +141,14 @@ pub(super) fn cause<'a>(state: u64, functions: &[&'a str]) -> (ThreadState, &'a 
         _ if is_io => (ThreadState::Disk, telling),
         Some(known) => known,
         None if state & UNINTERRUPTIBLE != 0 && state & IDLE == 0 => (ThreadState::Disk, telling),
+        None if functions.is_empty() => (ThreadState::Unknown, ""),
         None => (ThreadState::Other, telling),
     };
     let passes = |parts: &[&str]| functions.iter().any(|name| is_any(parts, name));
     match found {
         ThreadState::Disk if passes(&FLUSHES) => (ThreadState::Flush, function),
+        // Writers of mapped files wait there for writeback, not for a page.
+        ThreadState::Disk if passes(&["balance_dirty_pages"]) => (ThreadState::Disk, function),
         ThreadState::Disk if passes(&FAULTS) => (ThreadState::PageFault, function),
         found => (found, function),
     }
@@ -240,6 +248,19 @@ mod tests {
             "blk_mq_get_tag",
         );
         check(1, "__schedule schedule io_sq_thread ret_from_fork", S::KernelThread, "io_sq_thread");
-        check(1, "", S::Other, "");
+        check(1, "", S::Unknown, "");
+        check(
+            1,
+            "__schedule schedule do_wait_intr_irq timerfd_read vfs_read",
+            S::Timer,
+            "timerfd_read",
+        );
+        check(1, "__schedule schedule do_wait kernel_wait4 __do_sys_wait4", S::Child, "do_wait");
+        check(
+            1,
+            "__schedule schedule rt_mutex_slowlock_block futex_lock_pi do_futex",
+            S::Futex,
+            "futex_lock_pi",
+        );
     }
 }

@@ -7,7 +7,7 @@
 use crate::processes::Peers;
 use crate::stacks::NameTable;
 use crate::threads::Sched;
-use fathom_model::watch::{SwitchedThread, ThreadState, WaitSum, WokenBy};
+use fathom_model::watch::{SwitchedThread, ThreadState, WaitSum};
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::time::Instant;
@@ -22,9 +22,9 @@ const WAKES_SLEEPER_NS: u64 = 20_000;
 /// A wait in futex(2) that times out after less than this is still one for a lock.
 const SLEEP_MIN_NS: u64 = 20_000_000;
 /// Maximum number of processes counted as wakers of the same wait.
-const WAKERS_MAX: usize = 8;
+const WAKERS_MAX: usize = 64;
 /// Processes that ended a smaller part of the waits for a peer than this are no peers.
-const PEER_PART: u64 = 20;
+const PEER_PART: u64 = 100;
 
 #[derive(Debug, Default)]
 pub(super) struct Switches {
@@ -34,7 +34,7 @@ pub(super) struct Switches {
 
 #[derive(Debug, Default)]
 struct TracedThread {
-    /// 0 until it has left a CPU or woken another thread.
+    /// 0 until it has left a CPU.
     pid: i32,
     comm: Comm,
     has_ended: bool,
@@ -247,6 +247,12 @@ impl Switches {
     ) -> Vec<SwitchedThread> {
         let peers = self.find_peers(proc_root, &is_member);
         let mut taken = Vec::new();
+        // Threads that have exited, or that nothing was seen of in this interval.
+        let was_seen = |thread: &TracedThread| {
+            let spent = thread.run_ns + thread.runnable_ns > 0 || !thread.waits.is_empty();
+            thread.now != Activity::Unknown || spent
+        };
+        self.threads.retain(|_, thread| was_seen(thread));
         for (tid, thread) in &mut self.threads {
             let (is_watched, is_peer) = (is_member(thread.pid), peers.contains(&thread.pid));
             let waits = std::mem::take(&mut thread.waits);
@@ -263,7 +269,7 @@ impl Switches {
                 function: names.name(function).into(),
                 count: waits.count,
                 ns: waits.ns,
-                woken_by: waits.most_woken_by(&|pid| is_member(pid) || peers.contains(&pid)),
+                within: waits.ended_by(&|pid| is_member(pid) || peers.contains(&pid)),
             };
             let mut waits: Vec<WaitSum> = waits.into_iter().map(sum).collect();
             waits.sort_by(|a, b| b.ns.cmp(&a.ns).then_with(|| a.function.cmp(&b.function)));
@@ -312,8 +318,16 @@ impl Switches {
         let members: Vec<i32> = members.into_iter().collect();
         self.peers.refresh(proc_root, &members, indirect.iter().map(|(pid, _)| (*pid, 0)));
         let connected = indirect.into_iter().filter(|(pid, _)| self.peers.contains(*pid, 0));
-        direct.into_iter().filter(matters).chain(connected).map(|(pid, _)| pid).collect()
+        let direct =
+            direct.into_iter().filter(matters).filter(|(pid, _)| is_program(proc_root, *pid));
+        direct.chain(connected).map(|(pid, _)| pid).collect()
     }
+}
+
+/// Whether it is not a thread of the kernel, which does what others ask for.
+fn is_program(proc_root: &Path, pid: i32) -> bool {
+    let arguments = std::fs::read(proc_root.join(format!("{pid}/cmdline")));
+    arguments.is_ok_and(|arguments| !arguments.is_empty())
 }
 
 /// Whether another process ends such waits.
@@ -322,19 +336,12 @@ fn is_for_peer(cause: ThreadState) -> bool {
 }
 
 impl Waits {
-    /// The process that ended most of them, of those of interest, or that did so directly.
-    fn most_woken_by(&self, is_of_interest: &impl Fn(i32) -> bool) -> Option<WokenBy> {
-        let mut by_process: HashMap<i32, u64> = HashMap::new();
-        for (waker, count) in &self.wakers {
-            match *waker {
-                Waker::Process(pid) => *by_process.entry(pid).or_default() += count,
-                Waker::Softirq(pid) if is_of_interest(pid) => {
-                    *by_process.entry(pid).or_default() += count;
-                }
-                _ => {}
-            }
-        }
-        let most = by_process.into_iter().max_by_key(|(pid, count)| (*count, *pid))?;
-        Some(WokenBy { pid: most.0, count: most.1 })
+    /// How many of them these processes ended.
+    fn ended_by(&self, is_of_interest: &impl Fn(i32) -> bool) -> u64 {
+        let of = |(waker, count): &(Waker, u64)| match *waker {
+            Waker::Process(pid) | Waker::Softirq(pid) if is_of_interest(pid) => *count,
+            _ => 0,
+        };
+        self.wakers.iter().map(of).sum()
     }
 }

@@ -38,21 +38,17 @@ fn is_running(child: &mut Child) -> bool {
     child.try_wait().unwrap().is_none()
 }
 
-/// Time and number of the waits of these threads for `cause`, and who ended most of them.
+/// Time and number of the waits of these threads for `cause`, and how many of them their own processes ended.
 fn waits(
     samples: &[OffCpuSample],
     wanted: impl Fn(&SwitchedThread) -> bool,
     cause: ThreadState,
-) -> (u64, u64, Option<i32>) {
+) -> (u64, u64, u64) {
     let threads = samples.iter().flat_map(|sample| &sample.threads).filter(|one| wanted(one));
     let waits: Vec<_> =
         threads.flat_map(|one| &one.waits).filter(|one| one.cause == cause).collect();
-    let by = waits.iter().filter_map(|one| one.woken_by).max_by_key(|by| by.count);
-    (
-        waits.iter().map(|one| one.ns).sum(),
-        waits.iter().map(|one| one.count).sum(),
-        by.map(|by| by.pid),
-    )
+    let within = waits.iter().map(|one| one.within).sum();
+    (waits.iter().map(|one| one.ns).sum(), waits.iter().map(|one| one.count).sum(), within)
 }
 
 /// The machine may switch so often that only windows were recorded.
@@ -77,7 +73,7 @@ fn sleeps_are_found_to_be_waits_for_a_timer() {
 }
 
 #[test]
-fn the_process_at_the_other_end_of_a_pipe_is_named() {
+fn waits_for_the_other_end_of_a_pipe_are_within_the_program() {
     // The parent waits for its child, which works and answers.
     let script = "import os, sys, time\nsys.stdin.read()\n(a, b), (c, d) = os.pipe(), os.pipe()\n\
                   pid = os.fork()\nif pid == 0:\n  for i in range(30):\n    os.read(a, 1); time.sleep(0.003); os.write(d, b'x')\n  \
@@ -86,10 +82,10 @@ fn the_process_at_the_other_end_of_a_pipe_is_named() {
     if !is_complete(&samples, took) {
         return;
     }
-    let (ns, count, by) = waits(&samples, |one| one.pid == pid, ThreadState::Pipe);
+    let (ns, count, within) = waits(&samples, |one| one.pid == pid, ThreadState::Pipe);
     assert!((20..=31).contains(&count) && ns >= 30_000_000, "{count} {ns}");
-    let child = by.filter(|by| *by != pid).expect("its child");
-    let (slept, count, _) = waits(&samples, |one| one.pid == child, ThreadState::Timer);
+    assert!((20..=count).contains(&within), "{within} of {count}");
+    let (slept, count, _) = waits(&samples, |one| one.pid != pid, ThreadState::Timer);
     assert!((20..=30).contains(&count) && slept >= 30_000_000, "{count} {slept}");
 }
 
@@ -116,7 +112,7 @@ fn time_adds_up() {
     assert_eq!((of(3).run_ns, of(3).runnable_ns, sum(of(3))), (900, 100, 1000));
     let waits: Vec<_> = of(2).waits.iter().map(|wait| (wait.cause, wait.count, wait.ns)).collect();
     assert_eq!(waits, [(ThreadState::Disk, 1, 250), (ThreadState::Socket, 1, 200)]);
-    assert_eq!(of(2).waits[1].woken_by.map(|by| (by.pid, by.count)), Some((1, 1)));
+    assert_eq!(of(2).waits[1].within, 1);
     // Nothing is counted twice, and 2 is still runnable.
     switches.switched(1200, ((1, 3), comm), 0, None, 2);
     switches.pause(1250);
@@ -167,4 +163,17 @@ fn a_thread_that_runs_on_a_cpu_that_was_idle_was_woken() {
     assert_eq!((two.run_ns, two.runnable_ns), (30_000, 0));
     let waits: Vec<_> = two.waits.iter().map(|wait| (wait.cause, wait.count, wait.ns)).collect();
     assert_eq!(waits, [(ThreadState::Flush, 1, 54_900), (ThreadState::Socket, 1, 10_000)]);
+}
+
+#[test]
+fn chains_of_events_that_are_kept_stay_theirs() {
+    let event =
+        |chain| Event::Switch { from: (1, 1), comm: Comm::of(b"db"), state: 1, chain, to: 0 };
+    let mut batch = Batch { addresses: vec![1, 2, 3, 4, 5], ..Batch::default() };
+    batch.keep(vec![(10, event(3..5))]);
+    assert_eq!(batch.addresses, [4, 5]);
+    let Event::Switch { chain, .. } = &batch.events[0].1 else { panic!("a switch") };
+    assert_eq!(*chain, 0..2);
+    batch.keep(Vec::new());
+    assert!(batch.addresses.is_empty());
 }

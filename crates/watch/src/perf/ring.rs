@@ -18,6 +18,7 @@ pub(crate) struct PerfRing {
     /// Size of the data area, a power of two.
     size: usize,
     lost: u64,
+    was_full: bool,
 }
 
 // SAFETY: this value owns the mapping, which is valid in any thread.
@@ -31,6 +32,8 @@ pub(crate) struct PerfRecord<'a> {
 }
 
 const HEADER: usize = size_of::<bindings::perf_event_header>();
+/// More than any record takes, in bytes.
+const RECORD_MAX: usize = 2048;
 
 impl PerfRing {
     /// Maps the ring buffer of `event`, with at least `data` bytes for records.
@@ -49,7 +52,7 @@ impl PerfRing {
         // SAFETY: the kernel chooses a free address range.
         let base = unsafe { mmap(ptr::null_mut(), mapped, prot, MapFlags::SHARED, fd, 0) }?;
         let page = NonNull::new(base.cast()).ok_or(io::ErrorKind::Other)?;
-        Ok(Self { page, mapped, size, lost: 0 })
+        Ok(Self { page, mapped, size, lost: 0, was_full: false })
     }
 
     /// Passes all available records to `each`, oldest first, and frees their space.
@@ -66,6 +69,7 @@ impl PerfRing {
         // Acquire: pairs with the kernel's store of the head after writing the records.
         let head = self.head().load(Ordering::Acquire);
         let mut at = self.tail().load(Ordering::Relaxed);
+        self.was_full = (head - at) as usize + RECORD_MAX > self.size;
         while at < head {
             let left = usize::try_from(head - at).unwrap_or(usize::MAX).min(self.size);
             let Some((kind, misc, size)) = self.header(at, left) else {
@@ -91,6 +95,12 @@ impl PerfRing {
     }
 
     /// Records lost since the last call, as reported by the records drained.
+    /// Whether there was hardly room for a record when it was last drained: some may have been lost, which the kernel only
+    /// says before the next one.
+    pub fn was_full(&self) -> bool {
+        self.was_full
+    }
+
     pub fn take_lost(&mut self) -> u64 {
         std::mem::take(&mut self.lost)
     }

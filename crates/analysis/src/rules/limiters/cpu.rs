@@ -395,7 +395,8 @@ fn full_worker(view: &SettingView) -> Option<Claim> {
 fn own_time(view: &View) -> Option<Claim> {
     let (ran, waited) = (view.state(ThreadState::OnCpu), view.state(ThreadState::Runnable));
     // Where all of its time is known: on a CPU, or runnable because its own threads or its peers were.
-    let own_wait = (waited - others(view).1).max(0.0);
+    let of_others = if other_programs(view).is_some() { others(view).1 } else { 0.0 };
+    let own_wait = (waited - of_others).max(0.0);
     let (share, least) = match &view.account {
         Some(_) => (view.share(ran + own_wait), view.share_min(ON_CPU_MIN)),
         None => (view.share(ran + waited), THREADS_MIN),
@@ -404,8 +405,9 @@ fn own_time(view: &View) -> Option<Claim> {
         return None;
     }
     let waits = view.share(own_wait);
+    let behind = if ran + waited > view.cpus() { " behind its own threads" } else { "" };
     let waits = match waits >= AGAINST_MIN {
-        true => format!(", and waited {:.0}% for one behind its own threads", waits * 100.0),
+        true => format!(", and runnable but off-CPU{behind} {:.0}%", waits * 100.0),
         false => String::new(),
     };
     let summary = match &view.account {

@@ -209,7 +209,9 @@ fn device(view: &View) -> Option<Claim> {
     let share = view.io_wait().filter(|share| *share >= view.share_min(WAIT_MIN))?;
     // Of another user's processes nothing is known.
     let own = &view.seen.processes.watched;
-    if view.is_own && own.disk_bytes() == 0 && own.requested_read + own.requested_write > 0 {
+    let is_peers = view.most_is_peers(ThreadState::Disk);
+    let reads_elsewhere = own.disk_bytes() == 0 && own.requested_read + own.requested_write > 0;
+    if view.is_own && reads_elsewhere && !is_peers {
         return None;
     }
     let kinds = [("reads", &disk.read), ("writes", &disk.write)];
@@ -218,7 +220,8 @@ fn device(view: &View) -> Option<Claim> {
     let share_shown = share * 100.0;
     let waited = match view.is_own {
         true => {
-            format!("{} waited for {} {share_shown:.0}% of the time", view.subject(), disk.name)
+            let who = view.who_in(ThreadState::Disk);
+            format!("{who} waited for {} {share_shown:.0}% of the time", disk.name)
         }
         false => {
             format!("Tasks spent {share_shown:.0}% of their busy time waiting for {}", disk.name)

@@ -193,6 +193,7 @@ fn lock(view: &View) -> Option<Claim> {
          while {ran:.1} ran.",
         view.who
     );
+    let share = if view.account.is_some() { view.share(waiting) } else { share };
     let waiting = Evidence::number("threads in brief futex waits", waiting, Unit::Count);
     let waiting = waiting.with_source("/proc/PID/task/TID/schedstat and syscall");
     let claim = Claim::new(summary, vec![waiting]).about(view.threads_in(&view.who, "futex"));
@@ -449,10 +450,17 @@ fn one_at_a_time(view: &View) -> Option<Claim> {
         (Dir::Read, "read", &disk.read, READ_CALLS),
         (Dir::Write, "write", &disk.write, WRITE_CALLS),
     ];
+    // A program's own, where they are known: the disk may be busy for others in the other direction.
+    let own = &view.seen.processes.watched;
+    let moves = |dir: Dir| match (view.account.is_some() && own.disk_bytes() > 0, dir) {
+        (true, Dir::Read) => own.disk_read >= own.disk_write,
+        (true, _) => own.disk_write > own.disk_read,
+        (false, _) => true,
+    };
     let did = |dir: Dir| view.record.jobs.iter().any(|job| job.dirs[dir].counts.ios > 0);
     let (_, what, io, calls) = directions
         .into_iter()
-        .filter(|(dir, ..)| !view.is_run() || did(*dir))
+        .filter(|(dir, ..)| if view.is_run() { did(*dir) } else { moves(*dir) })
         .max_by(|a, b| in_flight(a.2).total_cmp(&in_flight(b.2)))?;
     let waits = |comm: &str, call: &str, _: &str| {
         !comm.starts_with("iou-") && (calls.contains(&call) || ASYNC_WAITS.contains(&call))

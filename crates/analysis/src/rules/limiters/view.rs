@@ -162,6 +162,12 @@ impl<'a> View<'a> {
         if self.account.is_some() { NAMED_MIN } else { otherwise }
     }
 
+    /// Whether most threads in `state` are a peer's.
+    pub fn most_is_peers(&self, state: ThreadState) -> bool {
+        let most = self.account.as_ref().and_then(|account| account.most_in(state));
+        most.is_some_and(|group| group.peer)
+    }
+
     /// Whose threads most of those in `state` are: the workload, a process of it, or a peer, and how much it waited for that.
     pub fn who_in(&self, state: ThreadState) -> String {
         let account = self.account.as_ref();

@@ -76,7 +76,9 @@ fn peer(view: &View) -> Option<Claim> {
     let share = share_of(view, &states)?;
     let (who, waits) = (view.subject(), rate_and_time(view, &states));
     let shown = share * 100.0;
-    let known = view.seen.processes.by_cpu().into_iter().find(|uses| uses.peer);
+    // What a known peer did is in the account, where context switches were recorded.
+    let is_sampled = view.account.as_ref().is_some_and(|account| account.recorded_share == 0.0);
+    let known = view.seen.processes.by_cpu().into_iter().find(|uses| uses.peer && is_sampled);
     let summary = match known {
         Some(peer) => format!("{who} waited for {} {shown:.0}% of the time{waits}.", peer.named()),
         None => format!(
@@ -148,7 +150,7 @@ pub(in crate::rules) static NOT_RUNNING: Rule = Rule {
         Case::View {
             holds: |s| s.spends(&[(ThreadState::Terminal, 0.9), (ThreadState::OnCpu, 0.1)]),
             near_miss: |s| s.spends(&[(ThreadState::Terminal, 0.05), (ThreadState::OnCpu, 0.95)]),
-            summary: "fio waited for input from a terminal 90% of the time.",
+            summary: "fio waited for a terminal 90% of the time.",
         },
     ],
 };
@@ -165,10 +167,7 @@ fn not_running(view: &View) -> Option<Claim> {
         }
         None => {
             let share = share_of(view, &[ThreadState::Terminal])?;
-            let summary = format!(
-                "{who} waited for input from a terminal {:.0}% of the time.",
-                share * 100.0
-            );
+            let summary = format!("{who} waited for a terminal {:.0}% of the time.", share * 100.0);
             wait(share, summary, "time waiting for a terminal")
         }
     };
