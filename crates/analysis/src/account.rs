@@ -18,7 +18,7 @@ const SEEN_MIN_NS: u64 = 5_000_000;
 /// Mean time of waits in futex(2) up to which they are for a lock rather than for work or for another thread's end.
 const BRIEF_NS: u64 = 20_000_000;
 /// A group of threads matters if they work, or wait for what is not another thread, for this part of what the most active
-/// group does; and of its threads those that do so for this share of their time, or for this part of their mean.
+/// group does, and for this share of a thread's time; and of its threads those that do so for this part of their mean.
 const MATTERS_SHARE: f64 = 0.03;
 const MATTERS_PART: f64 = 0.25;
 /// Share of the time of threads that matter which must not be idle for the idle part to be left out.
@@ -204,8 +204,8 @@ impl AccountTotals {
             let (of_group, threads) = works.get(name).copied().unwrap_or_default();
             let (of_group, mean) = (of_group as f64, of_group as f64 / threads.max(1) as f64);
             let (working, all) = (sums.working_ns() as f64, sums.all_ns() as f64);
-            // Of a group of many that each do little, all matter; of others, those that do something.
-            let does_its_part = working >= MATTERS_SHARE * all || working >= MATTERS_PART * mean;
+            // Of a group of many that each do little, all matter; of others, those that do as much as most.
+            let does_its_part = working >= MATTERS_PART * mean;
             let is_idle = of_group < MATTERS_SHARE * all;
             let matters = of_group >= MATTERS_PART * most && does_its_part && !is_idle;
             groups.entry((matters, name)).or_default().merge(sums);
