@@ -1,7 +1,7 @@
 //! The mechanism that all experiments share: conditions measured window by window, alternately, within
 //! a time budget. It does no I/O and does not depend on the purpose of an experiment.
 //!
-//! A [`Probe`](fathom_model::window::Probe) is a window to measure; a [`Cell`] accumulates the windows of one condition. A [`Series`] interleaves conditions, so that drift affects all of them
+//! A [`Probe`](fathom_model::window::Probe) is a window to measure; a `Cell` accumulates the windows of one condition. A `Series` interleaves conditions, so that drift affects all of them
 //! alike and ratios are paired. A [`Schedule`] divides a [`Budget`] of time over the stages of an experiment.
 //! The first client is [`crate::limit`]. A [`Trial`] compares conditions, for `fathom try` and `fathom sweep`: it measures
 //! them in random order, round after round, and decides what each comparison allows to claim.
