@@ -255,9 +255,7 @@ fn open(options: &SamplingOptions) -> Opened {
         let whose = if options.during_run { own() } else { options.scope.clone() };
         opened.add(CallSampler::open(proc, sys, &whose), |_| &[]);
         if whose != Scope::Machine {
-            // Each switch costs a run's I/O as much as the I/O itself.
-            let sampler = OffCpuSampler::open(proc, sys, &whose, options.during_run);
-            opened.add(sampler, |_| &[]);
+            opened.add(OffCpuSampler::open(proc, sys, &whose), |_| &[]);
         }
     }
     let rings = RingSampler::open(proc, options.scope.clone());

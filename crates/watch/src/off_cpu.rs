@@ -104,13 +104,7 @@ enum Event {
 impl OffCpuSampler {
     /// Opens the tracepoints; the first [`Sampler::take`] starts recording. `proc_root` and `sys_root` are the mount points
     /// of procfs and sysfs: `/proc` and `/sys`.
-    /// With `sparing`, only windows are recorded, however rarely the machine switches.
-    pub fn open(
-        proc_root: &Path,
-        sys_root: &Path,
-        scope: &Scope,
-        sparing: bool,
-    ) -> Result<Self, Unavailable> {
+    pub fn open(proc_root: &Path, sys_root: &Path, scope: &Scope) -> Result<Self, Unavailable> {
         let fail = |error: io::Error| refused(WHAT, &error);
         let namespace = std::fs::read_link(proc_root.join("self/ns/pid")).map_err(fail)?;
         if namespace.as_os_str() != OUTERMOST {
@@ -163,7 +157,7 @@ impl OffCpuSampler {
             sources,
             layout,
             leaders,
-            budget: TraceBudget::new(cpus.len(), if sparing { 0 } else { RATE_MAX }),
+            budget: TraceBudget::new(cpus.len(), RATE_MAX),
             recorded: 0,
             advanced: Instant::now(),
             has_started: false,

@@ -11,7 +11,7 @@ fn recorded(script: &str) -> Option<(i32, Vec<OffCpuSample>, Duration)> {
     };
     let pid = child.id() as i32;
     let sampler =
-        OffCpuSampler::open(Path::new("/proc"), Path::new("/sys"), &Scope::Trees(vec![pid]), false);
+        OffCpuSampler::open(Path::new("/proc"), Path::new("/sys"), &Scope::Trees(vec![pid]));
     let mut sampler = match sampler {
         Ok(sampler) => sampler,
         Err(missing) => {
