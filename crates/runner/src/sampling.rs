@@ -254,7 +254,8 @@ fn open(options: &SamplingOptions) -> Opened {
         // Beside a run, only its own calls are of interest.
         let whose = if options.during_run { own() } else { options.scope.clone() };
         opened.add(CallSampler::open(proc, sys, &whose), |_| &[]);
-        if whose != Scope::Machine {
+        // Beside a run, whose every I/O may be a context switch, samples have to do.
+        if whose != Scope::Machine && !options.during_run {
             opened.add(OffCpuSampler::open(proc, sys, &whose), |_| &[]);
         }
     }
