@@ -5,5 +5,5 @@
 prepare() { filled data 1g; }
 program() {
     exec fio --name=a --filename=data --size=1g --time_based --runtime=4 --output=fio.log \
-        --ioengine=libaio --iodepth=32 --rw=randread --bs=4k
+        --ioengine=libaio --iodepth=32 --rw=randread --bs=64k
 }

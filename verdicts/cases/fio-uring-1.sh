@@ -1,9 +1,9 @@
-# cause: Direct 4 KiB reads of a disk with io_uring, one at a time.
+# cause: Direct 64 KiB reads of a disk with io_uring, one at a time.
 # expect: queue-depth
 # busy: queue-depth, other-cpu
 # packages: fio
 prepare() { filled data 1g; }
 program() {
     exec fio --name=a --filename=data --size=1g --time_based --runtime=4 --output=fio.log \
-        --ioengine=io_uring --iodepth=1 --direct=1 --rw=randread --bs=4k
+        --ioengine=io_uring --iodepth=1 --direct=1 --rw=randread --bs=64k
 }

@@ -1,7 +1,6 @@
 # cause: Reads of a file that is in memory: it copies bytes.
-# expect: own-cpu
-# busy: own-cpu, other-cpu
-# vague: in-memory
+# expect: own-cpu, in-memory
+# busy: own-cpu, in-memory, other-cpu
 # packages: fio
 prepare() { filled data 256m; }
 program() {

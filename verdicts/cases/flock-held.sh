@@ -1,6 +1,6 @@
 # cause: A program waits for a file lock that another program holds.
-# expect: lock
-# vague: kernel-lock
+# expect: kernel-lock
+# mentions: file lock
 # packages: util-linux
 prepare() {
     starts flock lockfile sleep 60

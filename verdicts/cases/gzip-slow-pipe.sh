@@ -1,6 +1,6 @@
 # cause: gzip reads a pipe that another program fills slowly.
-# expect: peer
-# vague: timer
+# expect: peer, timer
+# mentions: perl
 # packages: gzip
 prepare() {
     mkfifo pipe

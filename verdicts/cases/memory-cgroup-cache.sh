@@ -14,6 +14,6 @@ import os, random
 fd = os.open(\"data\", os.O_RDONLY)
 os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
 while True:
-    os.pread(fd, 4096, random.randrange(51200) * 4096)"'
+    os.pread(fd, 65536, random.randrange(3200) * 65536)"'
 }
 clean() { sleep 0.5; rmdir /sys/fs/cgroup/memory/fathom-verdicts; }

@@ -1,5 +1,6 @@
 # cause: A program writes into a pipe whose reader takes 64 KiB ten times a second.
-# expect: peer
+# expect: peer, timer
+# mentions: perl
 # packages: perl
 prepare() {
     mkfifo pipe

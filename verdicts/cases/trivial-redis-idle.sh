@@ -1,5 +1,5 @@
 # cause: A redis server without clients.
-# expect: timer, peer
+# expect: timer, idle
 # packages: redis-server redis-tools
 # watch: 5s
 prepare() {

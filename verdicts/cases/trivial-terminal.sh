@@ -1,10 +1,11 @@
 # cause: A program reads from a terminal at which nobody types.
-# expect: peer
+# expect: stopped
+# mentions: terminal
 # packages: bsdutils
 # watch: 5s
 program() {
-    starts script -qfc 'exec cat' /dev/null
+    starts bash -c "sleep 60 | script -qfc 'exec cat' /dev/null"
     sleep 0.5
-    pgrep -P "$(head -1 background.pids)" | tail -1
+    pgrep -nx cat
 }
 clean() { ends; }

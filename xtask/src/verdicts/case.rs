@@ -1,6 +1,6 @@
 //! A case: a shell file whose head says what its program is limited by.
 
-use super::truth;
+use super::truth::{self, Shares};
 use crate::Result;
 use crate::run::{Finished, Probe, attempt};
 use serde_json::Value;
@@ -11,6 +11,8 @@ use std::time::Duration;
 
 pub struct Case {
     path: PathBuf,
+    /// The rules that name the program's own CPU time.
+    own_cpu: Vec<String>,
     pub name: String,
     pub cause: String,
     /// On an idle machine, and with all CPUs busy.
@@ -33,6 +35,8 @@ pub struct Expected {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
     Right,
+    /// The program's own CPU time, of which there was more than of the cause made.
+    Cpu,
     Vague,
     /// A cause that is right, but not first.
     Order,
@@ -42,6 +46,10 @@ pub enum Verdict {
 
 /// verdicts/causes.txt: of each cause the group, the rules that name it, and those that are true, but vague.
 pub type Causes = BTreeMap<String, [String; 3]>;
+
+const OWN_CPU: &str = "own-cpu";
+/// Share of the time by which CPU time must exceed the cause made to be right as well.
+const CPU_MORE_MIN: f64 = 0.05;
 
 /// $1 is the case's file, $2 its directory, $3 the function, $4 the marker.
 const SHELL: &str = "set -eu; DIR=$2; cd \"$DIR\"; . \"${1%/*}/../lib.sh\"; . \"$1\"
@@ -100,8 +108,11 @@ impl Case {
         let expect = head.remove("expect").ok_or("`# expect:` is missing")?;
         let vague = head.remove("vague").unwrap_or_default();
         let busy = head.remove("busy").unwrap_or(expect);
+        let own_cpu =
+            causes.get(OWN_CPU).map_or(Vec::new(), |[_, rules, _]| words(rules).collect());
         let case = Case {
             path: path.to_path_buf(),
+            own_cpu,
             name: path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
             cause: head.remove("cause").ok_or("`# cause:` is missing")?.into(),
             expect: [Expected::of(expect, vague, causes)?, Expected::of(busy, vague, causes)?],
@@ -145,8 +156,17 @@ impl Case {
     }
 
     /// The verdict on fathom's findings, with the rule and the sentence of the first one.
-    pub fn judge(&self, findings: &Value, is_busy: bool) -> (Verdict, String, String) {
-        let Expected { right, vague, .. } = &self.expect[usize::from(is_busy)];
+    pub fn judge(
+        &self,
+        findings: &Value,
+        is_busy: bool,
+        truth: Option<&Shares>,
+    ) -> (Verdict, String, String) {
+        let Expected { right, vague, group } = &self.expect[usize::from(is_busy)];
+        let share =
+            |group: &str| truth.and_then(|shares| shares.get(group)).copied().unwrap_or(0.0);
+        let on_cpu = share("on_cpu") + if is_busy { 0.0 } else { share("runnable") };
+        let is_mostly_on_cpu = on_cpu > share(group) + CPU_MORE_MIN;
         let text = |value: &Value| value.as_str().unwrap_or_default().to_string();
         let named: Vec<(String, String)> = findings
             .as_array()
@@ -158,6 +178,8 @@ impl Case {
         let (rule, summary) = named.first().cloned().unwrap_or_default();
         let verdict = if right.contains(&rule) && summary.contains(&self.mentions) {
             Verdict::Right
+        } else if is_mostly_on_cpu && self.own_cpu.contains(&rule) {
+            Verdict::Cpu
         } else if right.contains(&rule) || vague.contains(&rule) {
             Verdict::Vague
         } else if ["", "inconclusive"].contains(&rule.as_str()) {
@@ -182,16 +204,22 @@ mod tests {
 
     #[test]
     fn the_first_cause_is_judged() {
-        let causes_text =
-            "queue-depth | device | one-at-a-time | device\ntimer | timer | timer |\n";
+        let causes_text = "queue-depth | device | one-at-a-time | device\nown-cpu | on_cpu | own-cpu-time |\n\
+             timer | timer | timer |\n";
         let causes = causes(causes_text);
         let text = "# cause: One read.\n# expect: queue-depth\n# mentions: vda\nprogram() { :; }\n";
         let case = Case::parse(Path::new("cases/read.sh"), text, &causes).unwrap();
-        let judge = |rules: &[(&str, &str)]| {
+        let judged = |rules: &[(&str, &str)], on_cpu: f64| {
             let finding = |(rule, summary): &(&str, &str)| json!({ "class": "limiter", "rule": rule, "summary": summary });
             let findings: Value = rules.iter().map(finding).collect();
-            case.judge(&findings, false).0
+            let shares = [("on_cpu", on_cpu), ("device", 0.4)];
+            let shares = shares.map(|(group, share)| (group.to_string(), share)).into();
+            case.judge(&findings, false, Some(&shares)).0
         };
+        let judge = |rules: &[(&str, &str)]| judged(rules, 0.42);
+        let cpu = [("own-cpu-time", ""), ("one-at-a-time", "on vda")];
+        assert_eq!(judge(&cpu), Verdict::Order);
+        assert_eq!(judged(&cpu, 0.6), Verdict::Cpu);
         assert_eq!(judge(&[("one-at-a-time", "on vda")]), Verdict::Right);
         assert_eq!(judge(&[("one-at-a-time", "on vdb")]), Verdict::Vague);
         assert_eq!(judge(&[("device", "")]), Verdict::Vague);

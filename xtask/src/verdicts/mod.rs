@@ -103,9 +103,10 @@ fn measure(
     let watched = watch(case, program, dir.path(), is_busy, with_truth);
     case.call("clean", dir.path())?;
     let (json, truth) = watched?;
-    let (verdict, rule, summary) = case.judge(&json["findings"], is_busy);
     let (names, account) = truth::of_account(&json["figures"]["account"]);
-    let shares = [account, truth.map(|threads| truth::shares(threads, &names))];
+    let truth = truth.map(|threads| truth::shares(threads, &names));
+    let (verdict, rule, summary) = case.judge(&json["findings"], is_busy, truth.as_ref());
+    let shares = [account, truth];
     Ok(Measured { is_busy, verdict, rule, summary, shares })
 }
 
@@ -124,6 +125,9 @@ fn watch(
     let mut pids = Vec::new();
     if let Some(duration) = &case.watch {
         pids.extend(case.call("program", dir)?.stdout.split_whitespace().map(String::from));
+        if pids.is_empty() {
+            return Err("program printed no process to watch".into());
+        }
         args.extend(["-t".into(), duration.clone()]);
         args.extend(pids.iter().map(|pid| format!("--pid={pid}")));
     } else {

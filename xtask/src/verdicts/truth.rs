@@ -10,6 +10,8 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Lines};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
 
 /// Groups of the account, and their shares of all threads' time; they add up to 1.
 pub type Shares = BTreeMap<String, f64>;
@@ -55,7 +57,17 @@ impl Tracer {
     }
 
     pub fn stop(mut self) -> Result<Vec<Thread>> {
-        kill_process(Pid::from_child(&self.bpftrace), Signal::INT)?;
+        let pid = Pid::from_child(&self.bpftrace);
+        let (reading, ended) = channel::<()>();
+        // bpftrace sometimes misses the first signal.
+        let interrupter = std::thread::spawn(move || {
+            for signal in [Signal::INT, Signal::INT, Signal::KILL] {
+                let _ = kill_process(pid, signal);
+                if ended.recv_timeout(Duration::from_secs(10)) != Err(RecvTimeoutError::Timeout) {
+                    break;
+                }
+            }
+        });
         let mut maps = Value::Null;
         for line in self.lines.by_ref() {
             let line: Value = serde_json::from_str(&line?).unwrap_or_default();
@@ -63,6 +75,8 @@ impl Tracer {
                 maps[name] = map.clone();
             }
         }
+        drop(reading);
+        let _ = interrupter.join();
         let map = |name: &str| maps[name].as_object().into_iter().flatten();
         let number = |value: &Value| value.as_f64().unwrap_or_default();
         let mut threads: BTreeMap<&str, Thread> = BTreeMap::new();
@@ -130,7 +144,8 @@ pub fn shares(mut threads: Vec<Thread>, names: &[String]) -> Shares {
     const ACTIVE: [&str; 6] = ["on_cpu", "device", "flush", "kernel_lock", "page_fault", "stopped"];
     let active =
         |thread: &Thread| -> f64 { ACTIVE.iter().filter_map(|group| thread.ns.get(*group)).sum() };
-    threads.retain(|thread| names.is_empty() || names.contains(&thread.comm));
+    let is_named = |thread: &Thread| names.iter().any(|name| fold_digits(name) == thread.comm);
+    threads.retain(|thread| names.is_empty() || is_named(thread));
     let most = threads.iter().map(active).fold(0.0, f64::max);
     let is_idle = |one: &Thread| active(one) < 0.03 * one.ns.values().sum::<f64>();
     if !threads.iter().all(is_idle) {
