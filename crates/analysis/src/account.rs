@@ -18,7 +18,8 @@ const SEEN_MIN_NS: u64 = 5_000_000;
 /// Mean time of waits in futex(2) up to which they are for a lock rather than for work or for another thread's end.
 const BRIEF_NS: u64 = 20_000_000;
 /// A group of threads matters if they work, or wait for what is not another thread, for this part of what the most active
-/// group does, and for this share of a thread's time; and of its threads those that do so for this part of their mean.
+/// group does, and for this share of a thread's time; and of its threads those that do so for this part of what the most
+/// active one does.
 const MATTERS_SHARE: f64 = 0.03;
 const MATTERS_PART: f64 = 0.25;
 /// Share of the time of threads that matter which must not be idle for the idle part to be left out.
@@ -193,19 +194,22 @@ impl AccountTotals {
 
     /// The account; `None` where the times of single threads are not known.
     pub fn account(&self) -> Option<Account> {
+        // Of each name: working time in sum, and of its most active thread.
         let mut works: BTreeMap<&GroupKey, (u64, u64)> = BTreeMap::new();
-        for ((name, _), sums) in &self.threads {
-            let (working, threads) = works.entry(name).or_default();
-            (*working, *threads) = (*working + sums.working_ns(), *threads + 1);
+        for ((name, tid), sums) in &self.threads {
+            let (all, most) = works.entry(name).or_default();
+            let working = sums.working_ns();
+            *all += working;
+            *most = if *tid == 0 { *most } else { working.max(*most) };
         }
-        let most = works.values().map(|(working, _)| *working).max().unwrap_or(0) as f64;
+        let most = works.values().map(|(all, _)| *all).max().unwrap_or(0) as f64;
         let mut groups: BTreeMap<(bool, &GroupKey), GroupSums> = BTreeMap::new();
         for ((name, _), sums) in &self.threads {
-            let (of_group, threads) = works.get(name).copied().unwrap_or_default();
-            let (of_group, mean) = (of_group as f64, of_group as f64 / threads.max(1) as f64);
+            let (of_group, of_one) = works.get(name).copied().unwrap_or_default();
+            let (of_group, of_one) = (of_group as f64, of_one as f64);
             let (working, all) = (sums.working_ns() as f64, sums.all_ns() as f64);
-            // Of a group of many that each do little, all matter; of others, those that do as much as most.
-            let does_its_part = working >= MATTERS_PART * mean;
+            // Of a group of many that each do little, all matter.
+            let does_its_part = working >= MATTERS_PART * of_one;
             let is_idle = of_group < MATTERS_SHARE * all;
             let matters = of_group >= MATTERS_PART * most && does_its_part && !is_idle;
             groups.entry((matters, name)).or_default().merge(sums);
@@ -282,7 +286,12 @@ impl GroupSums {
         if let Some((one, scale)) = switched {
             self.add_waits(one, scale * fit);
         }
+        // On a CPU by the clock, but not by the scheduler's: interrupts, and time that the hypervisor took.
+        let by_clock = switched.map_or(0.0, |(one, scale)| one.run_ns as f64 * scale);
         let rest = off as f64 - scaled * fit;
+        let taken = (by_clock - run as f64).clamp(0.0, rest.max(0.0));
+        self.part(ThreadState::OnCpu).ns += taken as u64;
+        let rest = rest - taken;
         let is_sleep = |time: &&ThreadTime| {
             !matches!(time.state, ThreadState::OnCpu | ThreadState::Runnable | ThreadState::Unknown)
         };

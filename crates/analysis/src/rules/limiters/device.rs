@@ -239,7 +239,7 @@ fn device(view: &View) -> Option<Claim> {
     let claim = Claim::new(summary, vec![util.with_source("/proc/diskstats")])
         .about(Subject::device(&disk.name))
         .despite(against.map(|(name, share)| Evidence::number(name, share, Unit::Share)))
-        .weight(share * disk.util / 100.0)
+        .weight(share)
         .confidence(Confidence::Medium);
     let is_on = |target: &&TargetFacts| target.device_names().any(|name| name == disk.name);
     Some(match view.record.header.facts.targets.iter().find(is_on) {

@@ -210,11 +210,11 @@ impl Scene {
         self.threads_sample().by_thread = vec![thread];
     }
 
-    /// The thread submits asynchronous I/O, and is asleep in that system call and function.
-    pub fn submits(&mut self, call: &str, wchan: &str, mean: f64) {
-        self.spends(&[(ThreadState::Disk, mean), (ThreadState::OnCpu, 1.0 - mean)]);
+    /// The thread is asleep in that state, system call and function.
+    pub fn sleeps(&mut self, state: ThreadState, call: &str, wchan: &str, mean: f64) {
+        self.spends(&[(state, mean), (ThreadState::OnCpu, 1.0 - mean)]);
         let by_thread = std::mem::take(&mut self.threads_sample().by_thread);
-        self.threads("fio", ThreadState::Disk, call, wchan, mean);
+        self.threads("fio", state, call, wchan, mean);
         self.threads_sample().by_thread = by_thread;
     }
 

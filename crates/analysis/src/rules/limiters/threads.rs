@@ -40,6 +40,10 @@ const ASYNC_WAITS: [&str; 3] = ["io_uring_enter", "io_getevents", "io_pgetevents
 /// Functions in which threads wait for a journal: of ext4 (jbd2), XFS and btrfs.
 const JOURNAL: [&str; 4] = ["jbd2", "wait_transaction", "xlog", "btrfs_sync_log"];
 
+/// Functions in which threads wait for a lock of flock(2) or fcntl(2): fs/locks.c.
+const FILE_LOCKS: [&str; 4] =
+    ["locks_lock_inode_wait", "flock_lock_inode_wait", "posix_lock_inode_wait", "fcntl_setlk"];
+
 /// fsync and the journal.
 pub(in crate::rules) static FSYNC: Rule = Rule {
     id: "fsync",
@@ -219,12 +223,21 @@ pub(in crate::rules) static KERNEL_LOCK: Rule = Rule {
     supersedes: &[],
     checks: &[Check::View(kernel_lock)],
     #[cfg(test)]
-    cases: &[Case::View {
-        holds: |s| s.kernel_lock(6.5, 1.0),
-        near_miss: |s| s.kernel_lock(0.4, 1.0),
-        summary: "6.5 of 7.5 busy threads of fio waited for a kernel lock on average, most of them in \
-                  ext4_buffered_write_iter (pwrite64).",
-    }],
+    cases: &[
+        Case::View {
+            holds: |s| s.kernel_lock(6.5, 1.0),
+            near_miss: |s| s.kernel_lock(0.4, 1.0),
+            summary: "6.5 of 7.5 busy threads of fio waited for a kernel lock on average, most of them in \
+                      ext4_buffered_write_iter (pwrite64).",
+        },
+        Case::View {
+            holds: |s| s.sleeps(ThreadState::KernelLock, "flock", "locks_lock_inode_wait", 0.9),
+            near_miss: |s| {
+                s.sleeps(ThreadState::KernelLock, "flock", "locks_lock_inode_wait", 0.05)
+            },
+            summary: "fio waited for a file lock (flock(2), fcntl(2)) 90% of the time.",
+        },
+    ],
 };
 
 fn kernel_lock(view: &View) -> Option<Claim> {
@@ -235,7 +248,10 @@ fn kernel_lock(view: &View) -> Option<Claim> {
     {
         return None;
     }
-    let is_lock = |wchan: &str| ThreadState::uninterruptible(wchan) == ThreadState::KernelLock;
+    let is_lock = |wchan: &str| {
+        FILE_LOCKS.contains(&wchan)
+            || ThreadState::uninterruptible(wchan) == ThreadState::KernelLock
+    };
     let sampled = view.groups(|_, _, wchan| is_lock(wchan)).next();
     let most = match (&view.account, sampled) {
         (_, Some(group)) => group.values.clone(),
@@ -249,6 +265,9 @@ fn kernel_lock(view: &View) -> Option<Claim> {
     };
     let [comm, _, call, wchan] = most.as_slice() else { return None };
     let call_shown = if call.is_empty() { String::new() } else { format!(" ({call})") };
+    if FILE_LOCKS.contains(&wchan.as_str()) {
+        return Some(file_lock_claim(view, comm, wchan, share));
+    }
     let summary = format!(
         "{waiting:.1} of {:.1} busy threads of {} waited for a kernel lock on average, most of them in {wchan}{call_shown}.",
         view.busy_threads(),
@@ -265,6 +284,17 @@ fn kernel_lock(view: &View) -> Option<Claim> {
         },
         false => claim,
     })
+}
+
+fn file_lock_claim(view: &View, comm: &str, wchan: &str, share: f64) -> Claim {
+    let who = view.who_in(ThreadState::KernelLock);
+    let shown = share * 100.0;
+    let summary =
+        format!("{who} waited for a file lock (flock(2), fcntl(2)) {shown:.0}% of the time.");
+    let waiting = Evidence::number("time waiting for a file lock", share, Unit::Share);
+    let claim = Claim::new(summary, vec![waiting.with_source("wchan")]).weight(share);
+    let claim = claim.about(view.threads_in(comm, wchan)).confidence(Confidence::High);
+    claim.remedy("Look for who holds it, and what that program does").command("lslocks")
 }
 
 /// io_uring hands I/Os to worker threads.

@@ -342,8 +342,8 @@ pub(in crate::rules) static BLOCKING_SUBMIT: Rule = Rule {
     checks: &[Check::View(blocking_submit)],
     #[cfg(test)]
     cases: &[Case::View {
-        holds: |s| s.submits("io_submit", "folio_wait_bit_common", 0.8),
-        near_miss: |s| s.submits("io_uring_enter", "io_cqring_wait", 0.8),
+        holds: |s| s.sleeps(ThreadState::Disk, "io_submit", "folio_wait_bit_common", 0.8),
+        near_miss: |s| s.sleeps(ThreadState::Disk, "io_uring_enter", "io_cqring_wait", 0.8),
         summary: "0.8 threads of fio on average were blocked in io_submit(2), 80% of the time: its asynchronous I/O is \
                   synchronous.",
     }],
