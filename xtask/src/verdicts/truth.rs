@@ -60,14 +60,14 @@ impl Tracer {
         let pid = Pid::from_child(&self.bpftrace);
         let (reading, ended) = channel::<()>();
         // bpftrace sometimes misses the first signal.
-        let interrupter = std::thread::spawn(move || {
+        let interrupter = std::thread::Builder::new().spawn(move || {
             for signal in [Signal::INT, Signal::INT, Signal::KILL] {
                 let _ = kill_process(pid, signal);
                 if ended.recv_timeout(Duration::from_secs(10)) != Err(RecvTimeoutError::Timeout) {
                     break;
                 }
             }
-        });
+        })?;
         let mut maps = Value::Null;
         for line in self.lines.by_ref() {
             let line: Value = serde_json::from_str(&line?).unwrap_or_default();

@@ -64,6 +64,8 @@ pub(super) struct SleepPlace {
     pub waits_for_io: bool,
     /// Its system call waits until data is on the disk.
     pub flushes: bool,
+    /// The descriptor that its system call is about.
+    pub descriptor: Option<u32>,
     pub syscall: TextId,
     pub wchan: TextId,
     pub kstack: TextId,

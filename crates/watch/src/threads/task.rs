@@ -13,6 +13,8 @@ use std::collections::HashMap;
 
 /// Number of samples after which the files of a thread that sleeps, but not for I/O, are closed.
 const IDLE_SAMPLES: u32 = 100;
+/// Threads sleep in this function for data of sockets as well as of terminals.
+const WAITS_FOR_FILE: &[u8] = b"wait_woken";
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SampleParts {
@@ -337,7 +339,10 @@ impl SampledThread {
             }
             sleep.cause = Some(cause);
         } else if sleep.cause.is_none() {
-            sleep.cause = Some(syscalls::place(wchan));
+            sleep.cause = Some(match sleep.descriptor.filter(|_| wchan == WAITS_FOR_FILE) {
+                Some(fd) => context.file_cause(pid, fd),
+                None => syscalls::place(wchan),
+            });
         }
         Ok(sleep)
     }
@@ -453,11 +458,24 @@ impl ReadContext {
         (sleep.waits_for_io, sleep.cause) = (call.waits_for_io, call.cause);
         sleep.flushes = call.flushes;
         sleep.syscall = self.names.intern_like(call.name.as_bytes(), sleep.syscall);
+        sleep.descriptor = call.descriptor(args);
         if self.parts.filename
-            && let Some(fd) = call.descriptor(args)
+            && let Some(fd) = sleep.descriptor
             && let Some(path) = self.proc.link(format_args!("{pid}/fd/{fd}"), &mut self.buffer)
         {
             sleep.filename = self.names.intern(path);
+        }
+    }
+
+    /// What a thread waits for that reads or writes this file.
+    fn file_cause(&mut self, pid: i32, fd: u32) -> ThreadState {
+        let path = self.proc.link(format_args!("{pid}/fd/{fd}"), &mut self.buffer);
+        match path.unwrap_or_default() {
+            path if path.starts_with(b"socket:") => ThreadState::Socket,
+            path if path.starts_with(b"/dev/pts/") || path.starts_with(b"/dev/tty") => {
+                ThreadState::Terminal
+            }
+            _ => ThreadState::Other,
         }
     }
 }

@@ -216,6 +216,17 @@ fn sleeps_have_causes() {
     assert_eq!(read("unix_stream_read_generic"), [ThreadState::Socket]);
     assert_eq!(read("n_tty_read"), [ThreadState::Terminal]);
     assert_eq!(read("inotify_read"), [ThreadState::Other]);
+    let woken = |file| {
+        let tree = Tree::new();
+        let call = READS.replacen("17 ", "0 ", 1).replacen("67 ", "63 ", 1);
+        tree.put(Thread { syscall: &call, wchan: "wait_woken", ..THREAD });
+        fs::create_dir_all(tree.0.path().join("10/fd")).unwrap();
+        std::os::unix::fs::symlink(file, tree.0.path().join("10/fd/3")).unwrap();
+        states(&sample_once(&mut tree.open()))
+    };
+    assert_eq!(woken("/dev/pts/0"), [ThreadState::Terminal]);
+    assert_eq!(woken("socket:[4711]"), [ThreadState::Socket]);
+    assert_eq!(woken("/data/file"), [ThreadState::Other]);
     let blocked = |wchan| ThreadState::uninterruptible(wchan);
     assert_eq!(blocked("ext4_buffered_write_iter"), ThreadState::KernelLock);
     assert_eq!(blocked("folio_wait_bit_common"), ThreadState::Disk);

@@ -442,7 +442,7 @@ impl Scene {
         };
         assert_eq!(rule, INCONCLUSIVE.id);
         let step = next_step.as_ref().map_or_else(String::new, |step| format!(" {step}"));
-        format!("{}{step}", summary.strip_prefix("inconclusive: ").unwrap())
+        format!("{}{step}", summary.trim_start_matches("inconclusive: "))
     }
 }
 

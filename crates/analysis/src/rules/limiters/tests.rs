@@ -131,7 +131,7 @@ fn a_program_that_ran_for_less_than_a_second_is_not_judged() {
         scene.record.header.sampling.as_mut().unwrap().command.as_mut().unwrap().elapsed_ns = ns;
     };
     live(&mut scene, 900_000_000);
-    let settle = "fio ran for only 900 ms. Run for at least several seconds";
+    let settle = "too short to tell: fio ran for only 900 ms. Run for at least several seconds";
     assert_eq!(scene.inconclusive(), settle);
     live(&mut scene, 1_100_000_000);
     assert_eq!(ids(&scene.verdict()), ["device"]);

@@ -346,7 +346,8 @@ impl<'a> View<'a> {
             }
             _ if self.life_ns() < LIFE_MIN_NS => {
                 let life = units::time(self.life_ns() as f64);
-                (format!("{} ran for only {life}", self.subject()), longer)
+                let short = format!("too short to tell: {} ran for only {life}.", self.subject());
+                return Claim::new(short, Vec::new()).about(self.workload()).remedy(longer);
             }
             (None | Some(Level::Off), ..) => {
                 ("nothing was sampled".into(), "Use --sampling=default or full")
