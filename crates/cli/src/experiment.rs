@@ -259,7 +259,7 @@ pub struct MeasureArgs {
     /// Permit writing to this block device: DEVICE or DEVICE@SERIAL
     #[arg(long, value_name = "DEVICE")]
     erase: Vec<String>,
-    /// Size of the scratch file, such as 4g
+    /// Size of the scratch file, such as 4g; at most a tenth of the free space
     #[arg(long, value_parser = quantity::scratch_size)]
     size: Option<u64>,
     /// Directory of the scratch file
@@ -309,6 +309,7 @@ pub fn measure(args: &MeasureArgs, page: &PageArgs, plan: MeasurePlan) -> Result
         page,
         ExperimentOptions {
             request,
+            is_scratch_exact: args.size.is_some(),
             record: args.record.to(false),
             ..ExperimentOptions::default()
         },

@@ -7,6 +7,7 @@ use crate::quantity;
 use crate::signals::Signals;
 use crate::stdio::error;
 use fathom_machine::guard::Permissions;
+use fathom_machine::scratch::ScratchSize;
 use fathom_model::limit::{BlockSpec, LatencyTarget, LimitRecord, SuiteTest};
 use fathom_model::watch::Level;
 use fathom_model::window::Rw;
@@ -51,9 +52,7 @@ pub struct Args {
     /// Permit writing to this block device
     #[arg(long, value_name = "DEVICE[@SERIAL]", requires = "targets")]
     erase: Vec<String>,
-    /// Size of the scratch file, such as 4g
-    ///
-    /// The file takes at most a tenth of the free space.
+    /// Size of the scratch file, such as 4g; at most a tenth of the free space
     #[arg(long, value_name = "SIZE", value_parser = quantity::scratch_size, conflicts_with = "targets")]
     size: Option<u64>,
     /// Directory of the scratch file
@@ -139,7 +138,7 @@ impl Args {
                 overwrite: self.overwrite.clone(),
             },
             scratch_dir: self.scratch_dir.clone(),
-            scratch_bytes: self.size.unwrap_or(scratch),
+            scratch_size: self.size.map_or(ScratchSize::AtMost(scratch), ScratchSize::Exactly),
             blocks,
             suite,
             target: self.target,

@@ -18,13 +18,27 @@ const UNIT: u64 = 1 << 20;
 /// Divisor for the share of free space to use at most.
 const PART: u64 = 10;
 
-/// Creates a scratch file in `dir` of `wanted_bytes` or a tenth of the free space, whichever is
-/// less, in whole MiB. The caller must fill all of it ([`OpenTarget::fill_range`]). Removed on drop,
-/// and also after SIGKILL if the file system supports O_TMPFILE.
+/// Size of a scratch file in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ScratchSize {
+    /// Refused if it is more than a tenth of the free space.
+    Exactly(u64),
+    /// This, or a tenth of the free space if that is less.
+    AtMost(u64),
+}
+
+impl Default for ScratchSize {
+    fn default() -> Self {
+        Self::AtMost(0)
+    }
+}
+
+/// Creates a scratch file in `dir`, in whole MiB. The caller must fill all of it ([`OpenTarget::fill_range`]). Removed on
+/// drop, and also after SIGKILL if the file system supports O_TMPFILE.
 pub fn create(
     roots: &Roots,
     dir: &Path,
-    wanted_bytes: u64,
+    wanted: ScratchSize,
     stop: &dyn Fn() -> bool,
 ) -> Result<OpenTarget, GuardError> {
     GuardError::needs_proc()?;
@@ -33,7 +47,7 @@ pub fn create(
     let dir = dir.to_string_lossy();
     let path = Path::new(dir.as_ref()).join(&name).to_string_lossy().into_owned();
     let spot = subject::spot(&lookup, &path, &dir, &name)?;
-    let size = size(&path, &spot, wanted_bytes)?;
+    let size = size(&path, &dir, &spot, wanted)?;
     let (held, made) = open(&path, spot, size, stop)?;
     let entry = std::sync::Arc::new(TargetEntry::scratch(path.clone(), held, made, size));
     let made_facts = TargetFacts { size_bytes: size, ..TargetFacts::default() };
@@ -41,18 +55,24 @@ pub fn create(
     Ok(OpenTarget { facts, entry, promises: Promises::default() })
 }
 
-fn size(path: &str, spot: &Spot, wanted: u64) -> Result<u64, GuardError> {
+fn size(path: &str, dir: &str, spot: &Spot, wanted: ScratchSize) -> Result<u64, GuardError> {
     let fs = fstatvfs(&spot.dir)
         .map_err(|error| GuardError::io(path, "read the file system status of", error))?;
     let free = fs.f_bavail.saturating_mul(fs.f_frsize);
-    let size = wanted.min(free / PART) / UNIT * UNIT;
+    let most = free / PART / UNIT * UNIT;
+    let size = match wanted {
+        ScratchSize::Exactly(bytes) if bytes > most && most > 0 => {
+            return Err(GuardError::LargeScratch { dir: dir.to_string(), need: bytes, free, most });
+        }
+        ScratchSize::Exactly(bytes) | ScratchSize::AtMost(bytes) => bytes.min(most) / UNIT * UNIT,
+    };
     space::fits(path, size.max(UNIT), 0, &fs)?;
     if size == 0 {
         return Err(GuardError::NoSpace {
             path: path.to_string(),
             need: UNIT,
             free,
-            reserve: free - free / PART,
+            reserve: free - most,
             promised: 0,
         });
     }

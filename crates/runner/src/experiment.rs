@@ -32,6 +32,8 @@ const PEAK_WINDOWS: usize = 3;
 #[derive(Debug, Clone, Default)]
 pub struct ExperimentOptions {
     pub request: Request,
+    /// Whether a scratch file that takes more than a tenth of the free space is refused instead of made smaller.
+    pub is_scratch_exact: bool,
     pub permissions: Permissions,
     pub record: RecordTo,
     /// The run directory of an interrupted experiment, which is continued there.

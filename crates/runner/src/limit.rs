@@ -15,6 +15,7 @@ use fathom_analysis::processes::competitors;
 use fathom_analysis::rules::judge_limit;
 use fathom_analysis::watch::IoLimit;
 use fathom_machine::guard::Permissions;
+use fathom_machine::scratch::ScratchSize;
 use fathom_model::facts::TargetFacts;
 use fathom_model::limit::{
     BlockSpec, Config, LatencyTarget, LimitRecord, PeakCost, Phase, QueueFacts, SuiteTest,
@@ -38,8 +39,7 @@ pub struct LimitOptions {
     pub targets: Vec<String>,
     pub permissions: Permissions,
     pub scratch_dir: String,
-    /// Size of the scratch file; at most a tenth of the free space is used.
-    pub scratch_bytes: u64,
+    pub scratch_size: ScratchSize,
     pub blocks: Vec<BlockSpec>,
     /// Settings to measure, one for each of `blocks`, instead of searching.
     pub suite: Vec<SuiteTest>,

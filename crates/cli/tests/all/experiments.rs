@@ -160,6 +160,9 @@ fn bad_experiments_are_refused_with_all_their_problems() {
     place.write("bad.toml", "[job]\nrw = \"sideways\"\n[[variant]]\nname = \"a\"\nsettings = { schedular = \"none\" }\n");
     let refused = |args: &[&str], parts: &[&str]| {
         let answer = place.ask(args);
+    let answer = place.ask(&["sweep", "--iodepth=1,2", "--size=100t"]);
+    assert_eq!((answer.code, answer.stdout.as_str()), (Some(1), ""));
+    assert_one_error(&answer.stderr, &["100 TiB in .", "a tenth of the free space"]);
         let is_usage = !args.contains(&"missing");
         assert_eq!(answer.code, Some(if is_usage { 2 } else { 1 }), "{args:?}");
         assert_eq!(answer.stdout, "");

@@ -49,6 +49,11 @@ pub enum GuardError {
     )]
     NeedsOverwrite { path: String, links: u64, flag: String },
     #[error(
+        "a scratch file of {} in {dir} would take more than a tenth of the free space, {}; use a size of at most {}m, or \
+         another directory", bytes(*need), bytes(*free), most >> 20
+    )]
+    LargeScratch { dir: String, need: u64, free: u64, most: u64 },
+    #[error(
         "not enough space on the file system of {path}: the run writes {}, but {} are free, and fathom \
          leaves {} free{}; use a smaller size, or another file system", bytes(*need), bytes(*free), bytes(*reserve),
         promised_note(*promised)

@@ -2,13 +2,14 @@
 #![allow(clippy::expect_used, clippy::panic)]
 
 use crate::support::{MIB, Mounted, READ, WRITE, devices, run, says};
+use fathom_machine::Roots;
 use fathom_machine::guard::{GuardError, OpenTarget};
-use fathom_machine::{Roots, scratch};
+use fathom_machine::scratch::{self, ScratchSize};
 use fathom_model::facts::TargetKind;
 use std::path::Path;
 
 fn create(dir: impl AsRef<Path>, wanted: u64) -> Result<OpenTarget, GuardError> {
-    scratch::create(&Roots::default(), dir.as_ref(), wanted, &|| false)
+    scratch::create(&Roots::default(), dir.as_ref(), ScratchSize::AtMost(wanted), &|| false)
 }
 
 #[test]
@@ -40,6 +41,13 @@ fn a_scratch_file_uses_at_most_a_tenth_of_free_space() {
     let file = create(small.dir.path(), 100 * MIB).expect("made");
     assert_eq!(file.facts.size_bytes, 4 * MIB);
     drop(file);
+    let exactly = |bytes| {
+        scratch::create(&Roots::default(), small.dir.path(), ScratchSize::Exactly(bytes), &|| false)
+    };
+    assert_eq!(exactly(4 * MIB).expect("made").facts.size_bytes, 4 * MIB);
+    let error = exactly(5 * MIB).err().expect("refused").to_string();
+    let dir = small.dir.path().to_str().expect("UTF-8");
+    says(&error, &["5 MiB", dir, "a tenth of the free space, 40 MiB", "at most 4m"]);
     let full = Mounted::new(&["-t", "tmpfs", "-o", "size=9m", "none"]);
     let error = create(full.dir.path(), 100 * MIB).err().expect("refused").to_string();
     says(&error, &["not enough space", "the run writes 1 MiB"]);

@@ -3,7 +3,9 @@
 use super::{ExperimentOptions, Limits};
 use crate::sources::System;
 use fathom_machine::guard::OpenTarget;
-use fathom_machine::{Lookup, Roots, scratch};
+use fathom_machine::scratch::{self, ScratchSize};
+use fathom_machine::settings::{Settings, SettingsError};
+use fathom_machine::{Lookup, Roots};
 use fathom_model::experiment::{Condition, Experiment, Load, Metric};
 use fathom_model::facts::{Facts, TargetFacts};
 use fathom_model::plan::{Engine, JobPlan, Mix, Plan, Psync, Rate, RateProcess, Target};
@@ -51,7 +53,11 @@ pub(super) fn scratch_file(options: &ExperimentOptions) -> Result<OpenTarget, St
     let (request, cancel) = (&options.request, &options.cancel);
     let stop = || cancel.reason().is_some();
     let dir = Path::new(&request.scratch_dir);
-    scratch::create(&Roots::default(), dir, request.scratch_bytes, &stop).map_err(|e| e.to_string())
+    let size = match options.is_scratch_exact {
+        true => ScratchSize::Exactly(request.scratch_bytes),
+        false => ScratchSize::AtMost(request.scratch_bytes),
+    };
+    scratch::create(&Roots::default(), dir, size, &stop).map_err(|e| e.to_string())
 }
 
 /// Resolves every condition on `targets`; `known` are facts of targets that cannot be looked up by name.

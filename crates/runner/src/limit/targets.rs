@@ -36,7 +36,7 @@ fn scratch_file(
     let (dir, cancel) = (&options.scratch_dir, &options.cancel);
     let stop = || cancel.reason().is_some();
     check_scratch_dir(dir)?;
-    let target = scratch::create(&roots, Path::new(dir), options.scratch_bytes, &stop)
+    let target = scratch::create(&roots, Path::new(dir), options.scratch_size, &stop)
         .map_err(|e| e.to_string())?;
     let place = if dir == "." { "the current directory" } else { dir };
     hooks.remark(&format!(
