@@ -2,10 +2,12 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use crate::common::{
-    Answer, FATHOM, Loop, MIB, Mounted, Place, Running, as_root, checksum, says, tool, until,
+    Answer, FATHOM, Loop, MIB, Mounted, Place, Running, as_root, assert_one_error, checksum, says,
+    tool, until,
 };
 use rustix::process::Signal;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
 const NO_SYS: &str = "umount -l /sys";
 const NO_PROC: &str = "mount -t tmpfs none /proc";
@@ -121,6 +123,32 @@ fn settings_of_a_killed_run_stay_in_the_journal_until_they_are_seen() {
     let left = fs::read_dir(place.path("state")).unwrap().flatten();
     let left: Vec<_> = left.filter(|entry| entry.file_name() != "space").collect();
     assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn settings_that_may_not_be_changed_are_refused_before_anything_is_measured() {
+    let Some(_guard) = as_root("settings of a loop device") else { return };
+    let place = Place::new();
+    place.data("image", 16 * MIB);
+    let device = Loop::on(&place.path("image"));
+    let file = device.queue().join("scheduler");
+    // User nobody may lack access to the tests' directory.
+    let dir = tempfile::tempdir().unwrap();
+    let program = dir.path().join("fathom");
+    fs::copy(FATHOM, &program).unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let nobody = "cd / && exec setpriv --reuid=65534 --regid=65534 --clear-groups";
+    let nobody = format!("{nobody} {} \"$@\"", program.display());
+    let args = ["try", "scheduler", &device.0, "--no-record", "--duration=1"];
+    for (script, parts) in [
+        ("mount -o remount,ro,bind /sys", ["Read-only file system", "as root on the host"]),
+        (&*nobody, ["Permission denied", "run as root"]),
+    ] {
+        let answer = ask(&place, script, &args);
+        assert_eq!((answer.code, answer.stdout.as_str()), (Some(1), ""), "{}", answer.stderr);
+        let named = format!("cannot write {}", file.display());
+        assert_one_error(&answer.stderr, &[&parts[..], &["scheduler of loop", &named]].concat());
+    }
 }
 
 #[test]

@@ -2,8 +2,9 @@
 
 use super::LockedJournal;
 use super::SettingsError;
-use super::effects::Effects;
+use super::effects::{Effects, may_write};
 use super::journal::{RunCgroup, SlotKind};
+use super::place::{self, SettingFile};
 use super::restore::Restored;
 use crate::host::kibibytes;
 use fathom_model::setting::{CgroupLimits, SettingChange};
@@ -28,11 +29,11 @@ type LimitFile = (&'static str, String);
 pub(super) fn enter(
     effects: &Effects,
     held: &mut LockedJournal,
-    change: &SettingChange,
-    limits: CgroupLimits,
+    place: &SettingFile,
 ) -> Result<(), SettingsError> {
     let name = format!("fathom-{}", std::process::id());
     let all = cgroup::own(&effects.roots)?;
+    let (change, limits) = (&place.change(), limits(place)?);
     enough_memory(&effects.roots, change, limits)?;
     let groups = groups(&all, change, limits)?;
     held.journal.group = Some(RunCgroup {
@@ -43,6 +44,20 @@ pub(super) fn enter(
     groups.iter().try_for_each(|(hierarchy, files)| {
         create(effects, change, &hierarchy.top.join(&name), files)
     })
+}
+
+/// Checks that this user may create the group of `place`.
+pub(super) fn check(effects: &Effects, place: &SettingFile) -> Result<(), SettingsError> {
+    let all = cgroup::own(&effects.roots)?;
+    let change = place.change();
+    for (hierarchy, _) in groups(&all, &change, limits(place)?)? {
+        may_write(&hierarchy.top).map_err(|error| refused(&change, &hierarchy.top, error))?;
+    }
+    Ok(())
+}
+
+fn limits(place: &SettingFile) -> Result<CgroupLimits, SettingsError> {
+    CgroupLimits::parse(&place.value).map_err(|wrong| place.refused(io::Error::other(wrong)))
 }
 
 /// The hierarchies that have the controllers of these limits, each with the files to write.
@@ -84,25 +99,29 @@ fn create(
     dir: &Path,
     files: &[LimitFile],
 ) -> Result<(), SettingsError> {
-    let refused = |file: &Path, hint: &str, source: io::Error| SettingsError::Refused {
-        change: change.clone(),
-        file: file.display().to_string(),
-        hint: hint.to_string(),
-        source,
-    };
     effects.step();
     match std::fs::create_dir(dir) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-            return Err(refused(dir, "; creating cgroups needs root", error));
+            return Err(refused(change, dir, error));
         }
         _ => effects.step(),
     }
     let own = ("cgroup.procs", std::process::id().to_string());
     for (file, value) in files.iter().chain([&own]) {
         let path = dir.join(file);
-        effects.write_path(&path, value).map_err(|error| refused(&path, "", error))?;
+        effects.write_path(&path, value).map_err(|error| refused(change, &path, error))?;
     }
     Ok(())
+}
+
+fn refused(change: &SettingChange, file: &Path, source: io::Error) -> SettingsError {
+    let hint = place::hint_of_access(&source).unwrap_or_default().to_string();
+    SettingsError::Refused {
+        change: change.clone(),
+        file: file.display().to_string(),
+        hint,
+        source,
+    }
 }
 
 /// Refuses a limit that would have the kernel kill fathom itself. What a process uses already stays accounted to its old

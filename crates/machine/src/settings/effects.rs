@@ -6,6 +6,7 @@ use super::place::{self, SettingFile};
 use super::{StepHook, below};
 use fathom_model::setting::Setting;
 use fathom_sys::roots::{self, Roots};
+use rustix::fs::{Access, AtFlags, CWD, accessat};
 use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -19,6 +20,11 @@ pub(super) struct Effects {
     pub roots: Roots,
     pub state: PathBuf,
     pub on_step: Option<StepHook>,
+}
+
+/// Whether this user may write `path`, as far as permissions and mounts decide.
+pub(super) fn may_write(path: &Path) -> io::Result<()> {
+    Ok(accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS)?)
 }
 
 impl Effects {
@@ -68,6 +74,11 @@ impl Effects {
 
     pub fn write_place(&self, place: &SettingFile) -> Result<(), SettingsError> {
         self.write(&place.file, &place.value).map_err(|error| place.refused(error))
+    }
+
+    pub fn check_writable(&self, place: &SettingFile) -> Result<(), SettingsError> {
+        let writable = self.resolve(&place.file).and_then(|path| may_write(&path));
+        writable.map_err(|error| place.refused(error))
     }
 
     pub fn write_once(&self, place: &SettingFile) -> Result<(), SettingsError> {

@@ -14,7 +14,7 @@ mod restore;
 pub use restore::{Restored, RestoredHow};
 
 use effects::Effects;
-use fathom_model::setting::{CgroupLimits, Setting, SettingChange};
+use fathom_model::setting::{Setting, SettingChange};
 use fathom_sys::roots::{Roots, Unread};
 use journal::{Journal, JournalEntry, JournalSlot, SlotKind};
 use place::SettingFile;
@@ -87,6 +87,33 @@ impl Settings {
                 None => Err(error),
             },
         }
+    }
+
+    /// Checks that this user may make and record `changes`, and changes nothing. What the machine lacks is not an error
+    /// here.
+    ///
+    /// # Errors
+    /// The first change that is not permitted.
+    pub fn check(&self, changes: &[SettingChange]) -> Result<(), SettingsError> {
+        for change in changes {
+            self.effects.roots.verify()?;
+            let checked = place::resolve(&self.effects.roots, change)
+                .and_then(|places| places.iter().try_for_each(|place| self.check_place(place)));
+            match checked {
+                Ok(()) | Err(SettingsError::NoSuchTarget { .. }) => {}
+                refused => return refused,
+            }
+        }
+        Ok(())
+    }
+
+    fn check_place(&self, place: &SettingFile) -> Result<(), SettingsError> {
+        match place.setting {
+            Setting::Cgroup => cgroup::check(&self.effects, place)?,
+            _ => self.effects.check_writable(place)?,
+        }
+        // Without a place for old values, nothing may be changed.
+        place.key.as_ref().map_or(Ok(()), |key| self.effects.lock_patiently(key).map(drop))
     }
 
     /// Applies `changes` until [`Settings::restore`] or a reboot.
@@ -252,9 +279,7 @@ impl Guard {
             return Ok(());
         };
         if place.setting == Setting::Cgroup {
-            let limits = CgroupLimits::parse(&place.value);
-            let limits = limits.map_err(|wrong| place.refused(std::io::Error::other(wrong)))?;
-            cgroup::enter(&self.effects, held, &place.change(), limits)?;
+            cgroup::enter(&self.effects, held, place)?;
             self.applied.push(place.applied(String::new()));
             return Ok(());
         }

@@ -40,8 +40,8 @@ impl SettingFile {
     }
 
     pub fn refused(&self, source: io::Error) -> SettingsError {
-        let hint = match source.kind() {
-            io::ErrorKind::PermissionDenied => "; run as root",
+        let of_access = hint_of_access(&source);
+        let hint = of_access.unwrap_or_else(|| match source.kind() {
             io::ErrorKind::InvalidInput if self.setting == Setting::NrRequests => {
                 "; with scheduler none, the maximum is the driver's number of tags"
             }
@@ -55,7 +55,7 @@ impl SettingFile {
                 "; drivers such as nvme manage the affinity of their interrupts themselves"
             }
             _ => "",
-        };
+        });
         let (change, file) = (self.change(), format!("/{}", self.file));
         SettingsError::Refused { change, file, hint: hint.into(), source }
     }
@@ -72,6 +72,17 @@ impl SettingFile {
             return in_pages(&self.value) == in_pages(found);
         }
         same(Some(self.setting), &self.value, found)
+    }
+}
+
+/// What to do where permissions or mounts refuse a change, after a semicolon.
+pub(super) fn hint_of_access(error: &io::Error) -> Option<&'static str> {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => Some("; run as root"),
+        io::ErrorKind::ReadOnlyFilesystem => Some(
+            "; containers mount it read-only: run as root on the host, or remount it read-write",
+        ),
+        _ => None,
     }
 }
 

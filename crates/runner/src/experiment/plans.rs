@@ -114,7 +114,29 @@ pub(super) fn resolve(
     plans.notes.sort();
     plans.notes.dedup();
     check_size(&plans)?;
+    check_settings(experiment, &plans)?;
     Ok(plans)
+}
+
+/// Refuses an experiment in which no comparison is left without the settings that this user may not change.
+fn check_settings(experiment: &Experiment, plans: &Plans) -> Result<(), String> {
+    let (settings, conditions) = (Settings::system(), &experiment.conditions);
+    let refused: Vec<Option<SettingsError>> =
+        plans.settings.iter().map(|changes| settings.check(changes).err()).collect();
+    let is_permitted = |index: &usize| refused[*index].is_none();
+    let compares = conditions.iter().any(|condition| !condition.against.is_empty());
+    let remains = |(index, condition): (usize, &Condition)| {
+        let is_result = condition.against.is_empty() != compares;
+        is_result && condition.against.iter().chain([&index]).all(is_permitted)
+    };
+    if conditions.iter().enumerate().any(remains) {
+        return Ok(());
+    }
+    let mut named = conditions.iter().zip(refused);
+    let first = named.find_map(|(condition, refused)| Some((condition, refused?)));
+    first.map_or(Ok(()), |(condition, error)| {
+        Err(format!("{}: {error}", condition.label(&experiment.axes)))
+    })
 }
 
 /// The command line of a condition's workers. Windows end by time, unless the time is what is measured.
