@@ -67,7 +67,7 @@ pub struct Args {
 
 /// Traces the devices, and prints a line per device and interval and a summary.
 pub fn command(args: &Args) -> Result<ExitCode, String> {
-    let record = args.record.to(false);
+    let record = args.record.to();
     let files = record.check()?;
     let to = args.page.destination(files.iter().map(String::as_str))?;
     let time = args.time.or(args.count.and_then(|count| args.interval.checked_mul(count)));

@@ -310,7 +310,7 @@ pub fn measure(args: &MeasureArgs, page: &PageArgs, plan: MeasurePlan) -> Result
         ExperimentOptions {
             request,
             is_scratch_exact: args.size.is_some(),
-            record: args.record.to(false),
+            record: args.record.to(),
             ..ExperimentOptions::default()
         },
     )

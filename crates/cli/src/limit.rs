@@ -125,7 +125,7 @@ impl Args {
     }
 
     fn record_to(&self) -> RecordTo {
-        self.record.to(false)
+        self.record.to()
     }
 
     fn options(&self, signals: &Signals) -> LimitOptions {

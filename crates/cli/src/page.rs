@@ -148,12 +148,8 @@ pub struct RecordArgs {
 }
 
 impl RecordArgs {
-    /// Where the record goes; with `is_required`, a record that cannot be written is an error.
-    pub fn to(&self, is_required: bool) -> RecordTo {
-        match RecordTo::from_options(self.record.as_deref(), self.no_record) {
-            RecordTo::IfPossible if is_required => RecordTo::Required(None),
-            to => to,
-        }
+    pub fn to(&self) -> RecordTo {
+        RecordTo::from_options(self.record.as_deref(), self.no_record)
     }
 }
 

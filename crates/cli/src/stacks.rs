@@ -59,7 +59,7 @@ pub struct Args {
 }
 
 pub fn command(args: &Args) -> Result<ExitCode, String> {
-    let record = args.record.to(false);
+    let record = args.record.to();
     let mut view = StacksView::open(args.rows, &args.page, &record.check()?)?;
     let mut end = StopCondition::new(&args.command, &args.pid, Some(args.time))?;
     if let Some(code) = end.spawn_error() {

@@ -98,7 +98,7 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
         Some(Wanted::Pids(pids)) => pids.iter().map(i32::to_string).collect(),
         _ => Vec::new(),
     };
-    let record = args.record.to(false);
+    let record = args.record.to();
     let files = record.check()?;
     let to = args.page.destination(files.iter().map(String::as_str))?;
     let end = StopCondition::new(&[], &pids, Some(args.time))?;

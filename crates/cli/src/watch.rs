@@ -72,7 +72,7 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     if let Some(code) = end.spawn_error() {
         return Ok(code);
     }
-    let record = args.record.to(true);
+    let record = args.record.to();
     let files = record.check()?;
     let to = args.page.destination(files.iter().map(String::as_str))?;
     let options = SamplingOptions {

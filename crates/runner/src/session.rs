@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum RecordTo {
     Nowhere,
-    /// In a new directory among the user's runs; if that fails, the run continues without a record.
+    /// In a new directory among the user's runs; if it cannot be begun, the run continues without a record.
     #[default]
     IfPossible,
     /// In this directory, or in a new one among the user's runs; if that fails, so does the run.
@@ -318,8 +318,9 @@ impl Session {
         rest
     }
 
-    /// Writes the remaining samples and the complete `record`, whose `header` notes lost samples. Also returns the error of
-    /// targets that could not be `closed`. Blocks while the record's disk stalls.
+    /// Writes the remaining samples and the complete `record`, whose `header` notes lost samples. A record that has begun
+    /// and cannot be completed is an error. Also returns the error of targets that could not be `closed`. Blocks while the
+    /// record's disk stalls.
     pub fn finish<R: Serialize>(
         mut self,
         record: &mut R,
@@ -332,8 +333,8 @@ impl Session {
         let Written { elapsed_ns, error: lost } = writer.finish(slow);
         let header = header(record);
         header.samples_lost.clone_from(&lost);
-        let lost = lost.filter(|_| self.required);
-        if let (Some(error), RecordKind::Watch) = (&lost, header.kind) {
+        let is_cut = self.required && header.kind == RecordKind::Watch;
+        if let Some(error) = lost.as_ref().filter(|_| is_cut) {
             header.elapsed_ns = elapsed_ns;
             header.outcome = Outcome::Failed { because: advised(error.clone()) };
         }
@@ -341,16 +342,9 @@ impl Session {
         let synced = writer.run_dir().sync().map_err(|e| format!("cannot write {e}"));
         let ended = synced.and(writer.run_dir().record(record));
         self.take_error().iter().for_each(|error| notice(error));
-        let ended = match ended {
-            Err(error) if !self.required => {
-                notice(&format!("the record is incomplete: {error}"));
-                Ok(())
-            }
-            ended => ended,
-        };
-        let lost = lost.map_or(Ok(()), |error| Err(format!("the record is incomplete: {error}")));
-        let errors: Vec<String> =
-            [closed, ended.and(lost)].into_iter().filter_map(Result::err).collect();
+        let whole = ended.and(lost.map_or(Ok(()), Err));
+        let whole = whole.map_err(|error| format!("the record is incomplete: {error}"));
+        let errors: Vec<String> = [closed, whole].into_iter().filter_map(Result::err).collect();
         if errors.is_empty() { Ok(()) } else { Err(errors.join("; ")) }
     }
 }

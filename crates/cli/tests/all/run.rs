@@ -1,7 +1,7 @@
 //! `fathom run` as a user sees it: every form of request and every form of result.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use crate::common::{FATHOM, MIB, Place, Running, says};
+use crate::common::{FATHOM, MIB, Place, Running, assert_one_error, says};
 use fathom_model::progress::Sample;
 use fathom_model::{Dir, Histogram, RunRecord};
 use serde_json::Value;
@@ -215,7 +215,7 @@ fn the_run_folder_holds_the_record_and_samples_that_add_up() {
     let kept = place.look();
     let second = place.ask(&args);
     assert_eq!(second.code, Some(1));
-    crate::common::assert_one_error(&second.stderr, &["out/kept", "already exists", "another"]);
+    assert_one_error(&second.stderr, &["out/kept", "already exists", "another"]);
     assert_eq!(place.look(), kept);
 }
 
@@ -230,9 +230,14 @@ fn a_record_is_kept_among_the_users_runs_where_that_can_be() {
     assert_eq!(kept.len(), 1);
     // Without a home, or with one that is not a path, the run continues and reports that nothing is recorded.
     let before = place.look();
+    let watch = ["watch", "-t", "300ms", "-i", "100ms"];
     for home in ["", "relative", "/proc/none"] {
-        let answer = Running::start(place.command(FATHOM, &args).env("HOME", home)).wait().done();
-        crate::common::assert_one_error(&answer.stderr, &["no record is written", "--record=DIR"]);
+        for args in [&args[..], &watch, &["threads", "-t", "200ms"]] {
+            let answer = Running::start(place.command(FATHOM, args).env("HOME", home)).wait();
+            let answer = answer.done();
+            says(&answer.stdout, &["fathom "]);
+            assert_one_error(&answer.stderr, &["no record is written", "--record=DIR"]);
+        }
     }
     assert_eq!(place.look(), before);
 }

@@ -1,7 +1,9 @@
 //! Records on a full or stalling disk.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use crate::common::{Loop, MIB, Mounted, Place, Tmpfs, as_root, checksum, says, tool, until};
+use crate::common::{
+    FATHOM, Loop, MIB, Mounted, Place, Running, Tmpfs, as_root, checksum, says, tool, until,
+};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
@@ -62,6 +64,45 @@ fn watch_says_that_the_disk_is_full_and_keeps_what_was_recorded() {
     assert!(samples(&folder) >= 3);
     place.ask(&["top", "--replay=disk/record", "--format=csv"]).done();
     drop(disk);
+}
+
+#[test]
+fn every_result_is_printed_though_its_record_cannot_be_completed() {
+    let Some(_guard) = as_root("records on a full disk") else { return };
+    let place = Place::new();
+    place.data("data", 4 * MIB);
+    let trial = ["--duration=2", "--window=50ms", "--sampling=off"];
+    let jobs = ["rw=read bs=4k direct=1", "rw=read bs=8k direct=1"];
+    let commands = [
+        (vec!["run", "--eta=never", "--rw=read", "data"], "IOPS"),
+        (vec!["limit", "-t", "5", "--rw=randread", "--bs=4k", "data"], "4 KiB random reads"),
+        ([&["try"], &jobs[..], &["data"], &trial].concat(), "A/A"),
+        ([&["sweep", "--iodepth=1,2", "data"], &trial[..]].concat(), "latency vs. throughput"),
+        (vec!["watch", "-t", "1", "-i", "200ms"], "watched"),
+        (vec!["watch", "-i", "200ms", "--", "true"], "exit status 0"),
+        (vec!["threads", "-t", "500ms"], "fathom threads"),
+        (vec!["stacks", "-t", "500ms"], "fathom stacks"),
+        (vec!["blocks", "-t", "500ms"], "fathom blocks"),
+    ];
+    for (args, said) in &commands {
+        let name = format!("state{}", fs::read_dir(place.path(".")).unwrap().count());
+        let runs = place.path(&name).join("fathom/runs");
+        fs::create_dir_all(&runs).unwrap();
+        let at = runs.to_str().unwrap();
+        // One inode for each of: the file system, a run directory, its samples, and its record, whose last version needs
+        // another one.
+        tool("mount", &["-t", "tmpfs", "-o", "size=8m,nr_inodes=4", "tmpfs", at]);
+        let _mounted = Mounted(runs.clone());
+        let mut command = place.command(FATHOM, args);
+        let answer = Running::start(command.env("XDG_STATE_HOME", place.path(&name))).wait();
+        let (out, err) = (&answer.stdout, &answer.stderr);
+        assert_eq!(answer.code, Some(1), "{args:?}: {out}{err}");
+        // The result of a command that is watched goes to standard error.
+        says(&format!("{out}{err}"), &[said]);
+        says(err, &["the record is incomplete: ", "No space left on device"]);
+        let dir = fs::read_dir(&runs).unwrap().next().unwrap().unwrap().path();
+        json(&dir.join("record.json"));
+    }
 }
 
 #[test]
