@@ -8,7 +8,7 @@ mod partial;
 pub use counted::{Ipc, cost, estimated, ipc};
 pub use growth::{DiskDelta, IoDelta, add_ticks, cpu_ticks, cpu_time, disk_records};
 pub use merge::{merge_costs, merge_dirs, merge_jobs};
-pub use partial::PartialRun;
+pub use partial::{PartialRun, complete_experiment, complete_limit};
 
 use fathom_model::plan::JobPlan;
 use fathom_model::record::{DirRecord, JobRecord, RunRecord};

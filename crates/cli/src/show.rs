@@ -5,18 +5,21 @@ use crate::page::PageArgs;
 use crate::stacks::StacksView;
 use crate::threads::ThreadsView;
 use crate::watch::SampleView;
-use fathom_analysis::derive::PartialRun;
+use fathom_analysis::derive::{PartialRun, complete_experiment, complete_limit};
+use fathom_analysis::processes::competitors;
 use fathom_analysis::rules::{
     judge, judge_experiment, judge_limit, missing_experiment_verdict, missing_limit_verdict,
     missing_verdict,
 };
+use fathom_model::experiment::ExperimentRecord;
+use fathom_model::limit::LimitRecord;
 use fathom_model::outcome::{Outcome, RecordKind};
 use fathom_model::watch::SampledView;
 use fathom_model::{Record, RunRecord};
 use fathom_report::fio_json;
 use fathom_report::json::{self, WatchResult};
 use fathom_report::pages::{self, LimitPageOptions, judged_anew};
-use fathom_store::{Reader, Runs, is_active, read_record};
+use fathom_store::{Reader, Runs, is_active, read_record, read_windows};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -43,6 +46,7 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     let verbose = args.page.verbose;
     let (mut page, json, anew) = match read_record(&dir)? {
         Record::Limit(mut record) => {
+            complete_search(&mut record, &dir)?;
             let missing = missing_limit_verdict(&record);
             record.header.findings.extend(missing);
             let before = record.header.findings.clone();
@@ -54,6 +58,7 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
             (pages::limit(&record, options), json, judged_anew(&before, &record.header.findings))
         }
         Record::Experiment(mut record) => {
+            complete_trial(&mut record, &dir)?;
             let missing = missing_experiment_verdict(&record);
             record.header.findings.extend(missing);
             let before = record.header.findings.clone();
@@ -144,5 +149,26 @@ fn complete(record: &mut RunRecord, dir: &Path) -> Result<(), String> {
         so_far.add(elapsed_ns, &jobs);
     }
     so_far.complete(record, is_active(dir));
+    Ok(())
+}
+
+/// The same for a search, from its windows.
+fn complete_search(record: &mut LimitRecord, dir: &Path) -> Result<(), String> {
+    if record.header.outcome != Outcome::unfinished() {
+        return Ok(());
+    }
+    complete_limit(record, &read_windows(dir)?, is_active(dir));
+    record.competitors = competitors(&fathom_runner::stored(dir, |_| Ok(()))?.processes);
+    record.header.findings = judge_limit(record);
+    Ok(())
+}
+
+/// The same for an experiment.
+fn complete_trial(record: &mut ExperimentRecord, dir: &Path) -> Result<(), String> {
+    if record.header.outcome != Outcome::unfinished() {
+        return Ok(());
+    }
+    complete_experiment(record, &read_windows(dir)?, is_active(dir));
+    record.header.findings = judge_experiment(record);
     Ok(())
 }

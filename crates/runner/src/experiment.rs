@@ -13,7 +13,7 @@ use crate::targets::OpenTargets;
 use crate::window::MachineSnapshots;
 use crate::wording::Vocabulary;
 use executor::{ConditionExecutor, Failure};
-use fathom_analysis::experiment::{Trial, Turn, report};
+use fathom_analysis::experiment::{Trial, report};
 use fathom_analysis::rules::judge_experiment;
 use fathom_machine::guard::Permissions;
 use fathom_model::experiment::{Condition, Detail, ExperimentRecord, Load, Request, TrialWindow};
@@ -75,7 +75,7 @@ impl ExperimentRunner {
             None => (Session::open(&options.record, notice)?, Vec::new()),
         };
         // Before anything is written.
-        replay(&mut new_trial(&options.request), &earlier)?;
+        Trial::replayed(&options.request, &earlier)?;
         let needs_scratch = plans::needs_scratch(&options);
         let (targets, plans, paths) = match needs_scratch {
             true => on_scratch(&options, hooks)?,
@@ -99,8 +99,7 @@ impl ExperimentRunner {
         self.targets.keep();
         self.peaks(hooks)?;
         let request = self.options.request.clone();
-        let mut trial = new_trial(&request);
-        replay(&mut trial, &self.earlier)?;
+        let mut trial = Trial::replayed(&request, &self.earlier)?;
         let mut record = self.new_record(&trial);
         let unfinished = ExperimentRecord { header: record.header.unfinished(), ..record.clone() };
         let session = &mut self.session;
@@ -275,30 +274,6 @@ fn progress(trial: &Trial, request: &Request, index: usize) -> TrialProgress {
         done: trial.done(),
         seconds: request.protocol.seconds,
     }
-}
-
-fn new_trial(request: &Request) -> Trial {
-    Trial::new(request.experiment.clone(), request.protocol.clone())
-}
-
-/// Windows of an interrupted experiment, taken as if measured now.
-fn replay(trial: &mut Trial, windows: &[TrialWindow]) -> Result<(), String> {
-    let used_ns: u64 =
-        windows.iter().filter_map(|w| w.outcome.as_ref().ok()).map(|sample| sample.took_ns).sum();
-    for window in windows {
-        if trial.done() >= 1.0 {
-            return Err(format!(
-                "the interrupted experiment already took {:.1} s; give a longer --duration",
-                used_ns as f64 / 1e9
-            ));
-        }
-        if trial.next_turn() != Some(Turn::from(window)) {
-            return Err("the stored windows belong to another experiment".to_string());
-        }
-        let outcome = window.outcome.as_ref().map_err(String::as_str);
-        trial.observe(Turn::from(window), outcome, window.rejects);
-    }
-    Ok(())
 }
 
 /// A window with full sampling of every condition that was measured.

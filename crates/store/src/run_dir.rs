@@ -218,9 +218,14 @@ fn push_line(text: &mut Vec<u8>, value: &impl Serialize) -> io::Result<()> {
     Ok(())
 }
 
+/// The windows in the run directory `path`; none if it was killed before the first.
 pub fn read_windows<W: DeserializeOwned>(path: &Path) -> Result<Vec<W>, String> {
     let dir = HeldDir::open(path).map_err(|e| format!("cannot read {e}"))?;
-    let text = dir.read("windows.ndjson", WINDOWS_MAX).map_err(|e| format!("cannot read {e}"))?;
+    let text = match dir.regular("windows.ndjson") {
+        Ok(None) => return Ok(Vec::new()),
+        found => found.and_then(|_| dir.read("windows.ndjson", WINDOWS_MAX)),
+    };
+    let text = text.map_err(|e| format!("cannot read {e}"))?;
     parse_windows(&text).map_err(|e| format!("cannot read {}: {e}", path.display()))
 }
 

@@ -1,10 +1,15 @@
-//! The results of a run whose final record is missing, from its samples.
+//! The results of a run whose final record is missing, from its samples or windows.
 
+use crate::experiment::{Trial, report};
+use crate::limit::replay;
 use fathom_model::Dir;
+use fathom_model::experiment::{ExperimentRecord, TrialWindow};
+use fathom_model::limit::LimitRecord;
 use fathom_model::outcome::Outcome;
 use fathom_model::progress::{JobSample, Phase};
 use fathom_model::record::{JobRecord, RunRecord};
 use fathom_model::units;
+use fathom_model::window::Window;
 
 /// Adds up the samples of a run that was killed, or is still running.
 #[derive(Debug, Clone, Default)]
@@ -29,18 +34,60 @@ impl PartialRun {
         if record.header.outcome != Outcome::unfinished() {
             return;
         }
-        let after = units::time(self.elapsed_ns as f64);
-        let because = match is_active {
-            true => format!("still running, {after} so far"),
-            false => format!("killed after {after}, or its record could not be written"),
-        };
-        record.header.outcome = Outcome::Failed { because };
+        record.header.outcome = cut_short(self.elapsed_ns as f64, is_active);
         for (job, partial) in record.jobs.iter_mut().zip(self.jobs) {
             if job.runtime_ns == 0 {
                 *job = partial;
             }
         }
     }
+}
+
+fn cut_short(elapsed_ns: f64, is_active: bool) -> Outcome {
+    let after = units::time(elapsed_ns);
+    let because = match is_active {
+        true => format!("still running, {after} so far"),
+        false => format!("killed after {after}, or its record could not be written"),
+    };
+    Outcome::Failed { because }
+}
+
+/// The outcome where the windows do not show what was found.
+fn unclear(why: &str) -> Outcome {
+    let because = format!("it did not end, and its windows cannot be evaluated: {why}");
+    Outcome::Failed { because }
+}
+
+/// Puts what these windows show into the record of a search that has no results; see [`PartialRun::complete`].
+pub fn complete_limit(record: &mut LimitRecord, windows: &[Window], is_active: bool) {
+    if record.header.outcome != Outcome::unfinished() {
+        return;
+    }
+    record.header.outcome = match replay(record.config.clone(), windows) {
+        Ok(report) => {
+            record.report = report;
+            cut_short(record.report.seconds_used * 1e9, is_active)
+        }
+        Err(why) => unclear(&why),
+    };
+}
+
+/// The same for an experiment.
+pub fn complete_experiment(
+    record: &mut ExperimentRecord,
+    windows: &[TrialWindow],
+    is_active: bool,
+) {
+    if record.header.outcome != Outcome::unfinished() {
+        return;
+    }
+    record.header.outcome = match Trial::replayed(&record.request, windows) {
+        Ok(trial) => {
+            record.report = report(&trial, &record.request, &[]);
+            cut_short(record.report.seconds_used * 1e9, is_active)
+        }
+        Err(why) => unclear(&why),
+    };
 }
 
 /// The counters of a sample are those since the job's measured time began, up to an interval after `before_ns`.

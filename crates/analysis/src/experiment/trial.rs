@@ -10,7 +10,7 @@ use super::totals::{Totals, quotient};
 use super::verdict::{self};
 use crate::stats;
 use fathom_model::experiment::{
-    Condition, Effect, Experiment, Metric, Protocol, TrialWindow, WindowResult,
+    Condition, Effect, Experiment, Metric, Protocol, Request, TrialWindow, WindowResult,
 };
 use fathom_model::split_mix;
 use fathom_model::window::Estimate;
@@ -90,6 +90,26 @@ impl Trial {
             Self { experiment, protocol, conditions, groups, round: 0, rest: Vec::new(), budget };
         trial.rest = trial.order();
         trial
+    }
+
+    /// The trial of `request` after these windows, taken as if measured now.
+    pub fn replayed(request: &Request, windows: &[TrialWindow]) -> Result<Self, String> {
+        let mut trial = Self::new(request.experiment.clone(), request.protocol.clone());
+        for window in windows {
+            if trial.done() >= 1.0 {
+                return Err(format!(
+                    "the interrupted experiment already took {:.1} s; give a longer --duration",
+                    trial.seconds_used()
+                ));
+            }
+            let turn = Turn::from(window);
+            if trial.next_turn() != Some(turn) {
+                return Err("the stored windows belong to another experiment".to_string());
+            }
+            let outcome = window.outcome.as_ref().map_err(String::as_str);
+            trial.observe(turn, outcome, window.rejects);
+        }
+        Ok(trial)
     }
 
     pub fn done(&self) -> f64 {

@@ -132,6 +132,25 @@ fn an_interrupted_experiment_is_resumed() {
 }
 
 #[test]
+fn a_killed_experiment_keeps_its_rounds() {
+    let place = Place::new();
+    place.data("data", 4 * MIB);
+    let args = ["try", ONE, EIGHT, "data", "--record=kept", "--duration=60", "--window=50ms"];
+    let running = place.start(&[&args[..], &["--precision=0.1", "--sampling=off"]].concat());
+    let windows = || fs::read_to_string(place.path("kept/windows.ndjson")).unwrap_or_default();
+    until("windows", || windows().lines().count() > 5);
+    says(&place.ask(&["show", "kept"]).done().stdout, &["INCOMPLETE: still running, "]);
+    running.signal(Signal::KILL);
+    assert_eq!(running.wait().signal, Some(9));
+    let page = place.ask(&["show", "kept"]).done().stdout;
+    says(&page, &["INCOMPLETE: killed after ", "results so far", "iodepth=8"]);
+    let record = place.ask(&["show", "kept", "--json"]).done().json();
+    let count = windows().matches('\n').count();
+    assert_eq!(record["report"]["windows"], count, "{page}");
+    assert!(record["report"]["conditions"][2]["effect"].is_object(), "{record}");
+}
+
+#[test]
 fn nothing_is_written_without_permission() {
     let place = Place::new();
     place.data("data", MIB);
@@ -141,6 +160,9 @@ fn nothing_is_written_without_permission() {
     assert_one_error(&answer.stderr, &["data", "--overwrite"]);
     let answer = place.ask(&["sweep", "--rw=write", "--iodepth=1,2", "data"]);
     assert_one_error(&answer.stderr, &["data", "--overwrite"]);
+    let answer = place.ask(&["sweep", "--iodepth=1,2", "--size=100t"]);
+    assert_eq!((answer.code, answer.stdout.as_str()), (Some(1), ""));
+    assert_one_error(&answer.stderr, &["100 TiB in .", "a tenth of the free space"]);
     assert_eq!(place.look(), before);
     let words = [
         "try",
@@ -160,9 +182,6 @@ fn bad_experiments_are_refused_with_all_their_problems() {
     place.write("bad.toml", "[job]\nrw = \"sideways\"\n[[variant]]\nname = \"a\"\nsettings = { schedular = \"none\" }\n");
     let refused = |args: &[&str], parts: &[&str]| {
         let answer = place.ask(args);
-    let answer = place.ask(&["sweep", "--iodepth=1,2", "--size=100t"]);
-    assert_eq!((answer.code, answer.stdout.as_str()), (Some(1), ""));
-    assert_one_error(&answer.stderr, &["100 TiB in .", "a tenth of the free space"]);
         let is_usage = !args.contains(&"missing");
         assert_eq!(answer.code, Some(if is_usage { 2 } else { 1 }), "{args:?}");
         assert_eq!(answer.stdout, "");

@@ -80,6 +80,34 @@ fn a_signal_leaves_a_partial_result_and_no_scratch_file() {
 }
 
 #[test]
+fn a_killed_search_keeps_its_windows() {
+    let place = Place::new();
+    place.data("data", 8 * MIB);
+    let args = ["limit", "-t", "60", "--rw=randread", "--bs=4k", "--record=kept", "data"];
+    let running = place.start(&args);
+    let windows = || fs::read_to_string(place.path("kept/windows.ndjson")).unwrap_or_default();
+    until("windows", || windows().lines().count() > 3);
+    says(&place.ask(&["show", "kept"]).done().stdout, &["INCOMPLETE: still running, "]);
+    running.signal(Signal::KILL);
+    assert_eq!(running.wait().signal, Some(9));
+    let page = place.ask(&["show", "kept"]).done().stdout;
+    let count = windows().matches('\n').count();
+    says(&page, &["INCOMPLETE: killed after ", "results so far", &format!(" in {count} windows")]);
+    let record = place.ask(&["show", "kept", "--json"]).done().json();
+    assert_eq!(record["report"]["windows"], count, "{page}");
+    // The line that a kill cut short is no window.
+    let cut = windows().trim_end().rsplit_once('\n').unwrap().0.to_string() + "\n{\"probe\":";
+    place.write("kept/windows.ndjson", cut);
+    let fewer = place.ask(&["show", "kept"]).done().stdout;
+    says(&fewer, &[&format!(" in {} windows", count - 1)]);
+    // Windows that this version would not measure are no results.
+    place.write("kept/windows.ndjson", windows().lines().nth(2).unwrap().to_string() + "\n{}\n");
+    let other = place.ask(&["show", "kept"]);
+    assert_eq!(other.code, Some(1));
+    says(&other.stderr, &["kept"]);
+}
+
+#[test]
 fn bad_targets_and_outputs_are_refused() {
     let place = Place::new();
     place.data("data", MIB);
@@ -96,6 +124,7 @@ fn bad_targets_and_outputs_are_refused() {
         (&["--output=none/x", "data"], &["directory does not exist"]),
         (&["--record=data", "data"], &["data is not a directory"]),
         (&["--scratch-dir=none"], &["none"]),
+        (&["--size=100t"], &["100 TiB in .", "a tenth of the free space", "at most "]),
     ];
     for (args, parts) in cases {
         let answer = place.ask(&[&["limit", "--quick"], args].concat());
@@ -124,7 +153,6 @@ fn a_deleted_directory_is_said_to_be_one() {
 fn a_block_that_the_device_does_not_take_is_refused_before_anything_is_measured() {
     let Some(_alone) = as_root("loop devices") else { return };
     let place = Place::new();
-        (&["--size=100t"], &["100 TiB in .", "a tenth of the free space", "at most "]),
     place.data("image", 64 * MIB);
     let device = Loop::with_blocks(&place.path("image"), 4096);
     for rw in ["randread", "read"] {

@@ -2,7 +2,7 @@
 
 mod charts;
 
-use super::header::Origin;
+use super::header::{Origin, incomplete};
 use crate::doc::{
     DataColumn, Document, Quantity, QuantityUnit, Text, bandwidth, count, number, of, percent,
     plural, text, time, whole,
@@ -59,8 +59,8 @@ pub fn experiment(record: &ExperimentRecord, verbose: bool) -> Document {
 }
 
 fn header(page: &mut Document, record: &ExperimentRecord) {
-    if !record.header.outcome.is_finished() {
-        page.paragraph(format!("INCOMPLETE: {}; results so far:", record.header.outcome));
+    if let Some(why) = incomplete(&record.header.outcome) {
+        page.paragraph(why);
     }
     let report = &record.report;
     let rounds = plural(report.rounds.into(), "round");

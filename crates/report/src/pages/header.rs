@@ -4,6 +4,7 @@ use super::parts;
 use crate::calendar::TimeZone;
 use crate::doc::{Heading, Text, bytes, plural, text, whole};
 use fathom_model::facts::{DeviceFacts, HeldBy, Host, TargetFacts};
+use fathom_model::outcome::Outcome;
 use fathom_model::record::Header;
 use fathom_model::{list, shell};
 use std::path::Path;
@@ -52,6 +53,16 @@ impl<'a> Origin<'a> {
             targets: &facts.targets,
         }
     }
+}
+
+/// Why a result is not complete, if so.
+pub fn incomplete(outcome: &Outcome) -> Option<String> {
+    let why = match outcome {
+        Outcome::Finished => return None,
+        Outcome::Failed { because } => because.clone(),
+        other => other.to_string(),
+    };
+    Some(format!("INCOMPLETE: {why}; results so far:"))
 }
 
 /// `16 CPUs (AMD EPYC 9354P)`; where affinity leaves only some of them, `2 of 16 CPUs`.

@@ -5,7 +5,7 @@ mod paragraph;
 
 pub(super) use paragraph::limited;
 
-use super::header::Origin;
+use super::header::{Origin, incomplete};
 use super::limited_by::next_step;
 use super::{counters, doctor_line, not_measured};
 use crate::doc::{
@@ -91,8 +91,8 @@ fn missing(record: &LimitRecord) -> Vec<Unavailable> {
 }
 
 fn head(page: &mut Document, record: &LimitRecord) {
-    if !record.header.outcome.is_finished() {
-        page.paragraph(format!("INCOMPLETE: {}; results so far:", record.header.outcome));
+    if let Some(why) = incomplete(&record.header.outcome) {
+        page.paragraph(why);
     }
     let report = &record.report;
     let spent = text!(

@@ -3,7 +3,7 @@
 mod cost;
 mod figures;
 
-use super::header::Origin;
+use super::header::{Origin, incomplete};
 use super::watch::machine;
 use super::{doctor_line, limited_by};
 use crate::doc::{Document, Text, count, text, time};
@@ -25,8 +25,10 @@ const SETTINGS_SHOWN: usize = 3;
 /// measured are given only if `verbose`.
 pub fn run(record: &RunRecord, observed: Option<&Observed>, verbose: bool) -> Document {
     let mut page = Document::headed(Origin::of("run", &record.header).heading());
-    if let Outcome::Failed { because } = &record.header.outcome {
-        page.paragraph(text!("INCOMPLETE: ", because.as_str(), "; results so far:"));
+    // A finding says what interrupted a run.
+    let is_failed = matches!(record.header.outcome, Outcome::Failed { .. });
+    if let Some(why) = incomplete(&record.header.outcome).filter(|_| is_failed) {
+        page.paragraph(why);
     }
     page.findings(&record.header.findings);
     let groups = shown_groups(record);
