@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 const RUN: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(5)];
 const SEARCH: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(5)];
 const EXPERIMENT: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(10)];
-/// While a file is laid out.
-const LAYOUT: Duration = Duration::from_millis(500);
+/// While a file is laid out. The first text comes after the shorter one also where there is no terminal.
+const LAYOUT: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(5)];
 
 struct Line {
     terminal: bool,
@@ -87,7 +87,9 @@ pub struct LayoutProgress {
 
 impl LayoutProgress {
     pub fn new(quiet: bool) -> Self {
-        Self { quiet, line: Line::new(std::io::stderr().is_terminal(), LAYOUT, LAYOUT) }
+        let terminal = std::io::stderr().is_terminal();
+        let interval = LAYOUT[usize::from(!terminal)];
+        Self { quiet, line: Line::new(terminal, interval, LAYOUT[0]) }
     }
 
     pub fn show(&mut self, path: &str, done: u64, total: u64) {
