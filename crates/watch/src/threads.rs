@@ -342,8 +342,9 @@ impl ThreadSampler {
         ns: u64,
     ) {
         self.times[state as usize] += ns;
-        // Of a run, which may sample the whole machine, its own.
-        if self.members.is_of_all() && process.pid != own_pid() || ns == 0 {
+        // Of the whole machine, none, except those of a run, which is not sampled at real-time priority.
+        let is_of_run = !self.urgent && process.pid == own_pid();
+        if self.members.is_of_all() && !is_of_run || ns == 0 {
             return;
         }
         let names = [comm, process.name()];

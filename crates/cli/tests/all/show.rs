@@ -35,6 +35,8 @@ fn an_observation_and_a_search_are_printed_again_as_they_were() {
     place.data("data", 8 * MIB);
     let printed = place.ask(&["watch", "-t", "1200ms", "-i", "300ms", "--record=seen"]).done();
     assert_eq!(place.ask(&["show", "seen"]).done().stdout, printed.stdout);
+    // That is for programs; of the machine, it would be fathom's own threads.
+    assert!(!printed.stdout.contains("where the time went"), "{}", printed.stdout);
     let printed = place.ask(&["limit", "-t", "5", "--record=found", "--paragraph", "data"]).done();
     let again = place.ask(&["show", "--paragraph", "found"]).done();
     assert_eq!(again.stdout, printed.stdout);
