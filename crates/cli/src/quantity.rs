@@ -101,6 +101,11 @@ pub fn level() -> impl TypedValueParser<Value = Level> {
     })
 }
 
+/// Parses `on` and `off`.
+pub fn on_off() -> impl TypedValueParser<Value = bool> {
+    PossibleValuesParser::new(["on", "off"]).map(|given| given == "on")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -57,6 +57,11 @@ pub struct Args {
     /// Latencies and io_uring task work are then exact, but a fast device slows down by up to a quarter.
     #[arg(long)]
     each_io: bool,
+    /// Account for the processes that the program waits for as well
+    ///
+    /// These are at the other end of its pipes and sockets on this machine: a client waits for what its server does.
+    #[arg(long, value_name = "on|off", value_parser = quantity::on_off(), default_value = "on")]
+    follow_peers: bool,
     #[command(flatten)]
     record: RecordArgs,
     #[command(flatten)]
@@ -81,6 +86,7 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
         interval: args.interval,
         threads_hz: args.hz,
         each_io: args.each_io,
+        ignores_peers: !args.follow_peers,
         ..SamplingOptions::default()
     };
     let mut view = Summary { page: &args.page, to, is_command: !args.command.is_empty() };

@@ -58,6 +58,8 @@ pub struct SamplingOptions {
     pub during_run: bool,
     /// Whether `full` traces every I/O instead of part of the time.
     pub each_io: bool,
+    /// Whether processes at the other end of the watched ones' pipes and sockets have no account.
+    pub ignores_peers: bool,
     pub sources: Sources,
     /// The view for which they run, if it is not that of `fathom watch`.
     pub view: Option<SampledView>,
@@ -256,7 +258,7 @@ fn open(options: &SamplingOptions) -> Opened {
         opened.add(CallSampler::open(proc, sys, &whose), |_| &[]);
         // Beside a run, whose every I/O may be a context switch, samples have to do.
         if whose != Scope::Machine && !options.during_run {
-            opened.add(OffCpuSampler::open(proc, sys, &whose), |_| &[]);
+            opened.add(OffCpuSampler::open(proc, sys, &whose, !options.ignores_peers), |_| &[]);
         }
     }
     let rings = RingSampler::open(proc, options.scope.clone());

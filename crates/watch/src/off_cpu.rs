@@ -103,8 +103,13 @@ enum Event {
 
 impl OffCpuSampler {
     /// Opens the tracepoints; the first [`Sampler::take`] starts recording. `proc_root` and `sys_root` are the mount points
-    /// of procfs and sysfs: `/proc` and `/sys`.
-    pub fn open(proc_root: &Path, sys_root: &Path, scope: &Scope) -> Result<Self, Unavailable> {
+    /// of procfs and sysfs: `/proc` and `/sys`. `follows_peers`: whether samples hold the threads of the scope's peers as well.
+    pub fn open(
+        proc_root: &Path,
+        sys_root: &Path,
+        scope: &Scope,
+        follows_peers: bool,
+    ) -> Result<Self, Unavailable> {
         let fail = |error: io::Error| refused(WHAT, &error);
         let namespace = std::fs::read_link(proc_root.join("self/ns/pid")).map_err(fail)?;
         if namespace.as_os_str() != OUTERMOST {
@@ -165,7 +170,7 @@ impl OffCpuSampler {
             seen_ns: 0,
             lost: 0,
             found: Batch::default(),
-            switches: Switches::default(),
+            switches: Switches::new(follows_peers),
             members,
             proc_root: proc_root.into(),
             chains: ChainCauses::new(proc_root)?,

@@ -30,6 +30,7 @@ const PEER_PART: u64 = 100;
 pub(super) struct Switches {
     threads: HashMap<i32, TracedThread>,
     peers: Peers,
+    follows_peers: bool,
 }
 
 #[derive(Debug, Default)]
@@ -178,6 +179,10 @@ impl TracedThread {
 }
 
 impl Switches {
+    pub fn new(follows_peers: bool) -> Self {
+        Self { follows_peers, ..Self::default() }
+    }
+
     /// A CPU went from one thread to another. `wait` is what the first one waits for, unless it stays runnable.
     pub fn switched(
         &mut self,
@@ -245,7 +250,10 @@ impl Switches {
         is_member: impl Fn(i32) -> bool,
         names: &NameTable,
     ) -> Vec<SwitchedThread> {
-        let peers = self.find_peers(proc_root, &is_member);
+        let peers = match self.follows_peers {
+            true => self.find_peers(proc_root, &is_member),
+            false => HashSet::new(),
+        };
         let mut taken = Vec::new();
         // Threads that have exited, or that nothing was seen of in this interval.
         let was_seen = |thread: &TracedThread| {

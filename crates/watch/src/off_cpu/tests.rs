@@ -11,7 +11,7 @@ fn recorded(script: &str) -> Option<(i32, Vec<OffCpuSample>, Duration)> {
     };
     let pid = child.id() as i32;
     let sampler =
-        OffCpuSampler::open(Path::new("/proc"), Path::new("/sys"), &Scope::Trees(vec![pid]));
+        OffCpuSampler::open(Path::new("/proc"), Path::new("/sys"), &Scope::Trees(vec![pid]), true);
     let mut sampler = match sampler {
         Ok(sampler) => sampler,
         Err(missing) => {
@@ -163,6 +163,25 @@ fn a_thread_that_runs_on_a_cpu_that_was_idle_was_woken() {
     assert_eq!((two.run_ns, two.runnable_ns), (30_000, 0));
     let waits: Vec<_> = two.waits.iter().map(|wait| (wait.cause, wait.count, wait.ns)).collect();
     assert_eq!(waits, [(ThreadState::Flush, 1, 54_900), (ThreadState::Socket, 1, 10_000)]);
+}
+
+#[test]
+fn peers_are_followed_unless_that_is_off() {
+    // A program that exists, so that it counts as one.
+    let peer = crate::own_pid();
+    let taken = |follows_peers| {
+        let mut switches = Switches::new(follows_peers);
+        let comm = Comm::of(b"db");
+        switches.switched(100, ((1, 2), comm), 1, Some((ThreadState::Socket, 0)), peer);
+        switches.woken(300, 2, Waker::Process(peer), peer);
+        switches.switched(400, ((peer, peer), comm), 1, Some((ThreadState::Poll, 0)), 2);
+        switches.pause(500);
+        let taken = switches.take(Path::new("/proc"), |pid| pid == 1, &NameTable::new());
+        let within = taken.iter().flat_map(|one| &one.waits).map(|wait| wait.within).sum::<u64>();
+        (taken.iter().map(|one| (one.pid, one.peer)).collect::<Vec<_>>(), within)
+    };
+    assert_eq!(taken(true), (vec![(1, false), (peer, true)], 1));
+    assert_eq!(taken(false), (vec![(1, false)], 0));
 }
 
 #[test]
