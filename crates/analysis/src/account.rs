@@ -468,6 +468,11 @@ impl Account {
         self.groups.iter().filter(|group| group.matters)
     }
 
+    /// Whether it includes processes that the program waited for.
+    pub fn has_peers(&self) -> bool {
+        self.groups.iter().any(|group| group.peer)
+    }
+
     /// Mean number of threads by state, of those that matter, without time within the account.
     pub fn states(&self) -> Vec<(ThreadState, f64)> {
         let sum = |state: ThreadState| self.that_matter().map(|group| group.state(state)).sum();

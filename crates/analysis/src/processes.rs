@@ -1,8 +1,11 @@
 //! What processes used over a whole record.
 
 use fathom_model::limit::Competitor;
-use fathom_model::watch::{ProcessFile, ProcessUse, ProcessesSample};
+use fathom_model::watch::{ProcessFile, ProcessUse, ProcessesSample, RemotePeer};
 use std::collections::BTreeMap;
+
+/// Maximum number of addresses kept.
+const REMOTES_MAX: usize = 1000;
 
 /// Sums of all samples that hold processes.
 #[derive(Debug, Clone, Default)]
@@ -13,6 +16,7 @@ pub struct ProcessTotals {
     /// Regular files that these had open, by path.
     pub files: BTreeMap<String, ProcessFile>,
     others: BTreeMap<String, ProcessUse>,
+    remotes: BTreeMap<String, RemotePeer>,
 }
 
 impl ProcessTotals {
@@ -24,6 +28,17 @@ impl ProcessTotals {
         }
         for file in &sample.files {
             self.files.insert(file.path.clone(), file.clone());
+        }
+        for remote in &sample.remotes {
+            let is_known = self.remotes.contains_key(&remote.address);
+            if !is_known && self.remotes.len() >= REMOTES_MAX {
+                continue;
+            }
+            let sum = self.remotes.entry(remote.address.clone()).or_default();
+            sum.address.clone_from(&remote.address);
+            sum.connections = sum.connections.max(remote.connections);
+            sum.segments += remote.segments;
+            sum.rtt_us = remote.rtt_us;
         }
     }
 
@@ -44,6 +59,13 @@ impl ProcessTotals {
     pub fn by_cpu(&self) -> Vec<&ProcessUse> {
         let mut all: Vec<_> = self.others.values().collect();
         all.sort_by_key(|one| std::cmp::Reverse(one.cpu_ns));
+        all
+    }
+
+    /// The other ends of the watched processes' TCP connections, those with most segments first.
+    pub fn remotes(&self) -> Vec<&RemotePeer> {
+        let mut all: Vec<_> = self.remotes.values().collect();
+        all.sort_by_key(|one| std::cmp::Reverse(one.segments));
         all
     }
 

@@ -27,7 +27,7 @@ pub use missing::{SamplerCost, Unavailable};
 pub use off_cpu::{OffCpuSample, SwitchedThread, WaitSum};
 pub use placement::{DeviceWiring, SubmitSample};
 pub use probes::{CountingCost, MachineProbes};
-pub use processes::{ProcessFile, ProcessUse, ProcessesSample};
+pub use processes::{ProcessFile, ProcessUse, ProcessesSample, RemotePeer};
 pub use rings::{RingEvents, RingQueues, RingSample, RingWorkers, RingsSample, SqPollThread};
 pub use stacks::{Stack, StackCount, StacksSample};
 pub use system::{

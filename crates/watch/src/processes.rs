@@ -2,6 +2,8 @@
 
 mod parse;
 mod peers;
+mod remotes;
+mod sockets;
 #[cfg(test)]
 mod tests;
 
@@ -10,6 +12,7 @@ use crate::{Sampler, Scope, own_pid};
 use fathom_model::watch::{MachineSample, ProcessFile, ProcessUse, ProcessesSample};
 use parse::{ProcessCounters, ProcessStat};
 pub(crate) use peers::Peers;
+use remotes::Remotes;
 use rustix::fs::{FileType, OFlags};
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -34,6 +37,7 @@ pub struct ProcessSampler {
     read_at: Instant,
     next_at: Instant,
     peers: Peers,
+    remotes: Remotes,
 }
 
 #[derive(Debug, Clone)]
@@ -55,8 +59,11 @@ impl ProcessSampler {
             read_at: Instant::now(),
             next_at: Instant::now(),
             peers: Peers::default(),
+            remotes: Remotes::default(),
         };
         sampler.known = sampler.read()?;
+        // What is known of connections begins here.
+        sampler.remotes.take(proc_root, &watched(&sampler.known));
         Ok(sampler)
     }
 
@@ -102,8 +109,7 @@ impl ProcessSampler {
             ..ProcessesSample::default()
         };
         let growth = self.growth(&now);
-        let watched: Vec<i32> =
-            now.iter().filter(|(_, known)| known.watched).map(|(pid, _)| *pid).collect();
+        let watched = watched(&now);
         let mut active: Vec<(u64, i32, u64)> = growth
             .iter()
             .filter(|(pid, used)| !now[pid].watched && **used != ProcessCounters::default())
@@ -124,6 +130,7 @@ impl ProcessSampler {
             }
         }
         sample.others = largest(others.into_values().collect());
+        sample.remotes = self.remotes.take(&self.proc_root, &watched);
         sample.files = open_files(&self.proc_root, watched.into_iter());
         self.known = now;
         Some(sample)
@@ -161,6 +168,10 @@ impl ProcessSampler {
         }
         growth
     }
+}
+
+fn watched(all: &HashMap<i32, KnownProcess>) -> Vec<i32> {
+    all.iter().filter(|(_, known)| known.watched).map(|(pid, _)| *pid).collect()
 }
 
 /// The processes with the most CPU time and the most I/O, without idle ones.

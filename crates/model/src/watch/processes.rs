@@ -18,6 +18,10 @@ pub struct ProcessesSample {
     /// Regular files that the watched processes had open.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<ProcessFile>,
+    /// The other ends of their TCP connections, if not on this machine or in another network namespace: those with most
+    /// segments first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub remotes: Vec<RemotePeer>,
 }
 
 impl ProcessesSample {
@@ -28,6 +32,8 @@ impl ProcessesSample {
             + size_of_val(&*self.files)
             + self.others.iter().map(names).sum::<usize>()
             + self.files.iter().map(paths).sum::<usize>()
+            + size_of_val(&*self.remotes)
+            + self.remotes.iter().map(|remote| remote.address.len()).sum::<usize>()
     }
 }
 
@@ -102,4 +108,17 @@ pub struct ProcessFile {
     pub in_memory: bool,
     /// Whether it is open with O_DIRECT.
     pub direct: bool,
+}
+
+/// The other ends of TCP connections, at one address.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RemotePeer {
+    /// Address and port; of connections that the watched processes accepted, the address alone.
+    pub address: String,
+    /// Number of connections at the end of the interval.
+    pub connections: u32,
+    /// Segments with data that they sent and received in the interval.
+    pub segments: u64,
+    /// The longest of their smoothed round-trip times, in microseconds.
+    pub rtt_us: u32,
 }

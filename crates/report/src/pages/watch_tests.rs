@@ -189,7 +189,7 @@ fn the_watched_program_is_told_from_others_and_shows_its_own_limits() {
         elapsed_ns: 1_000_000_000,
         watched,
         others: vec![hog, program("idle", 10, 1_000_000)],
-        files: Vec::new(),
+        ..ProcessesSample::default()
     });
     let mut seen = Observed::default();
     [sample(0), last].iter().for_each(|sample| seen.add(sample));

@@ -11,7 +11,7 @@ use fathom_model::record::JobRecord;
 use fathom_model::watch::{
     BlockOp, BlocksSample, CgroupSample, CommandRecord, CpuSample, DeviceBlocks, DiskCounters,
     DiskKind, Level, MachineSample, OpTimes, Pressure, PressureSample, ProcessFile, ProcessUse,
-    ProcessesSample, SamplingRecord, SplitSamples, Stack, StackCount, StacksSample, SystemSample,
+    ProcessesSample, RemotePeer, SamplingRecord, SplitSamples, Stack, StackCount, StacksSample, SystemSample,
     ThreadCount, ThreadState, ThreadTime, ThreadsSample, TimesOfThread,
 };
 use fathom_model::{Dir, RunRecord};
@@ -234,6 +234,16 @@ impl Scene {
             cpu_ns: (cpus * NS as f64) as u64,
             disk_read: bytes * SECONDS,
             ..ProcessUse::default()
+        });
+    }
+
+    /// Connections with another machine, with so many segments in all.
+    pub fn remote(&mut self, address: &str, segments: u64) {
+        self.last.processes.as_mut().unwrap().remotes.push(RemotePeer {
+            address: address.into(),
+            connections: 1,
+            segments,
+            rtt_us: 200,
         });
     }
 

@@ -6,12 +6,14 @@ use super::device::DEVICE;
 use super::testing::Scene;
 use super::threads::ONE_AT_A_TIME;
 use super::view::NAMED_MIN;
+use crate::account::Account;
 #[cfg(test)]
 use crate::rules::testing::Case;
 use crate::rules::{Check, Claim, Rule};
 use fathom_model::finding::{Class, Confidence, Evidence, Severity, Subject, Unit};
 use fathom_model::units;
-use fathom_model::watch::ThreadState;
+use fathom_model::watch::{RemotePeer, ThreadState};
+use std::net::SocketAddr;
 
 /// Share of their time for which threads must have waited for each other or for an event to be idle.
 const IDLE_MIN: f64 = 0.5;
@@ -21,6 +23,9 @@ const READ_FOR_NOTHING_MIN: f64 = 2.0;
 const READ_MIN: f64 = 1e6;
 /// Mean number of threads that must have blocked in the submission of asynchronous I/O.
 const BLOCKED_MIN: f64 = 0.1;
+
+/// Maximum number of addresses named.
+const ADDRESSES_MAX: usize = 2;
 
 /// The share of its time that the watched program's threads were in these states, if that is enough to be named and the
 /// time of single threads is known.
@@ -63,37 +68,148 @@ pub(in crate::rules) static PEER: Rule = Rule {
     supersedes: &[],
     checks: &[Check::View(peer)],
     #[cfg(test)]
-    cases: &[Case::View {
-        holds: |s| s.spends(&[(ThreadState::Poll, 0.8), (ThreadState::OnCpu, 0.2)]),
-        near_miss: |s| s.spends(&[(ThreadState::Poll, 0.05), (ThreadState::OnCpu, 0.95)]),
-        summary: "fio waited for input 80% of the time, in poll(2), on sockets or pipes: for another machine, or a program \
-                  that is not watched.",
-    }],
+    cases: &[
+        Case::View {
+            holds: |s| s.spends(&[(ThreadState::Poll, 0.8), (ThreadState::OnCpu, 0.2)]),
+            near_miss: |s| s.spends(&[(ThreadState::Poll, 0.05), (ThreadState::OnCpu, 0.95)]),
+            summary: "fio waited for input 80% of the time, in poll(2), on sockets or pipes: for another machine, or a program \
+                      that is not watched.",
+        },
+        Case::View {
+            holds: |s| {
+                s.spends(&[(ThreadState::Poll, 0.8), (ThreadState::OnCpu, 0.2)]);
+                s.other("postgres", 0.5, 0);
+                s.others()[0].peer = true;
+            },
+            near_miss: |s| s.spends(&[(ThreadState::Poll, 0.05), (ThreadState::OnCpu, 0.95)]),
+            summary: "fio waited for postgres (pid 812) 80% of the time.",
+        },
+        Case::View {
+            holds: |s| {
+                s.spends(&[(ThreadState::Poll, 0.8), (ThreadState::OnCpu, 0.2)]);
+                s.remote("10.0.0.2:5432", 90_000);
+                s.remote("10.0.0.3:6379", 100);
+            },
+            near_miss: |s| s.spends(&[(ThreadState::Poll, 0.05), (ThreadState::OnCpu, 0.95)]),
+            summary: "fio waited for 10.0.0.2:5432 80% of the time.",
+        },
+    ],
 };
+
+#[cfg(test)]
+#[test]
+fn addresses_that_the_program_did_not_wait_for_are_not_named() {
+    let summary = |change: &dyn Fn(&mut Scene)| {
+        let mut scene = Scene::reads();
+        change(&mut scene);
+        let causes = scene.causes();
+        causes.iter().find(|cause| cause.rule == PEER.id).map(|cause| cause.summary.clone()).unwrap()
+    };
+    let socket = [(ThreadState::Socket, 0.8), (ThreadState::OnCpu, 0.2)];
+    // Nothing came from the only one it waits for; while it polls, the wait may be for anything else.
+    let silent = summary(&|s| {
+        s.spends(&socket);
+        s.remote("10.0.0.2:5432", 0);
+    });
+    assert_eq!(silent, "fio waited for 10.0.0.2:5432 80% of the time.");
+    let polls = summary(&|s| {
+        s.spends(&[(ThreadState::Poll, 0.8), (ThreadState::OnCpu, 0.2)]);
+        s.remote("10.0.0.2:5432", 0);
+    });
+    assert!(polls.contains("a program that is not watched"), "{polls}");
+    // It reads from a pipe.
+    let pipe = summary(&|s| {
+        s.spends(&[(ThreadState::Pipe, 0.8), (ThreadState::OnCpu, 0.2)]);
+        s.remote("10.0.0.2:5432", 90_000);
+    });
+    assert!(pipe.contains("a program that is not watched"), "{pipe}");
+    // None stands out.
+    let many = summary(&|s| {
+        s.spends(&socket);
+        (2..8).for_each(|host| s.remote(&format!("10.0.0.{host}:5432"), 1000 - host));
+    });
+    assert_eq!(
+        many,
+        "fio waited for 10.0.0.2:5432, 10.0.0.3:5432 and 4 other addresses 80% of the time."
+    );
+}
+
+/// Those of these addresses that the program waited for.
+fn waited_for(view: &View, states: &[ThreadState]) -> Vec<RemotePeer> {
+    let all = view.seen.processes.remotes();
+    let most = states.iter().max_by(|a, b| view.state(**a).total_cmp(&view.state(**b)));
+    let segments: u64 = all.iter().map(|remote| remote.segments).sum();
+    let active = all.iter().copied().filter(|remote| remote.segments > 0);
+    let chosen: Vec<&RemotePeer> = match (most, all.as_slice()) {
+        (None | Some(ThreadState::Pipe), _) => Vec::new(),
+        // One that does not answer.
+        (Some(ThreadState::Socket), [only]) => vec![*only],
+        (_, [first, ..]) if 2 * first.segments > segments => vec![*first],
+        _ => active.collect(),
+    };
+    chosen.into_iter().cloned().collect()
+}
+
+/// `10.0.0.2:5432, 10.0.0.3:5432 and 4 other addresses`.
+fn addresses(remotes: &[RemotePeer]) -> String {
+    let (shown, others) = remotes.split_at(remotes.len().min(ADDRESSES_MAX));
+    let shown: Vec<&str> = shown.iter().map(|remote| remote.address.as_str()).collect();
+    match (others.len(), shown.split_last()) {
+        (0, Some((last, [first @ .., before]))) => {
+            [first, &[&format!("{before} and {last}")]].concat().join(", ")
+        }
+        (0, _) => shown.concat(),
+        (1, _) => format!("{} and another address", shown.join(", ")),
+        (n, _) => format!("{} and {n} other addresses", shown.join(", ")),
+    }
+}
 
 fn peer(view: &View) -> Option<Claim> {
     let states = [ThreadState::Poll, ThreadState::Socket, ThreadState::Pipe];
     let share = share_of(view, &states)?;
     let (who, waits) = (view.subject(), rate_and_time(view, &states));
     let shown = share * 100.0;
-    // What a known peer did is in the account, where context switches were recorded.
-    let is_sampled = view.account.as_ref().is_some_and(|account| account.recorded_share == 0.0);
-    let known = view.seen.processes.by_cpu().into_iter().find(|uses| uses.peer && is_sampled);
-    let summary = match known {
-        Some(peer) => format!("{who} waited for {} {shown:.0}% of the time{waits}.", peer.named()),
+    // What a peer that was followed did is in the account.
+    let is_followed = view.account.as_ref().is_some_and(Account::has_peers);
+    let known = view.seen.processes.by_cpu().into_iter().find(|uses| uses.peer && !is_followed);
+    let remotes = if known.is_some() { Vec::new() } else { waited_for(view, &states) };
+    let whom = match (known, remotes.as_slice()) {
+        (Some(peer), _) => Some(peer.named()),
+        (None, []) => None,
+        (None, remotes) => Some(addresses(remotes)),
+    };
+    let summary = match whom {
+        Some(whom) => format!("{who} waited for {whom} {shown:.0}% of the time{waits}."),
         None => format!(
             "{who} waited for input {shown:.0}% of the time{waits}, in poll(2), on sockets or pipes: for another machine, \
              or a program that is not watched."
         ),
     };
     let claim = wait(share, summary, "time waiting for peers").gain_of(share);
-    Some(match known {
-        Some(peer) => {
+    Some(match (known, remotes.first()) {
+        (Some(peer), _) => {
             let claim = claim.about(super::cpu::program(peer));
             claim.remedy("Watch that program").command(format!("fathom watch -p {}", peer.pid))
         }
-        None => claim.about(view.workload()),
+        (None, Some(remote)) => on_another_machine(view, claim, remote).about(view.workload()),
+        (None, None) => claim.about(view.workload()),
     })
+}
+
+/// What the connections with `remote` show of the wait.
+fn on_another_machine(view: &View, mut claim: Claim, remote: &RemotePeer) -> Claim {
+    let address = &remote.address;
+    let segments = view.seen.processes.per_second(remote.segments);
+    let name = format!("segments with data exchanged with {address} per second");
+    let rtt = Evidence::number("round-trip time", f64::from(remote.rtt_us) * 1e3, Unit::Nanoseconds);
+    claim.evidence.extend([
+        Evidence::number(name, segments, Unit::Count).with_source("sock_diag"),
+        rtt.with_source("tcpi_rtt"),
+    ]);
+    let host = address.parse::<SocketAddr>().map_or_else(|_| address.clone(), |one| one.ip().to_string());
+    claim
+        .remedy("Look at the other end; waits that are not much longer than a round trip are the network's")
+        .command(format!("ss -tpni dst {host}"))
 }
 
 /// Sleeps that the program chose.

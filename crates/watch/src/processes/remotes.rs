@@ -1,0 +1,188 @@
+//! The other ends of the watched processes' TCP connections that are not on this machine.
+
+use super::peers::sockets_of;
+use super::sockets::{TcpSocket, one_per_network, tcp_sockets};
+use fathom_model::watch::RemotePeer;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::path::Path;
+use std::time::Instant;
+
+/// Maximum number of addresses reported, those with most segments first.
+const REMOTES_MAX: usize = 8;
+/// Upper bound for the search, as 1/n of a CPU's time.
+const PART: u32 = 200;
+
+#[derive(Debug, Default)]
+pub(super) struct Remotes {
+    /// Segments of each connection when it was last read, by inode.
+    known: HashMap<u64, u64>,
+    has_begun: bool,
+    next_at: Option<Instant>,
+}
+
+impl Remotes {
+    /// The addresses that `watched` are connected with, and what was exchanged with them since the last call; nothing if that
+    /// call was expensive.
+    pub fn take(&mut self, proc_root: &Path, watched: &[i32]) -> Vec<RemotePeer> {
+        let began = Instant::now();
+        if self.next_at.is_some_and(|next| began < next) {
+            return Vec::new();
+        }
+        let own: BTreeSet<u64> =
+            watched.iter().flat_map(|pid| sockets_of(proc_root, *pid)).collect();
+        let networks =
+            if own.is_empty() { Vec::new() } else { one_per_network(proc_root, watched) };
+        let mut known = HashMap::new();
+        let mut remotes: BTreeMap<String, RemotePeer> = BTreeMap::new();
+        for pid in networks {
+            let sockets = tcp_sockets(proc_root, pid).unwrap_or_default();
+            for (socket, address) in to_elsewhere(&sockets) {
+                if !own.contains(&socket.inode) {
+                    continue;
+                }
+                known.insert(socket.inode, socket.segments);
+                // What was exchanged before the first call is not of the record.
+                let start = if self.has_begun { 0 } else { socket.segments };
+                let before = self.known.get(&socket.inode).copied().unwrap_or(start);
+                let remote = remotes.entry(address).or_default();
+                remote.connections += 1;
+                remote.segments += socket.segments.saturating_sub(before);
+                remote.rtt_us = remote.rtt_us.max(socket.rtt_us);
+            }
+        }
+        (self.known, self.has_begun) = (known, true);
+        let named = |(address, remote)| RemotePeer { address, ..remote };
+        let mut remotes: Vec<RemotePeer> = remotes.into_iter().map(named).collect();
+        remotes.sort_by_key(|remote| std::cmp::Reverse(remote.segments));
+        remotes.truncate(REMOTES_MAX);
+        self.next_at = Some(Instant::now() + began.elapsed() * PART);
+        remotes
+    }
+}
+
+/// The connections whose other end is not in the same network, with its address: without the port, which says nothing, of a
+/// client.
+fn to_elsewhere(sockets: &[TcpSocket]) -> impl Iterator<Item = (&TcpSocket, String)> {
+    let ports: HashSet<u16> =
+        sockets.iter().filter(|socket| socket.listens).map(|socket| socket.local.port()).collect();
+    let ends: HashSet<_> = sockets.iter().map(|socket| (socket.local, socket.remote)).collect();
+    let is_elsewhere = move |socket: &&TcpSocket| {
+        let is_here = ends.contains(&(socket.remote, socket.local));
+        !socket.listens && !is_here && !socket.remote.ip().is_loopback()
+    };
+    sockets.iter().filter(is_elsewhere).map(move |socket| {
+        let is_client = ports.contains(&socket.local.port());
+        let address = match is_client {
+            true => socket.remote.ip().to_string(),
+            false => socket.remote.to_string(),
+        };
+        (socket, address)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn clients_and_servers_on_other_machines() {
+        let socket = |inode, local: &str, remote: &str| TcpSocket {
+            inode,
+            local: local.parse().unwrap(),
+            remote: remote.parse().unwrap(),
+            listens: inode == 0,
+            segments: 0,
+            rtt_us: 0,
+        };
+        let sockets = [
+            socket(0, "[::]:80", "[::]:0"),
+            socket(1, "10.0.0.1:80", "10.0.0.7:40001"),
+            socket(2, "10.0.0.1:40002", "10.0.0.2:5432"),
+            // Both ends are here.
+            socket(3, "10.0.0.1:40003", "10.0.0.1:80"),
+            socket(4, "10.0.0.1:80", "10.0.0.1:40003"),
+            socket(5, "[fe80::1]:40004", "[fe80::2]:6379"),
+        ];
+        let found: Vec<(u64, String)> =
+            to_elsewhere(&sockets).map(|(socket, address)| (socket.inode, address)).collect();
+        let wanted = [(1, "10.0.0.7"), (2, "10.0.0.2:5432"), (5, "[fe80::2]:6379")];
+        assert_eq!(found, wanted.map(|(inode, address)| (inode, address.to_string())));
+    }
+
+    /// Two networks, with a pair of interfaces between them.
+    struct Networks(&'static str);
+
+    impl Networks {
+        fn new() -> Option<Self> {
+            let networks = Self("fathom-test-net");
+            let made = [
+                "netns add fathom-test-net",
+                "link add fathom-t0 type veth peer name fathom-t1",
+                "link set fathom-t1 netns fathom-test-net",
+                "addr add 10.213.77.1/30 dev fathom-t0",
+                "link set fathom-t0 up",
+                "-n fathom-test-net addr add 10.213.77.2/30 dev fathom-t1",
+                "-n fathom-test-net link set fathom-t1 up",
+            ];
+            let ip = |line: &str| {
+                let run = Command::new("ip").args(line.split(' ')).stderr(Stdio::null()).status();
+                run.is_ok_and(|status| status.success())
+            };
+            made.into_iter().all(ip).then_some(networks)
+        }
+    }
+
+    impl Drop for Networks {
+        fn drop(&mut self) {
+            for line in ["link del fathom-t0", "netns del fathom-test-net"] {
+                let _ = Command::new("ip").args(line.split(' ')).stderr(Stdio::null()).status();
+            }
+        }
+    }
+
+    #[test]
+    fn a_connection_with_another_network_has_its_address_and_traffic() {
+        let Some(networks) = Networks::new() else {
+            println!("skipped: no network namespaces, veth or ip(8)");
+            return;
+        };
+        let listener = TcpListener::bind("10.213.77.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        // Answers each byte, in the other network.
+        let script = format!(
+            "import socket\ns = socket.create_connection(('10.213.77.1', {port}))\n\
+             while True:\n  b = s.recv(1)\n  if not b: break\n  s.send(b)\n"
+        );
+        let mut child = Command::new("ip")
+            .args(["netns", "exec", networks.0, "python3", "-c", &script])
+            .spawn()
+            .unwrap();
+        let (mut stream, _): (TcpStream, _) = listener.accept().unwrap();
+        let (own, theirs) = ([crate::own_pid()], [child.id() as i32]);
+        let (mut of_server, mut of_client) = (Remotes::default(), Remotes::default());
+        let mut exchange = |times: u32| {
+            for _ in 0..times {
+                stream.write_all(b"x").unwrap();
+                stream.read_exact(&mut [0]).unwrap();
+            }
+        };
+        exchange(3);
+        of_server.take(Path::new("/proc"), &own);
+        of_client.take(Path::new("/proc"), &theirs);
+        exchange(20);
+        (of_server.next_at, of_client.next_at) = (None, None);
+        let server = of_server.take(Path::new("/proc"), &own);
+        let client = of_client.take(Path::new("/proc"), &theirs);
+        drop(stream);
+        child.wait().unwrap();
+        let find = |remotes: &[RemotePeer], address: &str| {
+            remotes.iter().find(|remote| remote.address == address).map(|remote| remote.segments)
+        };
+        assert_eq!(find(&server, "10.213.77.2"), Some(40), "{server:?}");
+        assert_eq!(find(&client, &format!("10.213.77.1:{port}")), Some(40), "{client:?}");
+        drop(networks);
+    }
+}
