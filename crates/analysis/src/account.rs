@@ -29,6 +29,9 @@ const THREADS_MAX: usize = 1000;
 const NAMES_MAX: usize = 2000;
 const FUNCTIONS_MAX: usize = 16;
 const TIDS_MAX: usize = 1000;
+/// Maximum number of threads kept, and shown, of those that held a lock.
+const HOLDERS_MAX: usize = 64;
+const HOLDERS_SHOWN: usize = 4;
 
 /// What threads do, as pages name it, and its states.
 pub const KINDS: [(&str, &[ThreadState]); 15] = [
@@ -54,6 +57,8 @@ pub const KINDS: [(&str, &[ThreadState]); 15] = [
 pub struct AccountTotals {
     elapsed_ns: u64,
     seen_ns: u64,
+    /// The most threads of an interval that are known only together.
+    others: u64,
     /// By thread, or by name only (thread 0).
     threads: BTreeMap<(GroupKey, i32), GroupSums>,
 }
@@ -65,11 +70,13 @@ type GroupKey = (bool, String, String);
 struct GroupSums {
     tids: BTreeSet<i32>,
     pids: BTreeSet<i32>,
+    /// The most threads of an interval that are known only together.
+    others: u64,
     parts: BTreeMap<ThreadState, PartSums>,
     functions: BTreeMap<(ThreadState, String), (u64, u64)>,
 }
 
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 struct PartSums {
     ns: u64,
     /// Of waits whose end was recorded, and of those of them that a process of the account ended.
@@ -79,6 +86,9 @@ struct PartSums {
     waits: f64,
     recorded: u64,
     waited_ns: u64,
+    /// Waits for a lock by the thread that ended them, and what these threads did meanwhile, in nanoseconds.
+    holders: BTreeMap<i32, (String, u64)>,
+    meanwhile: BTreeMap<ThreadState, u64>,
 }
 
 /// How a program and its peers spent their time.
@@ -88,6 +98,8 @@ pub struct Account {
     pub elapsed_ns: u64,
     /// Share of it for which context switches were recorded; 0 where only samples are known.
     pub recorded_share: f64,
+    /// The most threads of an interval whose times are known only by the name of their process, from samples.
+    pub others: u64,
     /// Whether no thread does anything: then all matter.
     pub idle: bool,
     /// Groups of threads, those with most time that is not idle first.
@@ -132,6 +144,32 @@ pub struct AccountPart {
     pub waits_per_s: Option<f64>,
     /// Mean time of a wait, in nanoseconds.
     pub mean_wait_ns: Option<f64>,
+    /// Of waits for a lock: the threads that ended most of them, and so held it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub holders: Vec<AccountHolder>,
+    /// What the threads that ended such waits did meanwhile, the longest first; not their own waits for locks.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub meanwhile: Vec<AccountShare>,
+}
+
+/// A thread that held a lock.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct AccountHolder {
+    /// Thread ID.
+    pub tid: i32,
+    /// Its name.
+    pub comm: String,
+    /// The share of the waits that it ended, 0 to 1.
+    pub share: f64,
+}
+
+/// The share of some time that was spent in a state.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
+pub struct AccountShare {
+    /// The state.
+    pub state: ThreadState,
+    /// 0 to 1.
+    pub share: f64,
 }
 
 /// Waits in one kernel function.
@@ -164,7 +202,9 @@ impl AccountTotals {
             let process = if thread.process.is_empty() { &thread.comm } else { &thread.process };
             let key = (false, process.clone(), name_of(&thread.comm, process));
             let found = known.get(&thread.tid).copied().zip(scale);
+            self.others = self.others.max(thread.others);
             if let Some(group) = self.group(key, thread.pid, thread.tid) {
+                group.others = group.others.max(thread.others);
                 group.add(thread, found);
             }
         }
@@ -185,7 +225,7 @@ impl AccountTotals {
             return None;
         }
         let group = self.threads.entry(key).or_default();
-        if group.tids.len() < TIDS_MAX {
+        if tid > 0 && group.tids.len() < TIDS_MAX {
             group.tids.insert(tid);
             group.pids.insert(pid);
         }
@@ -221,8 +261,8 @@ impl AccountTotals {
         let mut groups: Vec<AccountGroup> = groups.iter().map(group).collect();
         groups.sort_by(|a, b| b.working().total_cmp(&a.working()));
         let recorded_share = self.seen_ns as f64 / self.elapsed_ns.max(1) as f64;
-        let (elapsed_ns, idle) = (self.elapsed_ns, all_idle);
-        let account = Account { elapsed_ns, recorded_share, idle, groups };
+        let (elapsed_ns, others) = (self.elapsed_ns, self.others);
+        let account = Account { elapsed_ns, recorded_share, others, idle: all_idle, groups };
         (self.elapsed_ns > 0 && !account.groups.is_empty()).then_some(account)
     }
 }
@@ -254,6 +294,7 @@ impl GroupSums {
     fn merge(&mut self, other: &Self) {
         self.tids.extend(&other.tids);
         self.pids.extend(&other.pids);
+        self.others = self.others.max(other.others);
         for (state, part) in &other.parts {
             let sum = self.part(*state);
             sum.ns += part.ns;
@@ -262,6 +303,10 @@ impl GroupSums {
             sum.waits += part.waits;
             sum.recorded += part.recorded;
             sum.waited_ns += part.waited_ns;
+            sum.add_holders(
+                part.holders.iter().map(|(tid, (comm, count))| (*tid, comm, *count)),
+                part.meanwhile.iter().map(|(state, ns)| (*state, *ns)),
+            );
         }
         for (key, (count, ns)) in &other.functions {
             let (counts, sum) = self.functions.entry(key.clone()).or_default();
@@ -346,6 +391,10 @@ impl GroupSums {
             part.waits += wait.count as f64 * scale;
             part.recorded += wait.count;
             part.waited_ns += wait.ns;
+            part.add_holders(
+                wait.holders.iter().map(|holder| (holder.tid, &holder.comm, holder.count)),
+                wait.meanwhile.iter().map(|time| (time.state, time.ns)),
+            );
             if wait.count > 0 {
                 part.ended_ns += ns;
                 part.within_ns += (ns as f64 * within) as u64;
@@ -370,17 +419,23 @@ impl GroupSums {
     ) -> AccountGroup {
         let mean = |ns: u64| ns as f64 / elapsed_ns.max(1) as f64;
         let all: f64 = self.parts.values().map(|part| mean(part.ns)).sum();
-        let part = |(state, sums): (&ThreadState, &PartSums)| AccountPart {
-            state: *state,
-            mean_threads: mean(sums.ns),
-            share: mean(sums.ns) / all.max(1e-9),
-            // Of the waits that have not ended, as many as of the others.
-            within: match is_for_others(*state) && sums.ended_ns > 0 {
-                true => mean(sums.ns) * sums.within_ns as f64 / sums.ended_ns as f64,
-                false => 0.0,
-            },
-            waits_per_s: (sums.recorded > 0).then(|| sums.waits * 1e9 / elapsed_ns.max(1) as f64),
-            mean_wait_ns: (sums.recorded > 0).then(|| sums.waited_ns as f64 / sums.recorded as f64),
+        let part = |(state, sums): (&ThreadState, &PartSums)| {
+            let is_recorded = sums.recorded > 0;
+            let (holders, meanwhile) = sums.holders();
+            AccountPart {
+                state: *state,
+                mean_threads: mean(sums.ns),
+                share: mean(sums.ns) / all.max(1e-9),
+                // Of the waits that have not ended, as many as of the others.
+                within: match is_for_others(*state) && sums.ended_ns > 0 {
+                    true => mean(sums.ns) * sums.within_ns as f64 / sums.ended_ns as f64,
+                    false => 0.0,
+                },
+                waits_per_s: is_recorded.then(|| sums.waits * 1e9 / elapsed_ns.max(1) as f64),
+                mean_wait_ns: is_recorded.then(|| sums.waited_ns as f64 / sums.recorded as f64),
+                holders,
+                meanwhile,
+            }
         };
         let mut parts: Vec<AccountPart> =
             self.parts.iter().map(part).filter(|part| part.mean_threads > 0.0).collect();
@@ -396,12 +451,50 @@ impl GroupSums {
             comm: comm.clone(),
             peer: *peer,
             processes: self.pids.len(),
-            threads: self.tids.len(),
+            threads: self.tids.len() + self.others as usize,
             mean_threads: all,
             matters,
             parts,
             functions,
         }
+    }
+}
+
+impl PartSums {
+    fn add_holders<'a>(
+        &mut self,
+        holders: impl Iterator<Item = (i32, &'a String, u64)>,
+        meanwhile: impl Iterator<Item = (ThreadState, u64)>,
+    ) {
+        for (tid, comm, count) in holders {
+            if self.holders.len() < HOLDERS_MAX || self.holders.contains_key(&tid) {
+                self.holders.entry(tid).or_insert_with(|| (comm.clone(), 0)).1 += count;
+            }
+        }
+        for (state, ns) in meanwhile {
+            *self.meanwhile.entry(state).or_default() += ns;
+        }
+    }
+
+    /// The threads that held what was waited for, and what they did meanwhile.
+    fn holders(&self) -> (Vec<AccountHolder>, Vec<AccountShare>) {
+        let share = |part: u64, all: u64| part as f64 / all.max(1) as f64;
+        let holder = |(tid, (comm, count)): (&i32, &(String, u64))| AccountHolder {
+            tid: *tid,
+            comm: comm.clone(),
+            share: share(*count, self.recorded).min(1.0),
+        };
+        let mut holders: Vec<AccountHolder> = self.holders.iter().map(holder).collect();
+        holders.sort_by(|a, b| b.share.total_cmp(&a.share));
+        holders.truncate(HOLDERS_SHOWN);
+        let all: u64 = self.meanwhile.values().sum();
+        let of = |(state, ns): (&ThreadState, &u64)| AccountShare {
+            state: *state,
+            share: share(*ns, all),
+        };
+        let mut meanwhile: Vec<AccountShare> = self.meanwhile.iter().map(of).collect();
+        meanwhile.sort_by(|a, b| b.share.total_cmp(&a.share));
+        (holders, meanwhile)
     }
 }
 
@@ -519,7 +612,8 @@ mod tests {
 
     /// Waits, of which processes of the account ended `within`.
     fn wait(cause: ThreadState, count: u64, ns: u64, within: u64) -> WaitSum {
-        WaitSum { cause, function: "f".into(), count, ns, within }
+        let function = "f".into();
+        WaitSum { cause, function, count, ns, within, holders: Vec::new(), meanwhile: Vec::new() }
     }
 
     fn account(

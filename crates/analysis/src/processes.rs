@@ -1,5 +1,6 @@
 //! What processes used over a whole record.
 
+use fathom_model::cpus;
 use fathom_model::limit::Competitor;
 use fathom_model::watch::{ProcessFile, ProcessUse, ProcessesSample, RemotePeer};
 use std::collections::BTreeMap;
@@ -17,6 +18,10 @@ pub struct ProcessTotals {
     pub files: BTreeMap<String, ProcessFile>,
     others: BTreeMap<String, ProcessUse>,
     remotes: BTreeMap<String, RemotePeer>,
+    /// CPUs on which the watched processes may run, as in the last sample that knew; none if unknown.
+    pub cpus_allowed: Vec<u32>,
+    /// The most of their memory that was swapped out at the end of an interval, in bytes.
+    pub swapped: Option<u64>,
 }
 
 impl ProcessTotals {
@@ -29,6 +34,10 @@ impl ProcessTotals {
         for file in &sample.files {
             self.files.insert(file.path.clone(), file.clone());
         }
+        if let Ok(cpus) = cpus::parse(&sample.cpus_allowed) {
+            self.cpus_allowed = cpus;
+        }
+        self.swapped = self.swapped.max(sample.swapped);
         for remote in &sample.remotes {
             let is_known = self.remotes.contains_key(&remote.address);
             if !is_known && self.remotes.len() >= REMOTES_MAX {

@@ -24,7 +24,7 @@ pub use counters::{CacheCounts, CacheEvent, Counted, CountersSample, Executed};
 pub use disks::{DiskCounters, DiskKind, IoCounters};
 pub use level::Level;
 pub use missing::{SamplerCost, Unavailable};
-pub use off_cpu::{OffCpuSample, SwitchedThread, WaitSum};
+pub use off_cpu::{LockHolder, OffCpuSample, SwitchedThread, WaitSum};
 pub use placement::{DeviceWiring, SubmitSample};
 pub use probes::{CountingCost, MachineProbes};
 pub use processes::{ProcessFile, ProcessUse, ProcessesSample, RemotePeer};

@@ -20,7 +20,7 @@ use crate::stacks::{KernelNames, NameTable};
 use crate::threads::OUTERMOST;
 use crate::{Sampler, Scope};
 use fathom_model::watch::{MachineSample, OffCpuSample, ThreadState, Unavailable};
-use std::collections::HashMap;
+use foldhash::HashMap;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -32,12 +32,15 @@ const WHAT: &str = "context switches";
 const RING_BYTES: usize = 512 << 10;
 /// Context switches per second and CPU up to which all of them are recorded: at 3 µs each, 1% of the CPU time.
 const RATE_MAX: u64 = 3_500;
+/// Context switches per second read over all CPUs, and as many wakeups: some 5% of the time of one CPU.
+const TOTAL_MAX: u64 = 40_000;
 /// Functions recorded of each chain: deeper ones are those through which the kernel was entered.
 const CHAIN_MAX: u16 = 48;
 /// Maximum number of distinct chains cached.
 const CHAINS_MAX: usize = 8192;
 /// `common_flags` of an event in an interrupt, and in a softirq (include/linux/trace_events.h).
-const IN_INTERRUPT: u64 = 0x08;
+const INTERRUPT: &str = "common_flags & 8";
+const NO_INTERRUPT: &str = "!(common_flags & 8)";
 const IN_SOFTIRQ: u64 = 0x10;
 
 #[derive(Debug)]
@@ -73,7 +76,16 @@ enum Source {
     Thread,
     /// One of an idle CPU.
     Idle,
+    /// A wakeup by a thread or a softirq.
     Waking,
+    /// One by an interrupt, with its call chain.
+    Interrupt,
+}
+
+impl Source {
+    fn has_chain(self) -> bool {
+        matches!(self, Self::Thread | Self::Interrupt)
+    }
 }
 
 /// Fields of the tracepoints.
@@ -97,8 +109,27 @@ struct Batch {
 
 #[derive(Debug, Clone)]
 enum Event {
-    Switch { from: (i32, i32), comm: Comm, state: u64, chain: Range<usize>, to: i32 },
-    Waking { tid: i32, by: Waker, current: i32 },
+    Switch {
+        from: (i32, i32),
+        comm: Comm,
+        state: u64,
+        chain: Range<usize>,
+        to: i32,
+    },
+    /// The chain is that of an interrupt.
+    Waking {
+        tid: i32,
+        by: Waker,
+        current: i32,
+        chain: Range<usize>,
+    },
+}
+
+impl Event {
+    fn chain_mut(&mut self) -> &mut Range<usize> {
+        let (Self::Switch { chain, .. } | Self::Waking { chain, .. }) = self;
+        chain
+    }
 }
 
 impl OffCpuSampler {
@@ -133,17 +164,18 @@ impl OffCpuSampler {
         let tasks = task_events(&cpus).map_err(fail)?;
         let members = ScopeMembers::new(proc_root, scope).map_err(fail)?;
         let rings = tasks.map_rings(RING_BYTES).map_err(fail)?;
-        let mut sources = HashMap::new();
+        let mut sources = HashMap::default();
         let mut events = Vec::new();
         for (source, point, filter) in [
             (Source::Thread, &switch, Some("prev_pid != 0")),
             (Source::Idle, &switch, Some("prev_pid == 0")),
-            (Source::Waking, &waking, None),
+            (Source::Waking, &waking, Some(NO_INTERRUPT)),
+            (Source::Interrupt, &waking, Some(INTERRUPT)),
         ] {
             let mut attr = point.attr();
             attr.__bindgen_anon_1.sample_period = 1;
             record_raw(&mut attr);
-            if source == Source::Thread {
+            if source.has_chain() {
                 attr.sample_type |= u64::from(perf::PERF_SAMPLE_CALLCHAIN);
                 attr.set_exclude_callchain_user(1);
                 attr.sample_max_stack = CHAIN_MAX;
@@ -182,7 +214,7 @@ impl OffCpuSampler {
         // Every event before this instant is in some CPU's ring buffer by now.
         let now_ns = monotonic_ns();
         let (found, mut gap) = (&mut self.found, None::<(u64, u64)>);
-        let mut most = 0;
+        let (mut most, mut read) = (0, 0);
         for (ring, last_ns) in self.rings.iter_mut().zip(&mut self.last_ns) {
             let mut records = 0;
             let mut lose = |from: u64, to: u64| {
@@ -204,9 +236,11 @@ impl OffCpuSampler {
             let lost = ring.take_lost();
             self.lost += lost;
             most = most.max(records + lost);
+            read += records;
         }
         // A busy CPU is not to be slowed because others are idle. Each switch comes with a wakeup.
         self.recorded += most / 2 * self.rings.len() as u64;
+        self.budget.read(read / 2, TOTAL_MAX);
         found.tasks.sort_by_key(|(time, _)| *time);
         for (_, event) in found.tasks.drain(..) {
             self.members.apply(&event);
@@ -250,7 +284,12 @@ impl OffCpuSampler {
                     .then(|| self.chains.cause(state, &self.found.addresses[chain]));
                 self.switches.switched(time, (from, comm), state, wait, to);
             }
-            Event::Waking { tid, by, current } => self.switches.woken(time, tid, by, current),
+            Event::Waking { tid, mut by, current, chain } => {
+                if by == Waker::Interrupt && self.switches.may_time_out(tid) {
+                    by = self.chains.interrupt(&self.found.addresses[chain]);
+                }
+                self.switches.woken(time, tid, by, current);
+            }
         }
     }
 
@@ -303,10 +342,13 @@ impl Sampler for OffCpuSampler {
         }
         let members = &self.members;
         let is_member = |pid: i32| members.contains(pid);
+        let (threads, left_out) =
+            self.switches.take(&self.proc_root, is_member, &self.chains.names);
         sample.off_cpu = Some(OffCpuSample {
             seen_ns: std::mem::take(&mut self.seen_ns),
             lost: std::mem::take(&mut self.lost),
-            threads: self.switches.take(&self.proc_root, is_member, &self.chains.names),
+            threads,
+            left_out,
         });
     }
 }
@@ -359,7 +401,7 @@ impl Batch {
         let task = (record.u32_at(8)? as i32, record.u32_at(12)? as i32);
         let (time, mut at) = (record.u64_at(16)?, 24);
         let start = self.addresses.len();
-        if source == Source::Thread {
+        if source.has_chain() {
             let length = usize::try_from(record.u64_at(at)?).ok()?;
             let bytes = record.body.get(at + 8..)?.get(..length.checked_mul(8)?)?;
             let addresses = bytes.as_chunks::<8>().0.iter().map(|word| u64::from_ne_bytes(*word));
@@ -376,15 +418,16 @@ impl Batch {
                 chain: start..self.addresses.len(),
                 to: tid(&layout.next_tid)?,
             },
-            Source::Waking => {
+            Source::Waking | Source::Interrupt => {
                 let flags = layout.flags.number(raw)?;
                 let by = match task {
-                    _ if flags & IN_INTERRUPT != 0 => Waker::Interrupt,
+                    _ if source == Source::Interrupt => Waker::Interrupt,
                     (0, _) => Waker::Unknown,
                     (pid, _) if flags & IN_SOFTIRQ != 0 => Waker::Softirq(pid),
                     (pid, _) => Waker::Process(pid),
                 };
-                Event::Waking { tid: tid(&layout.woken_tid)?, by, current: task.1 }
+                let chain = start..self.addresses.len();
+                Event::Waking { tid: tid(&layout.woken_tid)?, by, current: task.1, chain }
             }
         };
         Some((time, event))
@@ -399,11 +442,9 @@ impl Batch {
     fn keep(&mut self, mut events: Vec<(u64, Event)>) {
         let mut addresses = Vec::new();
         for (_, event) in &mut events {
-            if let Event::Switch { chain, .. } = event {
-                let start = addresses.len();
-                addresses.extend_from_slice(&self.addresses[chain.clone()]);
-                *chain = start..addresses.len();
-            }
+            let (chain, start) = (event.chain_mut(), addresses.len());
+            addresses.extend_from_slice(&self.addresses[chain.clone()]);
+            *chain = start..addresses.len();
         }
         (self.events, self.addresses) = (events, addresses);
     }
@@ -415,6 +456,8 @@ struct ChainCauses {
     kernel: KernelNames,
     names: NameTable,
     known: HashMap<Box<[u64]>, (ThreadState, u32)>,
+    /// The same of interrupts that woke a thread.
+    interrupts: HashMap<Box<[u64]>, Waker>,
 }
 
 impl ChainCauses {
@@ -422,8 +465,28 @@ impl ChainCauses {
     fn new(proc_root: &Path) -> Result<Self, Unavailable> {
         match KernelNames::open(proc_root, Duration::ZERO) {
             (_, Some(hidden)) => Err(hidden),
-            (kernel, None) => Ok(Self { kernel, names: NameTable::new(), known: HashMap::new() }),
+            (kernel, None) => Ok(Self {
+                kernel,
+                names: NameTable::new(),
+                known: HashMap::default(),
+                interrupts: HashMap::default(),
+            }),
         }
+    }
+
+    /// What an interrupt that woke a thread was for.
+    fn interrupt(&mut self, chain: &[u64]) -> Waker {
+        if let Some(known) = self.interrupts.get(chain) {
+            return *known;
+        }
+        let ids = self.kernel.ids(chain, &[], &mut self.names).ids;
+        let functions: Vec<&str> = ids.iter().map(|id| self.names.name(*id)).collect();
+        let found = causes::interrupt(&functions).map_or(Waker::Interrupt, Waker::Event);
+        if self.interrupts.len() >= CHAINS_MAX {
+            self.interrupts.clear();
+        }
+        self.interrupts.insert(chain.into(), found);
+        found
     }
 
     /// The cause of a wait, and the ID of the function that tells it.

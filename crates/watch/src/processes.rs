@@ -10,11 +10,11 @@ mod tests;
 use crate::proc_file::numbers;
 use crate::{Sampler, Scope, own_pid};
 use fathom_model::watch::{MachineSample, ProcessFile, ProcessUse, ProcessesSample};
-use parse::{ProcessCounters, ProcessStat};
+use parse::{ProcessCounters, ProcessStat, ProcessStatus};
 pub(crate) use peers::Peers;
 use remotes::Remotes;
 use rustix::fs::{FileType, OFlags};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -22,6 +22,8 @@ use std::time::Instant;
 
 /// Number of other programs to keep, by CPU time and by I/O.
 const OTHERS_MAX: usize = 5;
+/// Maximum number of watched processes whose status is read.
+const STATUS_MAX: usize = 256;
 /// Upper bound for reading all processes, as 1/n of a CPU's time.
 const PART: u32 = 100;
 /// Maximum number of ancestors followed: process IDs reused meanwhile could form a cycle.
@@ -63,7 +65,7 @@ impl ProcessSampler {
         };
         sampler.known = sampler.read()?;
         // What is known of connections begins here.
-        sampler.remotes.take(proc_root, &watched(&sampler.known));
+        sampler.remotes.look(proc_root, &watched(&sampler.known));
         Ok(sampler)
     }
 
@@ -116,6 +118,10 @@ impl ProcessSampler {
             .map(|(pid, used)| (used.cpu_ns, *pid, now[pid].stat.start))
             .collect();
         active.sort_unstable_by(|a, b| b.cmp(a));
+        let used_by: Vec<(i32, u64)> = watched
+            .iter()
+            .map(|pid| (*pid, growth.get(pid).map_or(0, |used| used.cpu_ns)))
+            .collect();
         let active = active.into_iter().map(|(_, pid, start)| (pid, start));
         self.peers.refresh(&self.proc_root, &watched, active);
         let mut others: BTreeMap<String, ProcessUse> = BTreeMap::new();
@@ -130,7 +136,9 @@ impl ProcessSampler {
             }
         }
         sample.others = largest(others.into_values().collect());
-        sample.remotes = self.remotes.take(&self.proc_root, &watched);
+        add_status(&mut sample, &self.proc_root, &used_by);
+        self.remotes.look(&self.proc_root, &watched);
+        sample.remotes = self.remotes.take();
         sample.files = open_files(&self.proc_root, watched.into_iter());
         self.known = now;
         Some(sample)
@@ -170,6 +178,24 @@ impl ProcessSampler {
     }
 }
 
+/// Adds what the status of the watched processes, with their CPU time in this interval, shows: the CPUs on which those that
+/// used most may run, and how much of the memory of all is swapped out.
+fn add_status(sample: &mut ProcessesSample, proc_root: &Path, watched: &[(i32, u64)]) {
+    let most = watched.iter().map(|(_, cpu_ns)| *cpu_ns).max().unwrap_or(0);
+    let mut cpus = BTreeSet::new();
+    for (pid, cpu_ns) in watched.iter().take(STATUS_MAX) {
+        let text = std::fs::read(proc_root.join(pid.to_string()).join("status"));
+        let status = text.map(|text| ProcessStatus::parse(&text)).unwrap_or_default();
+        if *cpu_ns >= most / 4 {
+            cpus.extend(status.cpus_allowed);
+        }
+        if let Some(bytes) = status.swapped {
+            *sample.swapped.get_or_insert(0) += bytes;
+        }
+    }
+    sample.cpus_allowed = fathom_model::cpus::list(&Vec::from_iter(cpus));
+}
+
 fn watched(all: &HashMap<i32, KnownProcess>) -> Vec<i32> {
     all.iter().filter(|(_, known)| known.watched).map(|(pid, _)| *pid).collect()
 }
@@ -197,6 +223,9 @@ impl Sampler for ProcessSampler {
     fn take(&mut self, sample: &mut MachineSample) {
         if self.next_at <= Instant::now() {
             sample.processes = self.used();
+        } else {
+            // Before they end.
+            self.remotes.look(&self.proc_root, &watched(&self.known));
         }
     }
 }

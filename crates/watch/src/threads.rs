@@ -29,6 +29,7 @@ use files::Proc;
 use members::{ProcessDetails, ProcessSet, SampledProcess};
 pub(crate) use parse::Sched;
 use running::{ON_CPU, RUNNABLE, StateTimes};
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -107,11 +108,21 @@ pub struct ThreadSampler {
     found: Vec<i32>,
 }
 
+/// Maximum number of threads whose times are reported one by one.
+const BY_THREAD_MAX: usize = 1000;
+
 /// Time by state, in nanoseconds.
 type StateSums = [u64; ThreadState::ALL.len()];
 
 /// Process, names of the thread and its process, time by state.
 type ThreadSums = (i32, [TextId; 2], StateSums);
+
+/// The time that a thread ran, wanted to, or was in uninterruptible sleep.
+fn active_ns(sums: &StateSums) -> u64 {
+    use ThreadState as S;
+    let active = [S::OnCpu, S::Runnable, S::Disk, S::Flush, S::PageFault, S::KernelLock];
+    active.into_iter().map(|state| sums[state as usize]).sum()
+}
 
 #[derive(Debug)]
 enum All {
@@ -367,7 +378,7 @@ impl ThreadSampler {
         self.members.processes = processes;
     }
 
-    /// Takes the times of all threads.
+    /// Takes the times of all threads; of many, those of the less active ones by process name.
     fn take_by_thread(&mut self) -> Vec<TimesOfThread> {
         let names = &self.context.names;
         let one = |(tid, (pid, [comm, process], sums)): (i32, ThreadSums)| TimesOfThread {
@@ -375,10 +386,27 @@ impl ThreadSampler {
             tid,
             comm: names.text(comm),
             process: if process == comm { String::new() } else { names.text(process) },
+            others: 0,
             times: by_state(sums),
         };
-        let mut threads: Vec<TimesOfThread> = self.by_thread.drain().map(one).collect();
+        let mut all: Vec<(i32, ThreadSums)> = self.by_thread.drain().collect();
+        let mut rest: BTreeMap<TextId, (u64, StateSums)> = BTreeMap::new();
+        if all.len() > BY_THREAD_MAX {
+            all.sort_unstable_by_key(|(tid, (_, _, sums))| (Reverse(active_ns(sums)), *tid));
+            for (_, (_, [_, process], sums)) in all.drain(BY_THREAD_MAX..) {
+                let (threads, sum) = rest.entry(process).or_default();
+                *threads += 1;
+                sum.iter_mut().zip(sums).for_each(|(sum, ns)| *sum += ns);
+            }
+        }
+        let mut threads: Vec<TimesOfThread> = all.into_iter().map(one).collect();
         threads.sort_unstable_by_key(|thread| (thread.pid, thread.tid));
+        threads.extend(rest.into_iter().map(|(process, (others, sums))| TimesOfThread {
+            comm: names.text(process),
+            others,
+            times: by_state(sums),
+            ..TimesOfThread::default()
+        }));
         threads
     }
 

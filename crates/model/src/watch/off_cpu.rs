@@ -1,6 +1,6 @@
 //! Where threads waited.
 
-use super::threads::ThreadState;
+use super::threads::{ThreadState, ThreadTime};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -15,6 +15,9 @@ pub struct OffCpuSample {
     pub lost: u64,
     /// Threads, by process and thread ID.
     pub threads: Vec<SwitchedThread>,
+    /// Further threads, less active than these.
+    #[serde(default, skip_serializing_if = "super::is_zero")]
+    pub left_out: u64,
 }
 
 /// A thread that a context switch was recorded of.
@@ -56,13 +59,35 @@ pub struct WaitSum {
     /// Those of them that processes of this sample ended.
     #[serde(default, skip_serializing_if = "super::is_zero")]
     pub within: u64,
+    /// Of waits for a lock, in futex(2) or in the kernel: the threads that ended most of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub holders: Vec<LockHolder>,
+    /// What all threads that ended such waits did from their begin to their end, the longest first; not waits for locks.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub meanwhile: Vec<ThreadTime>,
+}
+
+/// A thread that ended waits for a lock.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LockHolder {
+    /// Thread ID.
+    pub tid: i32,
+    /// Name of the thread.
+    pub comm: String,
+    /// Waits that it ended.
+    pub count: u64,
 }
 
 impl OffCpuSample {
     pub(super) fn memory_bytes(&self) -> usize {
         let waits = |thread: &SwitchedThread| {
-            let functions = thread.waits.iter().map(|wait| wait.function.len());
-            size_of_val(&*thread.waits) + thread.comm.len() + functions.sum::<usize>()
+            let wait = |wait: &WaitSum| {
+                let names = wait.holders.iter().map(|holder| holder.comm.len()).sum::<usize>();
+                let lists = size_of_val(&*wait.holders) + size_of_val(&*wait.meanwhile);
+                wait.function.len() + names + lists
+            };
+            let waits = thread.waits.iter().map(wait).sum::<usize>();
+            size_of_val(&*thread.waits) + thread.comm.len() + waits
         };
         size_of_val(&*self.threads) + self.threads.iter().map(waits).sum::<usize>()
     }

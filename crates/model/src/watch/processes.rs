@@ -18,6 +18,12 @@ pub struct ProcessesSample {
     /// Regular files that the watched processes had open.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<ProcessFile>,
+    /// CPUs on which they may run, as a list; empty if that is not known.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub cpus_allowed: String,
+    /// Bytes of their memory that are swapped out at the end of the interval (`VmSwap`); absent if that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub swapped: Option<u64>,
     /// The other ends of their TCP connections, if not on this machine or in another network namespace: those with most
     /// segments first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -32,6 +38,7 @@ impl ProcessesSample {
             + size_of_val(&*self.files)
             + self.others.iter().map(names).sum::<usize>()
             + self.files.iter().map(paths).sum::<usize>()
+            + self.cpus_allowed.len()
             + size_of_val(&*self.remotes)
             + self.remotes.iter().map(|remote| remote.address.len()).sum::<usize>()
     }

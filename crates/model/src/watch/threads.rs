@@ -77,6 +77,10 @@ pub struct TimesOfThread {
     /// Name of its process; empty if it is the thread's.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub process: String,
+    /// 0, or the number of threads that these times are of: those of all processes with this name, without IDs, that were
+    /// not among the most active ones of the interval.
+    #[serde(default, skip_serializing_if = "super::is_zero")]
+    pub others: u64,
     /// Time by state; the sum is the time for which it existed.
     pub times: Vec<ThreadTime>,
 }

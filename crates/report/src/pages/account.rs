@@ -65,7 +65,11 @@ pub(super) fn account(page: &mut Document, seen: &Observed) {
         1 => "; 1 group of less active threads is left out".into(),
         n => format!("; {n} groups of less active threads are left out"),
     };
-    body.paragraph(format!("{source}{idle}"));
+    let others = match account.others {
+        0 => String::new(),
+        n => format!("; up to {n} further threads are known only together, from samples"),
+    };
+    body.paragraph(format!("{source}{others}{idle}"));
     page.section(
         "where the time went, in % of each group's wall-clock time",
         Text::default(),

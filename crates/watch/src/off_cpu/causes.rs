@@ -93,6 +93,9 @@ const FLUSHES: [&str; 8] = [
 const FAULTS: [&str; 4] =
     ["exc_page_fault", "do_user_addr_fault", "do_page_fault", "handle_mm_fault"];
 
+/// The function through which a page comes from swap.
+const SWAP_IN: &str = "do_swap_page";
+
 /// Functions in which every wait ends up: they say nothing about it.
 const GENERIC: [&str; 14] = [
     "__schedule",
@@ -144,14 +147,55 @@ pub(super) fn cause<'a>(state: u64, functions: &[&'a str]) -> (ThreadState, &'a 
         None if functions.is_empty() => (ThreadState::Unknown, ""),
         None => (ThreadState::Other, telling),
     };
+    // Whether a page comes from swap or from a file decides what limits the program.
+    let swap = functions.iter().find(|name| name.starts_with(SWAP_IN)).copied();
     let passes = |parts: &[&str]| functions.iter().any(|name| is_any(parts, name));
     match found {
         ThreadState::Disk if passes(&FLUSHES) => (ThreadState::Flush, function),
         // Writers of mapped files wait there for writeback, not for a page.
         ThreadState::Disk if passes(&["balance_dirty_pages"]) => (ThreadState::Disk, function),
-        ThreadState::Disk if passes(&FAULTS) => (ThreadState::PageFault, function),
+        ThreadState::Disk if passes(&FAULTS) => (ThreadState::PageFault, swap.unwrap_or(function)),
         found => (found, function),
     }
+}
+
+/// What has come when an interrupt wakes a thread through a function whose name begins so.
+const INTERRUPTS: [(&[&str], ThreadState); 4] = [
+    (
+        &[
+            "hrtimer_wakeup",
+            "process_timeout",
+            "timerfd_",
+            "alarmtimer_",
+            "alarm_handle_timer",
+            "it_real_fn",
+            "posix_timer_fn",
+        ],
+        ThreadState::Timer,
+    ),
+    (&["aio_complete", "iocb_put"], ThreadState::Aio),
+    (&["io_complete_rw", "io_req_", "__io_req_", "io_eventfd", "io_cqring_"], ThreadState::IoUring),
+    (&["bio_endio", "blk_", "__blk_"], ThreadState::Disk),
+];
+
+/// Functions through which an interrupt is entered: what was interrupted follows.
+const ENTRIES: [&str; 8] = [
+    "asm_",
+    "sysvec_",
+    "__sysvec_",
+    "common_interrupt",
+    "el1h_64_irq",
+    "el1_interrupt",
+    "el0_interrupt",
+    "handle_softirqs",
+];
+
+/// What a thread that an interrupt woke has waited for, if that is known; `functions` are innermost first.
+pub(super) fn interrupt(functions: &[&str]) -> Option<ThreadState> {
+    let begins = |parts: &[&str], name: &str| parts.iter().any(|part| name.starts_with(part));
+    let of_interrupt = functions.iter().take_while(|name| !begins(&ENTRIES, name));
+    let found = |name: &&str| INTERRUPTS.iter().find(|(parts, _)| begins(parts, name));
+    of_interrupt.filter_map(found).map(|(_, state)| *state).next()
 }
 
 #[cfg(test)]
@@ -179,6 +223,13 @@ mod tests {
              do_user_addr_fault exc_page_fault asm_exc_page_fault",
             S::PageFault,
             "folio_wait_bit_common",
+        );
+        check(
+            2,
+            "__schedule schedule io_schedule folio_wait_bit_common __folio_lock_or_retry do_swap_page handle_mm_fault \
+             do_user_addr_fault exc_page_fault asm_exc_page_fault",
+            S::PageFault,
+            "do_swap_page",
         );
         check(
             2,
@@ -262,5 +313,29 @@ mod tests {
             S::Futex,
             "futex_lock_pi",
         );
+    }
+
+    #[test]
+    fn interrupts_are_told_apart_by_their_functions() {
+        let check = |stack: &str, wanted: Option<ThreadState>| {
+            let functions: Vec<&str> = stack.split_whitespace().collect();
+            assert_eq!(interrupt(&functions), wanted, "{stack}");
+        };
+        check(
+            "try_to_wake_up hrtimer_wakeup __hrtimer_run_queues hrtimer_interrupt __sysvec_apic_timer_interrupt",
+            Some(ThreadState::Timer),
+        );
+        check(
+            "try_to_wake_up pollwake __wake_up_common_lock eventfd_signal_mask aio_complete aio_complete_rw \
+             blkdev_bio_end_io_async blk_update_request blk_mq_end_request virtblk_done vring_interrupt \
+             __handle_irq_event_percpu common_interrupt asm_common_interrupt",
+            Some(ThreadState::Aio),
+        );
+        // It interrupted the end of a request, which has nothing to do with it.
+        check(
+            "try_to_wake_up ep_poll_callback __wake_up_common input_event asm_common_interrupt blk_update_request",
+            None,
+        );
+        check("", None);
     }
 }

@@ -7,8 +7,11 @@
 use crate::processes::Peers;
 use crate::stacks::NameTable;
 use crate::threads::Sched;
-use fathom_model::watch::{SwitchedThread, ThreadState, WaitSum};
-use std::collections::{HashMap, HashSet};
+use fathom_model::watch::{LockHolder, SwitchedThread, ThreadState, ThreadTime, WaitSum};
+use foldhash::HashMap;
+use std::cmp::Reverse;
+use std::collections::{HashSet, VecDeque};
+use std::ops::Range;
 use std::path::Path;
 use std::time::Instant;
 
@@ -25,6 +28,12 @@ const SLEEP_MIN_NS: u64 = 20_000_000;
 const WAKERS_MAX: usize = 64;
 /// Processes that ended a smaller part of the waits for a peer than this are no peers.
 const PEER_PART: u64 = 100;
+/// Maximum number of threads taken of an interval.
+const TAKEN_MAX: usize = 1000;
+/// Periods of a thread that are remembered.
+const RECENT_MAX: usize = 24;
+/// Maximum number of threads reported of those that ended the waits for a lock.
+const HOLDERS_MAX: usize = 4;
 
 #[derive(Debug, Default)]
 pub(super) struct Switches {
@@ -50,6 +59,8 @@ struct TracedThread {
     /// Of a peer: the scheduler's statistics, and when they were read.
     statistics: Option<(Sched, Instant)>,
     waits: HashMap<Wait, Waits>,
+    /// What it did last, and until when.
+    recent: VecDeque<(ThreadState, Range<u64>)>,
 }
 
 /// Cause and function.
@@ -60,6 +71,9 @@ struct Waits {
     count: u64,
     ns: u64,
     wakers: Vec<(Waker, u64)>,
+    /// Of waits for a lock: threads that ended them, and what these did meanwhile, in nanoseconds.
+    holders: HashMap<i32, u64>,
+    meanwhile: HashMap<ThreadState, u64>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -69,6 +83,22 @@ enum Activity {
     Running,
     Runnable,
     Waiting(Wait),
+}
+
+impl Activity {
+    fn state(self) -> Option<ThreadState> {
+        match self {
+            Self::Unknown => None,
+            Self::Running => Some(ThreadState::OnCpu),
+            Self::Runnable => Some(ThreadState::Runnable),
+            Self::Waiting((cause, _)) => Some(cause),
+        }
+    }
+
+    /// Whether it waits for a lock, or for what another thread does.
+    fn is_for_lock(self) -> bool {
+        matches!(self, Self::Waiting((ThreadState::Futex | ThreadState::KernelLock, _)))
+    }
 }
 
 /// A thread's name, as the kernel keeps it.
@@ -91,7 +121,9 @@ impl Comm {
 /// Who ends a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Waker {
-    /// A timer or a device.
+    /// What came with an interrupt: the time, or a completed I/O.
+    Event(ThreadState),
+    /// Another interrupt.
     Interrupt,
     /// Deferred work of an interrupt or of the network, which may not be on behalf of this process.
     Softirq(i32),
@@ -113,13 +145,36 @@ impl TracedThread {
     /// Ends what it did until now, at `now_ns`.
     fn elapse(&mut self, now_ns: u64) {
         let ns = now_ns.saturating_sub(self.since_ns);
+        if ns == 0 {
+            return;
+        }
         match self.now {
             Activity::Unknown => {}
             Activity::Running => self.run_ns += ns,
             Activity::Runnable => self.runnable_ns += ns,
             Activity::Waiting(wait) => self.waits.entry(wait).or_default().ns += ns,
         }
+        if let Some(state) = self.now.state() {
+            self.remember(state, now_ns);
+        }
         self.since_ns = now_ns;
+    }
+
+    fn remember(&mut self, state: ThreadState, now_ns: u64) {
+        if self.recent.len() >= RECENT_MAX {
+            self.recent.pop_front();
+        }
+        self.recent.push_back((state, self.since_ns..now_ns));
+    }
+
+    /// What it did from `from_ns` to `now_ns`, as far as that is remembered; not when it waited for a lock itself, as another
+    /// thread held that.
+    fn did(&self, from_ns: u64, now_ns: u64) -> impl Iterator<Item = (ThreadState, u64)> {
+        let now = self.now.state().map(|state| (state, self.since_ns..now_ns));
+        let all = self.recent.iter().cloned().chain(now).rev();
+        let within = all.take_while(move |(_, time)| time.end > from_ns);
+        let within = within.map(move |(state, time)| (state, time.end - time.start.max(from_ns)));
+        within.filter(|(state, _)| !matches!(state, ThreadState::Futex | ThreadState::KernelLock))
     }
 
     /// It is on a CPU, as an event of its own shows.
@@ -133,7 +188,8 @@ impl TracedThread {
                 let ns = now_ns.saturating_sub(self.since_ns);
                 let before = std::mem::replace(&mut self.silent_ns, ns);
                 let is_timeout = ns.abs_diff(before) <= ns / 10;
-                self.woken(now_ns, if is_timeout { Waker::Interrupt } else { Waker::Unknown });
+                let time = Waker::Event(ThreadState::Timer);
+                self.woken(now_ns, if is_timeout { time } else { Waker::Unknown });
                 self.now = Activity::Running;
             }
             Activity::Unknown => self.becomes(Activity::Running, now_ns),
@@ -153,16 +209,19 @@ impl TracedThread {
             return;
         };
         let ns = now_ns.saturating_sub(self.since_ns);
-        let may_time_out = match cause {
-            ThreadState::Poll | ThreadState::Socket => true,
+        let waited_for = match (cause, by) {
+            (ThreadState::Poll, Waker::Event(came)) => Some(came),
+            (ThreadState::Socket, Waker::Event(ThreadState::Timer)) => Some(ThreadState::Timer),
             // Who waits for a lock may look at it now and then, as Python's interpreter does.
-            ThreadState::Futex => ns >= SLEEP_MIN_NS,
-            _ => false,
+            (ThreadState::Futex, Waker::Event(ThreadState::Timer)) if ns >= SLEEP_MIN_NS => {
+                Some(ThreadState::Timer)
+            }
+            _ => None,
         };
-        if by == Waker::Interrupt && may_time_out {
-            // The timeout of the wait: what it waited for is the time.
-            let waits = self.waits.entry((ThreadState::Timer, function)).or_default();
+        if let Some(state) = waited_for {
+            let waits = self.waits.entry((state, function)).or_default();
             (waits.count, waits.ns) = (waits.count + 1, waits.ns + ns);
+            self.remember(state, now_ns);
             (self.now, self.since_ns) = (Activity::Runnable, now_ns);
             return;
         }
@@ -174,6 +233,18 @@ impl TracedThread {
             Some(at) => waits.wakers[at].1 += 1,
             None if waits.wakers.len() < WAKERS_MAX => waits.wakers.push((by, 1)),
             None => {}
+        }
+    }
+
+    /// `holder` ended its wait for a lock, and did this meanwhile.
+    fn was_held_up(&mut self, holder: i32, did: &[(ThreadState, u64)]) {
+        let Activity::Waiting(wait) = self.now else { return };
+        let waits = self.waits.entry(wait).or_default();
+        if waits.holders.len() < WAKERS_MAX || waits.holders.contains_key(&holder) {
+            *waits.holders.entry(holder).or_default() += 1;
+        }
+        for (state, ns) in did {
+            *waits.meanwhile.entry(*state).or_default() += ns;
         }
     }
 }
@@ -225,7 +296,26 @@ impl Switches {
         if current > 0 {
             self.threads.entry(current).or_default().runs(now_ns);
         }
+        let waits = self.threads.get(&tid).filter(|thread| thread.now.is_for_lock());
+        let holder =
+            waits.zip(self.threads.get(&current)).filter(|_| matches!(by, Waker::Process(_)));
+        if let Some((waits, holder)) = holder {
+            let did: Vec<_> = holder.did(waits.since_ns, now_ns).collect();
+            self.threads.entry(tid).or_default().was_held_up(current, &did);
+        }
         self.threads.entry(tid).or_default().woken(now_ns, by);
+    }
+
+    /// Whether a thread is in a wait that may end without what it waits for.
+    pub fn may_time_out(&self, tid: i32) -> bool {
+        let now = self.threads.get(&tid).map(|thread| thread.now);
+        matches!(
+            now,
+            Some(Activity::Waiting((
+                ThreadState::Poll | ThreadState::Socket | ThreadState::Futex,
+                _
+            )))
+        )
     }
 
     /// A thread has exited, which may be reported before its last events.
@@ -243,17 +333,25 @@ impl Switches {
         self.threads.values_mut().for_each(|thread| thread.becomes(Activity::Unknown, now_ns));
     }
 
-    /// Takes what the threads of the watched processes did, and those of their peers.
+    /// Takes what the threads of the watched processes did, and those of their peers; and how many less active ones were left
+    /// out.
     pub fn take(
         &mut self,
         proc_root: &Path,
         is_member: impl Fn(i32) -> bool,
         names: &NameTable,
-    ) -> Vec<SwitchedThread> {
+    ) -> (Vec<SwitchedThread>, u64) {
         let peers = match self.follows_peers {
             true => self.find_peers(proc_root, &is_member),
             false => HashSet::new(),
         };
+        let comm_of = |tid: i32, threads: &HashMap<i32, TracedThread>| {
+            threads.get(&tid).map(|thread| thread.comm.text()).unwrap_or_default()
+        };
+        let held = self.threads.values().flat_map(|thread| thread.waits.values());
+        let holders: HashSet<i32> = held.flat_map(|waits| waits.holders.keys().copied()).collect();
+        let holders: HashMap<i32, String> =
+            holders.into_iter().map(|tid| (tid, comm_of(tid, &self.threads))).collect();
         let mut taken = Vec::new();
         // Threads that have exited, or that nothing was seen of in this interval.
         let was_seen = |thread: &TracedThread| {
@@ -278,6 +376,8 @@ impl Switches {
                 count: waits.count,
                 ns: waits.ns,
                 within: waits.ended_by(&|pid| is_member(pid) || peers.contains(&pid)),
+                holders: waits.holders(&holders),
+                meanwhile: waits.meanwhile(),
             };
             let mut waits: Vec<WaitSum> = waits.into_iter().map(sum).collect();
             waits.sort_by(|a, b| b.ns.cmp(&a.ns).then_with(|| a.function.cmp(&b.function)));
@@ -293,13 +393,18 @@ impl Switches {
             });
         }
         self.threads.retain(|_, thread| !thread.has_ended);
+        let left_out = taken.len().saturating_sub(TAKEN_MAX);
+        if left_out > 0 {
+            taken.sort_unstable_by_key(|thread| (Reverse(active_ns(thread)), thread.tid));
+            taken.truncate(TAKEN_MAX);
+        }
         taken.sort_unstable_by_key(|thread| (thread.pid, thread.tid));
-        taken
+        (taken, left_out as u64)
     }
 
     /// The processes that are not watched and ended the watched ones' waits for a peer.
     fn find_peers(&mut self, proc_root: &Path, is_member: &impl Fn(i32) -> bool) -> HashSet<i32> {
-        let (mut direct, mut indirect) = (HashMap::new(), HashMap::new());
+        let (mut direct, mut indirect) = (HashMap::default(), HashMap::default());
         let (mut all, mut members) = (0, HashSet::new());
         for thread in self.threads.values().filter(|thread| is_member(thread.pid)) {
             members.insert(thread.pid);
@@ -332,6 +437,15 @@ impl Switches {
     }
 }
 
+/// The time that a thread ran, wanted to, or waited for an I/O or a lock of the kernel.
+fn active_ns(thread: &SwitchedThread) -> u64 {
+    use ThreadState as S;
+    let is_active =
+        |wait: &&WaitSum| matches!(wait.cause, S::Disk | S::Flush | S::PageFault | S::KernelLock);
+    let waits = thread.waits.iter().filter(is_active).map(|wait| wait.ns);
+    thread.run_ns + thread.runnable_ns + waits.sum::<u64>()
+}
+
 /// Whether it is not a thread of the kernel, which does what others ask for.
 fn is_program(proc_root: &Path, pid: i32) -> bool {
     let arguments = std::fs::read(proc_root.join(format!("{pid}/cmdline")));
@@ -344,6 +458,25 @@ fn is_for_peer(cause: ThreadState) -> bool {
 }
 
 impl Waits {
+    /// The threads that ended most of them.
+    fn holders(&self, names: &HashMap<i32, String>) -> Vec<LockHolder> {
+        let holder = |(tid, count): (&i32, &u64)| {
+            let comm = names.get(tid).cloned().unwrap_or_default();
+            LockHolder { tid: *tid, comm, count: *count }
+        };
+        let mut holders: Vec<LockHolder> = self.holders.iter().map(holder).collect();
+        holders.sort_by_key(|holder| (Reverse(holder.count), holder.tid));
+        holders.truncate(HOLDERS_MAX);
+        holders
+    }
+
+    fn meanwhile(&self) -> Vec<ThreadTime> {
+        let time = |(state, ns): (&ThreadState, &u64)| ThreadTime { state: *state, ns: *ns };
+        let mut times: Vec<ThreadTime> = self.meanwhile.iter().map(time).collect();
+        times.sort_by_key(|time| (Reverse(time.ns), time.state));
+        times
+    }
+
     /// How many of them these processes ended.
     fn ended_by(&self, is_of_interest: &impl Fn(i32) -> bool) -> u64 {
         let of = |(waker, count): &(Waker, u64)| match *waker {

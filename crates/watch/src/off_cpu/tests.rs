@@ -97,13 +97,13 @@ fn time_adds_up() {
     // 2 waits for the disk and is woken by an interrupt; 3 runs meanwhile, and wakes 2 from a socket.
     switches.switched(100, ((1, 3), comm), 0, None, 2);
     switches.switched(150, ((1, 2), comm), 2, wait(ThreadState::Disk), 3);
-    switches.woken(400, 2, Waker::Interrupt, 3);
+    switches.woken(400, 2, Waker::Event(ThreadState::Disk), 3);
     switches.switched(450, ((1, 3), comm), 0, None, 2);
     switches.switched(500, ((1, 2), comm), 1, wait(ThreadState::Socket), 3);
     switches.woken(700, 2, Waker::Process(1), 3);
     switches.pause(1100);
     let names = NameTable::new();
-    let taken = switches.take(Path::new("/nonexistent"), |pid| pid == 1, &names);
+    let (taken, _) = switches.take(Path::new("/nonexistent"), |pid| pid == 1, &names);
     let of = |tid: i32| taken.iter().find(|one| one.tid == tid).unwrap();
     let sum = |one: &SwitchedThread| {
         one.run_ns + one.runnable_ns + one.waits.iter().map(|wait| wait.ns).sum::<u64>()
@@ -116,7 +116,7 @@ fn time_adds_up() {
     // Nothing is counted twice, and 2 is still runnable.
     switches.switched(1200, ((1, 3), comm), 0, None, 2);
     switches.pause(1250);
-    let taken = switches.take(Path::new("/nonexistent"), |pid| pid == 1, &names);
+    let (taken, _) = switches.take(Path::new("/nonexistent"), |pid| pid == 1, &names);
     let times: Vec<_> = taken.iter().map(|one| (one.tid, one.run_ns, one.runnable_ns)).collect();
     assert_eq!(times, [(2, 50, 100), (3, 100, 50)]);
 }
@@ -131,9 +131,9 @@ fn a_wakeup_on_the_way_to_sleep_and_a_timeout_are_no_waits_for_others() {
     switches.switched(200, ((1, 2), comm), 1, Some((ThreadState::Futex, 0)), 9);
     switches.switched(300, ((1, 9), comm), 0, None, 2);
     switches.switched(50_000, ((1, 2), comm), 1, Some((ThreadState::Poll, 0)), 9);
-    switches.woken(60_000, 2, Waker::Interrupt, 0);
+    switches.woken(60_000, 2, Waker::Event(ThreadState::Timer), 0);
     switches.end_window(70_000);
-    let taken = switches.take(Path::new("/nonexistent"), |pid| pid == 1, &NameTable::new());
+    let (taken, _) = switches.take(Path::new("/nonexistent"), |pid| pid == 1, &NameTable::new());
     let two = taken.iter().find(|one| one.tid == 2).unwrap();
     assert_eq!((two.run_ns, two.runnable_ns), (49_800, 10_100));
     assert_eq!(two.waits.len(), 1);
@@ -141,7 +141,7 @@ fn a_wakeup_on_the_way_to_sleep_and_a_timeout_are_no_waits_for_others() {
     // After the window, nothing is known.
     switches.switched(90_000, ((1, 9), comm), 0, None, 2);
     switches.pause(90_500);
-    let taken = switches.take(Path::new("/nonexistent"), |pid| pid == 1, &NameTable::new());
+    let (taken, _) = switches.take(Path::new("/nonexistent"), |pid| pid == 1, &NameTable::new());
     assert_eq!(taken.iter().map(|one| one.run_ns).sum::<u64>(), 500);
 }
 
@@ -158,7 +158,7 @@ fn a_thread_that_runs_on_a_cpu_that_was_idle_was_woken() {
     switches.woken(70_000, 2, Waker::Process(1), 3);
     switches.switched(90_000, ((1, 2), comm), 2, wait, 0);
     switches.pause(95_000);
-    let taken = switches.take(Path::new("/nonexistent"), |pid| pid == 1, &NameTable::new());
+    let (taken, _) = switches.take(Path::new("/nonexistent"), |pid| pid == 1, &NameTable::new());
     let two = taken.iter().find(|one| one.tid == 2).unwrap();
     assert_eq!((two.run_ns, two.runnable_ns), (30_000, 0));
     let waits: Vec<_> = two.waits.iter().map(|wait| (wait.cause, wait.count, wait.ns)).collect();
@@ -176,7 +176,7 @@ fn peers_are_followed_unless_that_is_off() {
         switches.woken(300, 2, Waker::Process(peer), peer);
         switches.switched(400, ((peer, peer), comm), 1, Some((ThreadState::Poll, 0)), 2);
         switches.pause(500);
-        let taken = switches.take(Path::new("/proc"), |pid| pid == 1, &NameTable::new());
+        let (taken, _) = switches.take(Path::new("/proc"), |pid| pid == 1, &NameTable::new());
         let within = taken.iter().flat_map(|one| &one.waits).map(|wait| wait.within).sum::<u64>();
         (taken.iter().map(|one| (one.pid, one.peer)).collect::<Vec<_>>(), within)
     };
@@ -195,4 +195,77 @@ fn chains_of_events_that_are_kept_stay_theirs() {
     assert_eq!(*chain, 0..2);
     batch.keep(Vec::new());
     assert!(batch.addresses.is_empty());
+}
+
+#[test]
+fn the_thread_that_ends_a_wait_for_a_lock_held_it() {
+    let mut switches = Switches::new(true);
+    let comm = Comm::of(b"db");
+    let names = NameTable::new();
+    // 2 waits for a lock of 3, which reads from a disk for it and computes; then 3 waits for one of 2.
+    switches.switched(0, ((1, 9), comm), 0, None, 3);
+    switches.switched(100, ((1, 9), comm), 0, None, 2);
+    switches.switched(200, ((1, 2), comm), 1, Some((ThreadState::Futex, 0)), 9);
+    switches.switched(300, ((1, 3), comm), 2, Some((ThreadState::Disk, 0)), 0);
+    switches.woken(700, 3, Waker::Event(ThreadState::Disk), 0);
+    switches.switched(710, ((1, 9), comm), 0, None, 3);
+    switches.woken(900, 2, Waker::Process(1), 3);
+    switches.switched(910, ((1, 3), comm), 1, Some((ThreadState::KernelLock, 0)), 2);
+    // It had waited for the first one itself until 910.
+    switches.woken(950, 3, Waker::Process(1), 2);
+    switches.pause(1000);
+    let (taken, _) = switches.take(Path::new("/nonexistent"), |pid| pid == 1, &names);
+    let lock = |tid: i32, cause| {
+        let thread = taken.iter().find(|one| one.tid == tid).unwrap();
+        let wait = thread.waits.iter().find(|wait| wait.cause == cause).unwrap();
+        let holders: Vec<_> =
+            wait.holders.iter().map(|one| (one.tid, one.comm.as_str(), one.count)).collect();
+        assert_eq!(holders, [(if tid == 2 { 3 } else { 2 }, "db", 1)]);
+        wait.meanwhile.iter().map(|time| (time.state, time.ns)).collect::<Vec<_>>()
+    };
+    use ThreadState as S;
+    assert_eq!(lock(2, S::Futex), [(S::Disk, 400), (S::OnCpu, 290), (S::Runnable, 10)]);
+    assert_eq!(lock(3, S::KernelLock), [(S::OnCpu, 40)]);
+}
+
+#[test]
+fn a_poll_that_an_interrupt_ends_waited_for_what_came() {
+    let waits = |by: Waker| {
+        let mut switches = Switches::new(true);
+        let comm = Comm::of(b"db");
+        switches.switched(100, ((1, 2), comm), 1, Some((ThreadState::Poll, 0)), 9);
+        assert!(switches.may_time_out(2) && !switches.may_time_out(9));
+        switches.woken(5100, 2, by, 0);
+        switches.pause(6000);
+        let (taken, _) =
+            switches.take(Path::new("/nonexistent"), |pid| pid == 1, &NameTable::new());
+        let waits = taken.iter().flat_map(|one| &one.waits);
+        waits.map(|wait| (wait.cause, wait.count, wait.ns)).collect::<Vec<_>>()
+    };
+    assert_eq!(waits(Waker::Event(ThreadState::Timer)), [(ThreadState::Timer, 1, 5000)]);
+    assert_eq!(waits(Waker::Event(ThreadState::Aio)), [(ThreadState::Aio, 1, 5000)]);
+    assert_eq!(waits(Waker::Interrupt), [(ThreadState::Poll, 1, 5000)]);
+}
+
+#[test]
+fn of_many_threads_the_active_ones_are_taken() {
+    let mut switches = Switches::new(true);
+    let comm = Comm::of(b"db");
+    for tid in 1..=1200 {
+        let from = u64::from(tid as u32) * 1000;
+        switches.switched(from, ((1, 5000), comm), 0, None, tid);
+        let ran = if tid <= 600 { 900 } else { 10 };
+        switches.switched(from + ran, ((1, tid), comm), 1, Some((ThreadState::Timer, 0)), 5000);
+    }
+    switches.pause(2_000_000);
+    let take = |switches: &mut Switches| {
+        switches.take(Path::new("/nonexistent"), |pid| pid == 1, &NameTable::new())
+    };
+    let (taken, left_out) = take(&mut switches);
+    assert_eq!((taken.len(), left_out), (1000, 201));
+    assert!((1..=600).all(|tid| taken.iter().any(|one| one.tid == tid)));
+    // What was left out does not come later.
+    switches.end_window(2_000_000);
+    let (taken, left_out) = take(&mut switches);
+    assert_eq!((taken.len(), left_out), (0, 0));
 }

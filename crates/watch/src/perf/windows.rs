@@ -102,13 +102,21 @@ pub(crate) struct TraceBudget {
     schedule: WindowSchedule,
     is_continuous: bool,
     recorded: bool,
+    /// How long nothing is recorded because reading what was took long.
+    pause: Duration,
 }
 
 impl TraceBudget {
     /// For a machine with `cpus` CPUs; starts with a window.
     pub fn new(cpus: usize, rate_max: u64) -> Self {
         let (cpus, schedule) = (cpus as u64, WindowSchedule::default());
-        Self { cpus, rate_max, schedule, is_continuous: false, recorded: false }
+        let pause = Duration::ZERO;
+        Self { cpus, rate_max, schedule, is_continuous: false, recorded: false, pause }
+    }
+
+    /// `records` were read, of at most `total_max` per second over all CPUs: beyond that, recording pauses.
+    pub fn read(&mut self, records: u64, total_max: u64) {
+        self.pause += Duration::from_secs_f64(records as f64 / total_max.max(1) as f64);
     }
 
     /// Whether to record in the next period, after one with this many events in `elapsed`.
@@ -119,7 +127,9 @@ impl TraceBudget {
             let most = if self.is_continuous { self.rate_max } else { self.rate_max / 2 };
             self.is_continuous = rate <= most as f64;
         }
-        self.recorded = self.is_continuous || self.schedule.next();
+        self.pause = self.pause.saturating_sub(elapsed);
+        let is_due = self.is_continuous || self.schedule.next();
+        self.recorded = is_due && self.pause.is_zero();
         self.recorded
     }
 }
@@ -141,5 +151,29 @@ mod tests {
         assert!(rounds[0][0]);
         places.sort_unstable();
         assert!(places.into_iter().eq(0..16));
+    }
+
+    #[test]
+    fn what_is_read_is_bounded_over_all_cpus() {
+        // Each of 128 CPUs is below its own limit.
+        let recorded = |per_cpu: u64| {
+            let mut budget = TraceBudget::new(128, 3_500);
+            let (mut periods, mut records) = (0, 0);
+            let mut on = budget.next(0, WindowSchedule::PERIOD);
+            for _ in 0..2000 {
+                let events = if on { per_cpu * 128 / 20 } else { 0 };
+                (periods, records) = (periods + u64::from(on), records + events);
+                budget.read(events, 40_000);
+                on = budget.next(events, WindowSchedule::PERIOD);
+            }
+            (periods, records / 100)
+        };
+        assert_eq!(recorded(300).0, 2000);
+        let (periods, per_second) = recorded(1250);
+        assert!((450..=550).contains(&periods), "{periods}");
+        assert!((35_000..=41_000).contains(&per_second), "{per_second}");
+        // Windows on busy CPUs, too.
+        let (periods, per_second) = recorded(100_000);
+        assert!(periods >= 2 && per_second <= 41_000 + 6_400, "{periods} {per_second}");
     }
 }

@@ -38,6 +38,32 @@ impl ProcessStat {
     }
 }
 
+/// /proc/PID/status (proc_pid_status(5)).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct ProcessStatus {
+    /// CPUs on which it may run; none if that is not known.
+    pub cpus_allowed: Vec<u32>,
+    /// Bytes of its memory that are swapped out.
+    pub swapped: Option<u64>,
+}
+
+impl ProcessStatus {
+    pub fn parse(text: &[u8]) -> Self {
+        let text = String::from_utf8_lossy(text);
+        let value = |key: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
+            line.map(str::trim)
+        };
+        let kib = |value: &str| value.strip_suffix(" kB")?.trim().parse::<u64>().ok();
+        Self {
+            cpus_allowed: value("Cpus_allowed_list")
+                .and_then(|list| fathom_model::cpus::parse(list).ok())
+                .unwrap_or_default(),
+            swapped: value("VmSwap").and_then(kib).map(|kib| kib.saturating_mul(1024)),
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct ProcessCounters {
     pub cpu_ns: u64,

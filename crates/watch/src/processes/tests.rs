@@ -118,3 +118,25 @@ fn other_forms_are_skipped() {
         assert_eq!(ProcessStat::parse(text.as_bytes()), None, "{text}");
     }
 }
+
+#[test]
+fn the_cpus_of_the_process_that_works_and_the_swap_of_all() {
+    let root = tempfile::tempdir().unwrap();
+    let root = root.path();
+    process(root, (90, 1, "sh"), 1, 0);
+    process(root, (91, 90, "fio"), 10, 1000);
+    let mut sampler = ProcessSampler::open(root, Scope::Trees(vec![90])).unwrap();
+    process(root, (91, 90, "fio"), 30, 4000);
+    let status = |pid: i32, cpus: &str| {
+        let text = format!("Name:\tx\nVmSwap:\t      12 kB\nCpus_allowed_list:\t{cpus}\n");
+        fs::write(root.join(pid.to_string()).join("status"), text).unwrap();
+    };
+    status(90, "0-7");
+    status(91, "2,4");
+    let sample = take(&mut sampler);
+    assert_eq!((sample.cpus_allowed.as_str(), sample.swapped), ("2,4", Some(24 << 10)));
+    fs::write(root.join("91/status"), "VmSwap: x kB\nCpus_allowed_list:\t9-1\n").unwrap();
+    fs::remove_file(root.join("90/status")).unwrap();
+    let sample = take(&mut sampler);
+    assert_eq!((sample.cpus_allowed.as_str(), sample.swapped), ("", None));
+}

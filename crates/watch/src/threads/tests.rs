@@ -501,3 +501,25 @@ fn names_are_bounded() {
     assert!(!sampler.context.names.is_full());
     assert_eq!(doings(&sample_once(&mut sampler)), doings(&before));
 }
+
+#[test]
+fn of_many_threads_the_less_active_ones_are_reported_together() {
+    let tree = Tree::new();
+    tree.put(THREAD);
+    let mut sampler = tree.open();
+    let names = [b"worker", b"server"].map(|name| sampler.context.names.intern(name));
+    for tid in 1..=1500 {
+        let mut sums = StateSums::default();
+        sums[ThreadState::OnCpu as usize] = if tid > 400 { 1000 } else { 1 };
+        sums[ThreadState::Timer as usize] = 5000;
+        sampler.by_thread.insert(tid, (7, names, sums));
+    }
+    let threads = sampler.take_by_thread();
+    assert_eq!(threads.len(), BY_THREAD_MAX + 1);
+    let (rest, active) = threads.split_last().unwrap();
+    assert!(active.iter().all(|thread| thread.tid > 400 && thread.others == 0));
+    assert_eq!((rest.tid, rest.comm.as_str(), rest.others), (0, "server", 500));
+    let sum: u64 = threads.iter().flat_map(|thread| &thread.times).map(|time| time.ns).sum();
+    assert_eq!(sum, 1100 * 1000 + 400 + 1500 * 5000);
+    assert!(sampler.by_thread.is_empty());
+}

@@ -4,6 +4,7 @@ use super::device::{DEVICE, OTHERS_SHARE_MIN};
 use super::queue::held_in_scheduler;
 #[cfg(test)]
 use super::testing::{Scene, held};
+use super::view::{WAIT_MIN, share_text};
 use super::{SettingView, View};
 use crate::limit::percent;
 #[cfg(test)]
@@ -39,11 +40,12 @@ pub(in crate::rules) static IO_LIMIT: Rule = Rule {
     threshold: || {
         format!(
             "In {:.0}% or more of the intervals with I/O, the cgroup's rate was {:.0}–{:.0}% of a limit, and threads waited \
-             for I/O. Where only the device's rate is known, other programs must not have issued most of it. In a search, \
+             for I/O {} of the time or more. Where only the device's rate is known, other programs must not have issued most of it. In a search, \
              the rate of a setting is, and a deeper queue yields no gain.",
             REACHED_MIN * 100.0,
             REACHED.start() * 100.0,
-            REACHED.end() * 100.0
+            REACHED.end() * 100.0,
+            share_text(WAIT_MIN)
         )
     },
     remedy: "Raise the limit, or run it in another cgroup",

@@ -3,7 +3,9 @@
 use super::setting::{Effect, FEWER_CORES_MAX, WORKER_FULL};
 #[cfg(test)]
 use super::testing::Scene;
-use super::view::{AGAINST_MIN, CPU_SAMPLES_MIN, CPUS_BUSY_MIN, PEER_CPUS_MIN};
+use super::view::{
+    AGAINST_MIN, CPU_SAMPLES_MIN, CPUS_BUSY_MIN, PEER_CPUS_MIN, number_text, share_text,
+};
 use super::{SettingView, View};
 use crate::limit::thresholds::CORES_SUSPECT;
 use crate::limit::{percent, times};
@@ -39,8 +41,8 @@ pub(in crate::rules) static OTHER_PROGRAMS: Rule = Rule {
     meaning: "Other programs used the CPUs that the workload's threads waited for.",
     threshold: || {
         format!(
-            "CPUs were neither idle nor waiting for I/O {CPUS_BUSY_MIN:.0}% of the time or more. Other programs used {OTHERS_MIN} \
-             CPUs or more; processes at the other end of its pipes and sockets do not count. On average {BUSY_MIN} threads or \
+            "The CPUs on which the program may run were neither idle nor waiting for I/O {CPUS_BUSY_MIN:.0}% of the time or \
+             more. Other programs used {OTHERS_MIN} of them or more; processes at the other end of its pipes and sockets do not count. On average {BUSY_MIN} threads or \
              more were busy, and {WAITING_MIN} or more, and {:.0}% of the busy ones, waited for a CPU that they would have \
              had without the other programs. Not where more threads waited for each other (brief futex waits).",
             WAIT_MIN * 100.0
@@ -106,6 +108,14 @@ pub(in crate::rules) static OTHER_PROGRAMS: Rule = Rule {
                       off-CPU 43% of their runnable time.",
         },
         Case::View {
+            // The other CPU is idle.
+            holds: |s| s.bound_to_a_cpu(100),
+            // The other program runs there.
+            near_miss: |s| s.bound_to_a_cpu(60),
+            summary: "stress-ng (pid 812) used 1.00 CPUs, fio itself 0.10 of the 1 CPU that it may use (1); the threads of fio were \
+                      runnable but off-CPU 57% of their runnable time.",
+        },
+        Case::View {
             holds: |s| s.hog(0.6, 1.4, 0.6),
             // Its own threads compete for the CPUs.
             near_miss: |s| s.hog(0.1, 1.9, 2.1),
@@ -138,7 +148,10 @@ fn others(view: &View) -> (f64, f64) {
     let (ran, waited) = (view.state(ThreadState::OnCpu), view.state(ThreadState::Runnable));
     // More threads than CPUs would wait without other programs, too.
     let without = (ran + waited + peers - view.cpus()).max(0.0);
-    let others = used(false);
+    // Not those that ran on CPUs where the program may not.
+    let beside = view.only_cpus().zip(view.cpus_busy());
+    let beside = beside.map(|(only, busy)| (busy / 100.0 * only.len() as f64 - ran).max(0.0));
+    let others = used(false).min(beside.unwrap_or(f64::INFINITY));
     (others, (waited - without).min(others).max(0.0))
 }
 
@@ -155,13 +168,21 @@ fn other_programs(view: &View) -> Option<Claim> {
         return None;
     }
     let (most, who) = (by_cpu.iter().find(|uses| !uses.peer)?, &view.who);
+    let (all, own) = (processes.cpus(most), processes.cpus(&processes.watched));
+    let used = match view.only_cpus() {
+        Some(_) => format!(
+            "{} used {all:.2} CPUs, {who} itself {own:.2} of the {}",
+            most.named(),
+            view.cpus_named()
+        ),
+        None => format!(
+            "{} used {all:.2} of {}, {who} itself {own:.2}",
+            most.named(),
+            view.cpus_named()
+        ),
+    };
     let summary = format!(
-        "{} used {:.2} of {} CPUs, {who} itself {:.2}; the threads of {who} were runnable but off-CPU {:.0}% of their \
-         runnable time.",
-        most.named(),
-        processes.cpus(most),
-        view.cpus(),
-        processes.cpus(&processes.watched),
+        "{used}; the threads of {who} were runnable but off-CPU {:.0}% of their runnable time.",
         waited / (ran + waited).max(1e-9) * 100.0
     );
     let others = Evidence::number("CPUs used by other programs", others, Unit::Count);
@@ -188,13 +209,13 @@ pub(in crate::rules) static BUSY_CPUS: Rule = Rule {
     threshold: || {
         format!(
             "CPUs were neither idle nor waiting for I/O {CPUS_BUSY_MIN:.0}% of the time or more, and on average {WAITING_MIN} \
-             threads or more were runnable. For a program: {BUSY_MIN} threads or more were busy, it spent {:.0}% of its time or more running, runnable or waiting \
+             threads or more were runnable. For a program: {BUSY_MIN} threads or more were busy, it spent {} of its time or more running, runnable or waiting \
              for a process that used {PEER_CPUS_MIN} CPUs or more at the other end of its pipes and sockets, and neither \
              `other-programs-cpu` nor `own-cpu-time` holds. Not where more threads waited for each other. In a search, neither \
              a deeper queue nor more workers yield a gain, CPU usage is {:.0}% or more, and half of the CPUs yield less than \
              {FEWER_CORES_MAX} times the IOPS with 95% confidence; or the only CPU is {CPUS_BUSY_MIN:.0}% busy, and its worker uses \
              {:.0}% of it.",
-            NEEDED_MIN * 100.0,
+            share_text(NEEDED_MIN),
             CORES_SUSPECT * 100.0,
             WORKER_FULL * 100.0
         )
@@ -296,10 +317,15 @@ fn busy_cpus(view: &View) -> Option<Claim> {
     let most = most.map(|most| {
         let own = format!(", {} itself {:.2}", view.who, processes.cpus(&processes.watched));
         let own = if view.is_own { own.as_str() } else { "" };
-        format!("; {} used {:.2} of them{own}", most.named(), processes.cpus(most))
+        // It may have used others as well.
+        let of = if view.only_cpus().is_some() { "CPUs" } else { "of them" };
+        format!("; {} used {:.2} {of}{own}", most.named(), processes.cpus(most))
     });
-    let cpus =
-        if view.cpus() > 1.0 { format!("{} CPUs were", view.cpus()) } else { "CPU was".into() };
+    let cpus = match (view.only_cpus(), view.cpus() > 1.0) {
+        (_, true) => format!("{} were", view.cpus_named()),
+        (Some(_), false) => format!("{} was", view.cpus_named()),
+        (None, false) => "CPU was".into(),
+    };
     let summary = format!("The {cpus} {busy:.0}% busy{}.", most.unwrap_or_default());
     let shares = view.rates.system.as_ref().map(|system| system.cpu).unwrap_or_default();
     let share = |name: &str, percent: f64| {
@@ -344,10 +370,11 @@ pub(in crate::rules) static OWN_TIME: Rule = Rule {
     meaning: "The workload is CPU-bound.",
     threshold: || {
         format!(
-            "Its busy threads were on a CPU or runnable {:.0}% of the time or more, and {THREADS_MIN} of them ran \
-             on average. In a search, a worker uses {:.0}% of its CPU or more, more workers yield a gain, and a deeper queue \
+            "Its busy threads were on a CPU, or runnable without being kept from it by other programs, {} of the time or more, \
+             and {} of them ran on average. In a search, a worker uses {:.0}% of its CPU or more, more workers yield a gain, and a deeper queue \
              does not.",
-            ON_CPU_MIN * 100.0,
+            share_text(ON_CPU_MIN),
+            number_text(THREADS_MIN),
             WORKER_FULL * 100.0
         )
     },
@@ -412,16 +439,16 @@ fn own_time(view: &View) -> Option<Claim> {
     };
     let summary = match &view.account {
         Some(_) => format!(
-            "{} was on a CPU {:.0}% of the time{waits}: {ran:.1} threads ran on average, on {} CPUs.",
+            "{} was on a CPU {:.0}% of the time{waits}: {ran:.1} threads ran on average, on {}.",
             view.who_in(ThreadState::OnCpu),
             view.share(ran) * 100.0,
-            view.cpus()
+            view.cpus_named()
         ),
         None => format!(
-            "{} spent its time on the CPU: {ran:.1} of its {:.1} busy threads ran on average, on {} CPUs.",
+            "{} spent its time on the CPU: {ran:.1} of its {:.1} busy threads ran on average, on {}.",
             view.subject(),
             view.busy_threads(),
-            view.cpus()
+            view.cpus_named()
         ),
     };
     let on_cpu = Evidence::number("time on a CPU", view.share(ran), Unit::Share);

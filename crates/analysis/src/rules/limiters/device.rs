@@ -4,7 +4,7 @@ use super::cpu::program;
 use super::setting::WORKER_FULL;
 #[cfg(test)]
 use super::testing::Scene;
-use super::view::{AGAINST_MIN, UTIL_MIN, WAIT_MIN};
+use super::view::{AGAINST_MIN, UTIL_MIN, WAIT_MIN, share_text};
 use super::{SettingView, View};
 use crate::limit::percent;
 use crate::limit::thresholds::CORES_SUSPECT;
@@ -35,12 +35,12 @@ pub(in crate::rules) static OTHER_PROGRAMS: Rule = Rule {
     meaning: "Other programs issued much of the I/O on the disks while the workload waited for its own.",
     threshold: || {
         format!(
-            "A disk was busy {UTIL_MIN:.0}% of the time or more, and the workload's busy threads waited for I/O {:.0}% of the \
+            "A disk was busy {UTIL_MIN:.0}% of the time or more, and the workload's busy threads waited for I/O {} of the \
              time or more. On average {:.0}% or more of the I/Os in flight at that disk were not the workload's, and other \
              programs accounted for {:.0}% or more of the disk traffic, also if all traffic on other disks was theirs; \
              processes at the other end of its pipes and sockets do not count. Not for programs that wait in io_uring or aio, \
              whose I/Os in flight are not known.",
-            WAIT_MIN * 100.0,
+            share_text(WAIT_MIN),
             OTHERS_SHARE_MIN * 100.0,
             OTHERS_SHARE_MIN * 100.0
         )
@@ -161,10 +161,10 @@ pub(in crate::rules) static DEVICE: Rule = Rule {
     meaning: "The workload waited for a busy device.",
     threshold: || {
         format!(
-            "Its busy threads waited for I/O {:.0}% of the time or more, and a device was busy {UTIL_MIN:.0}% of the time \
+            "Its busy threads waited for I/O {} of the time or more, and a device was busy {UTIL_MIN:.0}% of the time \
              or more. Not if something that holds I/Os back explains half of that. In a search, neither a deeper queue nor \
              more workers yield a gain, and CPU usage is below {:.0}%.",
-            WAIT_MIN * 100.0,
+            share_text(WAIT_MIN),
             CORES_SUSPECT * 100.0
         )
     },

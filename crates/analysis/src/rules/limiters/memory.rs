@@ -1,7 +1,7 @@
 //! Memory: swapping, and I/O that never reaches a disk.
 
 use super::View;
-use super::view::CPU_SAMPLES_MIN;
+use super::view::{AGAINST_MIN, CPU_SAMPLES_MIN};
 use crate::layers::Layer;
 use crate::machine::DiskRates;
 #[cfg(test)]
@@ -31,6 +31,8 @@ const ON_CPU_MIN: f64 = 0.5;
 const PROGRAM_MAX: f64 = 0.7;
 /// A file with less than this part of its size allocated is sparse.
 const ALLOCATED_MIN: f64 = 0.5;
+/// The function in which page faults wait for pages from swap.
+const SWAP_IN: &str = "do_swap_page";
 /// Rules about a run whose findings say the same, better: they know the job's own I/Os.
 const RULES: [&str; 3] = ["sparse-target", "cached-reads", "in-memory"];
 
@@ -44,7 +46,8 @@ pub(in crate::rules) static SWAPPING: Rule = Rule {
         format!(
             "{SWAPPED_MIN:.0} pages/s or more were swapped in and, where pressure stall information is available, tasks \
              were stalled for memory {:.0}% of the time or more. For a program: it had {OWN_FAULTS_MIN:.0} major page faults \
-             per second or more.",
+             per second or more, and memory in swap. Its page faults that waited for pages of files do not count, where context \
+             switches were recorded.",
             STALLED_MIN * 100.0
         )
     },
@@ -79,6 +82,21 @@ pub(in crate::rules) static SWAPPING: Rule = Rule {
             },
             summary: "Memory ran short: 19.5 MiB/s were read from swap on zram0 and 0 B/s written to it.",
         },
+        Case::View {
+            holds: |s| s.swaps(5000),
+            // Nothing of its memory is in swap: its faults are those of files.
+            near_miss: |s| {
+                s.swaps(5000);
+                s.last.processes.as_mut().unwrap().swapped = Some(0);
+            },
+            summary: "Memory ran short: 19.5 MiB/s were read from swap on zram0 and 0 B/s written to it.",
+        },
+        Case::View {
+            holds: |s| s.faults("do_swap_page"),
+            // It waits for pages of a file, while others swap.
+            near_miss: |s| s.faults("folio_wait_bit_common"),
+            summary: "Memory ran short: 19.5 MiB/s were read from swap on zram0 and 0 B/s written to it.",
+        },
     ],
 };
 
@@ -90,7 +108,10 @@ fn swapping(view: &View) -> Option<Claim> {
     }
     let processes = &view.seen.processes;
     let own = processes.per_second(processes.watched.major_faults);
-    if view.is_own && own < OWN_FAULTS_MIN {
+    // Without pages in swap, its faults are those of files.
+    let from_swap = view.part_in(ThreadState::PageFault, SWAP_IN).unwrap_or(1.0);
+    let is_of_files = processes.swapped == Some(0) || from_swap < AGAINST_MIN;
+    if view.is_own && (own < OWN_FAULTS_MIN || is_of_files) {
         return None;
     }
     let in_use = |disk: &&DiskRates| disk.name.starts_with("zram") && disk.queue > 0.0;
@@ -115,7 +136,8 @@ fn swapping(view: &View) -> Option<Claim> {
     let evidence = [swapped.with_source("pswpin of /proc/vmstat")].into_iter().chain(own);
     let evidence = evidence.chain(stall);
     let claim = Claim::new(summary, evidence.collect()).about(Subject::Machine);
-    let faults = view.account.as_ref().map(|_| view.share(view.state(ThreadState::PageFault)));
+    let faults = view.state(ThreadState::PageFault) * from_swap;
+    let faults = view.account.as_ref().map(|_| view.share(faults));
     let weight = faults.or(stalled).unwrap_or(STALLED_UNKNOWN);
     Some(claim.weight(weight).confidence(Confidence::High))
 }

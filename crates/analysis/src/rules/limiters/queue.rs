@@ -5,7 +5,7 @@ use super::device::DEVICE;
 use super::setting::Effect;
 #[cfg(test)]
 use super::testing::held;
-use super::view::{CPU_SAMPLES_MIN, UTIL_MIN};
+use super::view::{CPU_SAMPLES_MIN, UTIL_MIN, WAIT_MIN, share_text};
 use super::{SettingView, View};
 use crate::blocks::{GapReason, await_gaps};
 use crate::derive;
@@ -213,11 +213,12 @@ pub(in crate::rules) static SCHEDULER: Rule = Rule {
         format!(
             "A device with the scheduler bfq or kyber was busy {UTIL_MIN:.0}% of the time or more; the median time of sampled I/Os between \
              insertion and issue was {:.0}% or more of the sum of that and their median time from issue to completion, while fewer than {:.0}% of the requests that the driver accepts were in use and \
-             threads waited for I/O; or {:.0}% of the CPU time went to any scheduler. In a search, a deeper queue yields no gain, and at \
+             threads waited for I/O {} of the time or more; or {:.0}% of the CPU time went to any scheduler. In a search, a deeper queue yields no gain, and at \
              the setting or a deeper one that part of the I/Os in flight was held, while the driver was not full and took at \
              most {FAST_MAX} times as long as with one I/O in flight.",
             HELD_MIN * 100.0,
             REQUESTS_USED_MIN * 100.0,
+            share_text(WAIT_MIN),
             SCHEDULER_CPU_MIN * 100.0
         )
     },
@@ -529,8 +530,9 @@ pub(in crate::rules) static SPLITS: Rule = Rule {
     threshold: || {
         format!(
             "Each I/O became {PIECES_MIN:.0} requests or more on average, {SPLITS_MIN:.0} or more were split per second, \
-             the device was busy {UTIL_MIN:.0}% of the time or more, and threads waited for I/O. For a program: it moved \
-             {:.0}% or more of the device's bytes.",
+             the device was busy {UTIL_MIN:.0}% of the time or more, and threads waited for I/O {} of the time or more. \
+             For a program: it moved {:.0}% or more of the device's bytes.",
+            share_text(WAIT_MIN),
             OWN_SHARE_MIN * 100.0
         )
     },

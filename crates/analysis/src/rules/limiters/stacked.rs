@@ -3,7 +3,7 @@
 use super::View;
 use super::device::DEVICE;
 use super::queue::time_in_scheduler;
-use super::view::UTIL_MIN;
+use super::view::{UTIL_MIN, WAIT_MIN, share_text};
 use crate::machine::DiskRates;
 #[cfg(test)]
 use crate::rules::testing::Case;
@@ -25,8 +25,9 @@ pub(in crate::rules) static STACKED_DEVICE: Rule = Rule {
         format!(
             "A stacked device was busy {UTIL_MIN:.0}% of the time or more, {:.0}% or more of the I/Os in flight there were \
              in flight neither at the devices below it, where merged ones count one by one, nor in its I/O scheduler \
-             (`io-scheduler`), and threads waited for I/O.",
-            IN_LAYER_MIN * 100.0
+             (`io-scheduler`), and threads waited for I/O {} of the time or more.",
+            IN_LAYER_MIN * 100.0,
+            share_text(WAIT_MIN)
         )
     },
     remedy: "Compare with I/O on the device below; dmsetup table and /proc/mdstat show what the layer does",

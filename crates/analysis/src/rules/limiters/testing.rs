@@ -10,9 +10,10 @@ use fathom_model::progress::Sample;
 use fathom_model::record::JobRecord;
 use fathom_model::watch::{
     BlockOp, BlocksSample, CgroupSample, CommandRecord, CpuSample, DeviceBlocks, DiskCounters,
-    DiskKind, Level, MachineSample, OpTimes, Pressure, PressureSample, ProcessFile, ProcessUse,
-    ProcessesSample, RemotePeer, SamplingRecord, SplitSamples, Stack, StackCount, StacksSample, SystemSample,
-    ThreadCount, ThreadState, ThreadTime, ThreadsSample, TimesOfThread,
+    DiskKind, Level, LockHolder, MachineSample, OffCpuSample, OpTimes, Pressure, PressureSample,
+    ProcessFile, ProcessUse, ProcessesSample, RemotePeer, SamplingRecord, SplitSamples, Stack,
+    StackCount, StacksSample, SwitchedThread, SystemSample, ThreadCount, ThreadState, ThreadTime,
+    ThreadsSample, TimesOfThread, WaitSum,
 };
 use fathom_model::{Dir, RunRecord};
 
@@ -255,6 +256,17 @@ impl Scene {
         self.state(ThreadState::OnCpu, running);
     }
 
+    /// The program may only use CPU 1, which is busy for `percent` of the time, as CPU 0 is for the rest.
+    pub fn bound_to_a_cpu(&mut self, percent: u64) {
+        self.hog(1.0, 0.3, 0.4);
+        let cpu = |cpu, percent: u64| {
+            let user = percent * SECONDS;
+            CpuSample { cpu, user, idle: 100 * SECONDS - user, ..CpuSample::default() }
+        };
+        self.system().cpus = vec![cpu(0, 100 - percent), cpu(1, percent)];
+        self.last.processes.as_mut().unwrap().cpus_allowed = "1".into();
+    }
+
     pub fn io_limit(&mut self, limit: u64) {
         self.cgroup().io_limits = vec![format!("/db vda riops={limit}")];
     }
@@ -287,6 +299,17 @@ impl Scene {
         self.disk("zram0", pages, 0.1, 10.0);
     }
 
+    /// Others swap, and the program's page faults wait in this function.
+    pub fn faults(&mut self, function: &str) {
+        self.swaps(5000);
+        self.spends(&[(ThreadState::PageFault, 0.8), (ThreadState::OnCpu, 0.2)]);
+        let wait = waits(ThreadState::PageFault, function, NS / 10 * 8);
+        let thread =
+            SwitchedThread { pid: PID, tid: PID, waits: vec![wait], ..SwitchedThread::default() };
+        self.last.off_cpu =
+            Some(OffCpuSample { seen_ns: NS, threads: vec![thread], ..OffCpuSample::default() });
+    }
+
     pub fn syncs(&mut self, syncing: f64) {
         self.no_threads();
         self.state(ThreadState::OnCpu, 1.0 - syncing);
@@ -307,6 +330,44 @@ impl Scene {
         self.no_threads();
         self.state(ThreadState::FutexBrief, waiting);
         self.state(ThreadState::OnCpu, running);
+        self.disk("vda", 0, 0.0, 0.0);
+    }
+
+    /// So many threads share a lock, which one of them always holds: in `held`.
+    pub fn takes_turns(&mut self, threads: i32, held: ThreadState) {
+        self.no_threads();
+        let part = NS / threads as u64;
+        let waiting = NS - part;
+        let holder = |tid| LockHolder { tid, comm: "fio".into(), count: 1000 };
+        let thread = |tid: i32| {
+            let times = [(ThreadState::FutexBrief, waiting), (held, part)];
+            let times = times.map(|(state, ns)| ThreadTime { state, ns }).to_vec();
+            TimesOfThread { pid: PID, tid, comm: "fio".into(), times, ..TimesOfThread::default() }
+        };
+        let lock = |tid: i32| WaitSum {
+            count: 1000 * (threads as u64 - 1),
+            holders: (PID..PID + threads).filter(|other| *other != tid).map(holder).collect(),
+            meanwhile: vec![ThreadTime { state: held, ns: waiting }],
+            ..waits(ThreadState::Futex, "futex_wait_queue", waiting)
+        };
+        let disk = waits(ThreadState::Disk, "folio_wait_bit_common", part);
+        let switched = |tid: i32| SwitchedThread {
+            pid: PID,
+            tid,
+            comm: "fio".into(),
+            waits: match held {
+                ThreadState::Disk => vec![lock(tid), disk.clone()],
+                _ => vec![lock(tid)],
+            },
+            ..SwitchedThread::default()
+        };
+        let tids = || PID..PID + threads;
+        self.threads_sample().by_thread = tids().map(thread).collect();
+        self.last.off_cpu = Some(OffCpuSample {
+            seen_ns: NS,
+            threads: tids().map(switched).collect(),
+            ..OffCpuSample::default()
+        });
         self.disk("vda", 0, 0.0, 0.0);
     }
 
@@ -420,7 +481,8 @@ impl Scene {
             (before.cpu_limit, before.memory_limit) = (now.cpu_limit, now.memory_limit);
         }
         before.pressure = now.pressure.map(|_| PressureSample::default());
-        before.cpus = vec![CpuSample::default(); now.cpus.len()];
+        let cpu = |now: &CpuSample| CpuSample { cpu: now.cpu, ..CpuSample::default() };
+        before.cpus = now.cpus.iter().map(cpu).collect();
         let zero = |disk: &DiskCounters| DiskCounters {
             name: disk.name.clone(),
             ..DiskCounters::default()
@@ -453,6 +515,19 @@ impl Scene {
         assert_eq!(rule, INCONCLUSIVE.id);
         let step = next_step.as_ref().map_or_else(String::new, |step| format!(" {step}"));
         format!("{}{step}", summary.trim_start_matches("inconclusive: "))
+    }
+}
+
+/// Waits in one function, for so long in all.
+fn waits(cause: ThreadState, function: &str, ns: u64) -> WaitSum {
+    WaitSum {
+        cause,
+        function: function.into(),
+        count: 1000,
+        ns,
+        within: 0,
+        holders: Vec::new(),
+        meanwhile: Vec::new(),
     }
 }
 

@@ -4,6 +4,7 @@ use super::View;
 use super::device::DEVICE;
 #[cfg(test)]
 use super::testing::Scene;
+use super::view::{number_text, share_text};
 use crate::machine::DiskRates;
 #[cfg(test)]
 use crate::rules::testing::Case;
@@ -20,7 +21,9 @@ const LOCK_THREADS_MIN: f64 = 1.5;
 const LOCK_SHARE_MIN: f64 = 0.4;
 /// Mean number of threads that must have got on meanwhile.
 const HOLDERS_MIN: f64 = 0.5;
-/// The same for a lock of the kernel, whose holder may be any thread.
+/// The share of the time from which a lock that its holders keep while they are on a CPU bounds the CPU time.
+const HELD_ON_CPU_MIN: f64 = 0.8;
+/// Threads that must have waited, and their share, for a lock of the kernel, whose holder may be any thread.
 const KERNEL_LOCK_THREADS_MIN: f64 = 0.5;
 const KERNEL_LOCK_SHARE_MIN: f64 = 0.3;
 /// Mean number of io_uring's worker threads that must have been active, and their share.
@@ -51,7 +54,7 @@ pub(in crate::rules) static FSYNC: Rule = Rule {
     severity: Severity::Info,
     meaning: "The workload waited for fsync(2) and the like, or for the file system's journal.",
     threshold: || {
-        format!("{:.0}% or more of the busy threads' time, or of a job's.", SYNC_MIN * 100.0)
+        format!("{} or more of the busy threads' time, or of a job's.", share_text(SYNC_MIN))
     },
     remedy: "Sync less often, or once for several writes (group commit), or use a disk with power-loss protection",
     supersedes: &[&DEVICE],
@@ -170,13 +173,28 @@ pub(in crate::rules) static LOCK: Rule = Rule {
     supersedes: &[&super::cpu::OWN_TIME, &super::cpu::OTHER_PROGRAMS],
     checks: &[Check::View(lock)],
     #[cfg(test)]
-    cases: &[Case::View {
-        holds: |s| s.lock(6.5, 1.0),
-        // Threads that wait for work.
-        near_miss: |s| s.lock(6.5, 0.1),
-        summary: "Threads of fio waited for each other: 6.5 of 7.5 were in futex(2) on average, each for a short time, while \
-                  1.0 ran.",
-    }],
+    cases: &[
+        Case::View {
+            holds: |s| s.lock(6.5, 1.0),
+            // Threads that wait for work.
+            near_miss: |s| s.lock(6.5, 0.1),
+            summary: "Threads of fio waited for each other: 6.5 of 7.5 were in futex(2) on average, each for a short time, while \
+                      1.0 ran.",
+        },
+        Case::View {
+            holds: |s| s.takes_turns(4, ThreadState::OnCpu),
+            near_miss: |s| s.takes_turns(2, ThreadState::OnCpu),
+            summary: "Threads of fio waited for each other: 3.0 of 4.0 were in futex(2) on average, each for a short time, while \
+                      1.0 ran. Its holders, one after the other, were meanwhile: on CPU 100%. One of them gets on at a time: \
+                      what they do with the lock uses 1.0 CPU at most, whatever else runs.",
+        },
+        Case::View {
+            holds: |s| s.takes_turns(4, ThreadState::Disk),
+            near_miss: |s| s.takes_turns(2, ThreadState::Disk),
+            summary: "Threads of fio waited for each other: 3.0 of 4.0 were in futex(2) on average, each for a short time, while \
+                      0.0 ran. Its holders, one after the other, were meanwhile: disk I/O 100%. One of them gets on at a time.",
+        },
+    ],
 };
 
 fn lock(view: &View) -> Option<Claim> {
@@ -189,13 +207,23 @@ fn lock(view: &View) -> Option<Claim> {
     }
     let ran = view.state(ThreadState::OnCpu);
     // Without one that gets on, they wait for something else, such as work.
-    if ran + view.states(&[ThreadState::Disk, ThreadState::Runnable]) < HOLDERS_MIN {
+    if ran + view.states(&[ThreadState::Disk, ThreadState::Flush, ThreadState::Runnable])
+        < HOLDERS_MIN
+    {
         return None;
     }
+    let holders = view.holders(ThreadState::FutexBrief).map(|(holders, on_cpu)| {
+        let ceiling = match on_cpu >= HELD_ON_CPU_MIN {
+            true => ": what they do with the lock uses 1.0 CPU at most, whatever else runs",
+            false => "",
+        };
+        format!("{holders} One of them gets on at a time{ceiling}.")
+    });
     let summary = format!(
         "Threads of {} waited for each other: {waiting:.1} of {all:.1} were in futex(2) on average, each for a short time, \
-         while {ran:.1} ran.",
-        view.who
+         while {ran:.1} ran.{}",
+        view.who,
+        holders.unwrap_or_default()
     );
     let share = if view.account.is_some() { view.share(waiting) } else { share };
     let waiting = Evidence::number("threads in brief futex waits", waiting, Unit::Count);
@@ -213,9 +241,10 @@ pub(in crate::rules) static KERNEL_LOCK: Rule = Rule {
     meaning: "The workload's threads waited for a kernel lock, such as that of a file they write to.",
     threshold: || {
         format!(
-            "{KERNEL_LOCK_THREADS_MIN} threads or more, and {:.0}% of the busy ones, were on average in uninterruptible sleep in a \
+            "{} threads or more, and {} of the busy ones, were on average in uninterruptible sleep in a \
              function that takes a lock and leaves waiting for I/O to others: its name contains {}.",
-            KERNEL_LOCK_SHARE_MIN * 100.0,
+            number_text(KERNEL_LOCK_THREADS_MIN),
+            share_text(KERNEL_LOCK_SHARE_MIN),
             LOCK_CALLERS.map(|part| format!("`{part}`")).join(", ")
         )
     },
@@ -269,9 +298,10 @@ fn kernel_lock(view: &View) -> Option<Claim> {
         return Some(file_lock_claim(view, comm, wchan, share));
     }
     let summary = format!(
-        "{waiting:.1} of {:.1} busy threads of {} waited for a kernel lock on average, most of them in {wchan}{call_shown}.",
+        "{waiting:.1} of {:.1} busy threads of {} waited for a kernel lock on average, most of them in {wchan}{call_shown}.{}",
         view.busy_threads(),
-        view.who
+        view.who,
+        view.holders(ThreadState::KernelLock).map_or_else(String::new, |(holders, _)| holders)
     );
     let waiting = Evidence::number("threads waiting for a kernel lock", waiting, Unit::Count);
     let claim = Claim::new(summary, vec![waiting.with_source("wchan")]);
@@ -374,10 +404,12 @@ pub(in crate::rules) static ONE_AT_A_TIME: Rule = Rule {
     meaning: "The workload issued one I/O at a time: the device's latency limited it, not its throughput.",
     threshold: || {
         format!(
-            "On average {ONE_SHARE_MIN} to {ONE_IN_FLIGHT} threads waited in read(2), write(2) and the like, in io_uring or aio, or the jobs \
-             had as many I/Os in flight, {QUEUE_MIN} to {ONE_IN_FLIGHT} reads or writes were in flight at the device, and that was {:.0}% or more of \
+            "On average {} to {ONE_IN_FLIGHT} threads waited in read(2), write(2) and the like, in io_uring or aio, or the jobs \
+             had as many I/Os in flight, {} to {ONE_IN_FLIGHT} reads or writes were in flight at the device, and that was {} or more of \
              the busy threads' time.",
-            ONE_SHARE_MIN * 100.0
+            number_text(ONE_SHARE_MIN),
+            number_text(QUEUE_MIN),
+            share_text(ONE_SHARE_MIN)
         )
     },
     remedy: "Keep more I/Os in flight: a higher iodepth with io_uring, more threads, or readahead",

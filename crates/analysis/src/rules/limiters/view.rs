@@ -11,9 +11,9 @@ use crate::watch::Observed;
 use fathom_model::facts::{DeviceFacts, TargetFacts};
 use fathom_model::finding::{Finding, Subject};
 use fathom_model::outcome::RecordKind;
-use fathom_model::units;
 use fathom_model::watch::{CgroupSample, DeviceBlocks, DiskKind, Level, ProcessUse, ThreadState};
 use fathom_model::{RunRecord, shell};
+use fathom_model::{cpus, units};
 
 /// Busy time of a device, in percent, from which it can hold up anyone.
 pub(super) const UTIL_MIN: f64 = 50.0;
@@ -38,8 +38,20 @@ const ASYNC_MAX: f64 = 0.05;
 pub(super) const AGAINST_MIN: f64 = 0.05;
 /// A cause that explains a smaller share of the workload's time than this is not named.
 pub(super) const NAMED_MIN: f64 = 0.1;
+/// The share of the waits for a lock that a thread must have ended to be called its holder.
+const HOLDER_MIN: f64 = 0.8;
 /// Who is watched where no program is.
 const THE_MACHINE: &str = "this machine";
+
+/// A smallest share for docs/rules.md, and that used where the account of the time is known ([`View::share_min`]).
+pub(super) fn share_text(otherwise: f64) -> String {
+    format!("{:.0}% ({:.0}% with an account of its time)", otherwise * 100.0, NAMED_MIN * 100.0)
+}
+
+/// The same for a mean number of threads or I/Os.
+pub(super) fn number_text(otherwise: f64) -> String {
+    format!("{otherwise} ({NAMED_MIN} with an account of its time)")
+}
 
 /// The samples of a record, as causes need them.
 pub(in crate::rules) struct View<'a> {
@@ -194,6 +206,36 @@ impl<'a> View<'a> {
         part.waits_per_s.zip(part.mean_wait_ns)
     }
 
+    /// The part of the recorded waits in `state` that were in this function; `None` where none was recorded.
+    pub fn part_in(&self, state: ThreadState, function: &str) -> Option<f64> {
+        let groups = self.account.as_ref()?.that_matter();
+        let waits = groups.flat_map(|group| &group.functions).filter(|one| one.state == state);
+        let (mut all, mut part) = (0.0, 0.0);
+        for one in waits {
+            all += one.mean_threads;
+            part += if one.function == function { one.mean_threads } else { 0.0 };
+        }
+        (all > 0.0).then(|| part / all)
+    }
+
+    /// Who held the lock that threads in `state` waited for, and what they did meanwhile, as a sentence after a space; and the
+    /// share of that time that they were on a CPU. Where context switches were recorded.
+    pub fn holders(&self, state: ThreadState) -> Option<(String, f64)> {
+        let group = self.account.as_ref()?.most_in(state)?;
+        let part = group.parts.iter().find(|part| part.state == state)?;
+        let (first, _) = part.holders.first().zip(part.meanwhile.first())?;
+        let who = match first.share >= HOLDER_MIN {
+            true => format!("Its holder, {} (thread {}), was", first.comm, first.tid),
+            false => "Its holders, one after the other, were".to_string(),
+        };
+        let did = part.meanwhile.iter().filter(|did| did.share >= NAMED_MIN);
+        let did: Vec<String> =
+            did.map(|did| format!("{} {:.0}%", did.state.name(), did.share * 100.0)).collect();
+        let on_cpu = part.meanwhile.iter().filter(|did| did.state == ThreadState::OnCpu);
+        let sentence = format!(" {who} meanwhile: {}.", did.join(", "));
+        Some((sentence, on_cpu.map(|did| did.share).sum()))
+    }
+
     /// The share of their time that its busy threads waited for I/O; `None` where threads were not sampled.
     pub fn io_wait(&self) -> Option<f64> {
         (!self.states.is_empty()).then(|| self.share(self.io_waiters()))
@@ -283,15 +325,47 @@ impl<'a> View<'a> {
         (self.seen.processes.elapsed_ns > 0 && all > 0).then(|| (all - own) as f64 / all as f64)
     }
 
-    /// CPUs online.
-    pub fn cpus(&self) -> f64 {
+    /// The CPUs on which the program may run, if these are not all; not where its peers count, who may have others.
+    pub fn only_cpus(&self) -> Option<&[u32]> {
+        let allowed = self.seen.processes.cpus_allowed.as_slice();
+        let has_peers = self.account.as_ref().is_some_and(Account::has_peers);
+        let is_some = !allowed.is_empty() && (allowed.len() as f64) < self.cpus_online();
+        (self.is_own && is_some && !has_peers).then_some(allowed)
+    }
+
+    fn cpus_online(&self) -> f64 {
         f64::from(self.record.header.facts.host.cpus_online.max(1))
     }
 
-    /// CPU time in use, in percent, stolen time included; `None` if that is not known.
+    /// CPUs that the workload can use.
+    pub fn cpus(&self) -> f64 {
+        self.only_cpus().map_or_else(|| self.cpus_online(), |only| only.len() as f64)
+    }
+
+    /// `2 CPUs`, or `1 CPU that it may use (3)`.
+    pub fn cpus_named(&self) -> String {
+        let count = self.cpus();
+        let plural = if count == 1.0 { "CPU" } else { "CPUs" };
+        match self.only_cpus() {
+            Some(only) => format!("{count} {plural} that it may use ({})", cpus::list(only)),
+            None => format!("{count} {plural}"),
+        }
+    }
+
+    /// CPU time of these CPUs in use, in percent, stolen time included; `None` if that is not known.
     pub fn cpus_busy(&self) -> Option<f64> {
-        let cpu = &self.rates.system.as_ref()?.cpu;
-        (*cpu != CpuPercent::default()).then_some(100.0 - cpu.idle - cpu.iowait)
+        let system = self.rates.system.as_ref()?;
+        let busy = |cpu: &CpuPercent| 100.0 - cpu.idle - cpu.iowait;
+        let Some(only) = self.only_cpus() else {
+            return (system.cpu != CpuPercent::default()).then(|| busy(&system.cpu));
+        };
+        let of: Vec<f64> = system
+            .cpus
+            .iter()
+            .filter(|cpu| only.contains(&cpu.cpu))
+            .map(|cpu| busy(&cpu.shares))
+            .collect();
+        (!of.is_empty()).then(|| of.iter().sum::<f64>() / of.len() as f64)
     }
 
     /// The state in which the program spent its time, and the mean number of threads in it, if it was asleep and neither

@@ -103,7 +103,11 @@ fn addresses_that_the_program_did_not_wait_for_are_not_named() {
         let mut scene = Scene::reads();
         change(&mut scene);
         let causes = scene.causes();
-        causes.iter().find(|cause| cause.rule == PEER.id).map(|cause| cause.summary.clone()).unwrap()
+        causes
+            .iter()
+            .find(|cause| cause.rule == PEER.id)
+            .map(|cause| cause.summary.clone())
+            .unwrap()
     };
     let socket = [(ThreadState::Socket, 0.8), (ThreadState::OnCpu, 0.2)];
     // Nothing came from the only one it waits for; while it polls, the wait may be for anything else.
@@ -201,12 +205,14 @@ fn on_another_machine(view: &View, mut claim: Claim, remote: &RemotePeer) -> Cla
     let address = &remote.address;
     let segments = view.seen.processes.per_second(remote.segments);
     let name = format!("segments with data exchanged with {address} per second");
-    let rtt = Evidence::number("round-trip time", f64::from(remote.rtt_us) * 1e3, Unit::Nanoseconds);
+    let rtt =
+        Evidence::number("round-trip time", f64::from(remote.rtt_us) * 1e3, Unit::Nanoseconds);
     claim.evidence.extend([
         Evidence::number(name, segments, Unit::Count).with_source("sock_diag"),
         rtt.with_source("tcpi_rtt"),
     ]);
-    let host = address.parse::<SocketAddr>().map_or_else(|_| address.clone(), |one| one.ip().to_string());
+    let host =
+        address.parse::<SocketAddr>().map_or_else(|_| address.clone(), |one| one.ip().to_string());
     claim
         .remedy("Look at the other end; waits that are not much longer than a round trip are the network's")
         .command(format!("ss -tpni dst {host}"))
