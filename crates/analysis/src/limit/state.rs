@@ -336,7 +336,9 @@ fn block_limit(state: &SearchState, index: usize, block: &BlockState) -> BlockLi
             let KneeFound { setting, of_peak, depths, refined } = found;
             // Later windows may have shown that it is surely below its share of the peak.
             of_peak.is_none_or(|ratio| ratio.high >= KNEE_SHARE).then_some(())?;
-            Some(KneePoint { point: point(setting)?, of_peak, depths, refined })
+            // The peak is not looked for among noisy settings, and might be below it.
+            let point = point(setting).filter(|point| !point.noisy || Some(setting) == peak)?;
+            Some(KneePoint { point, of_peak, depths, refined })
         }),
         confirmation: confirmation(block.peak.results.as_ref(), peak),
         one_worker: confirmation(block.peak.one_worker.as_ref().filter(|_| needs_workers), None),
