@@ -1,249 +1,159 @@
-//! `cargo xtask agree`: figures of fathom's samplers compared with those of standard tools over the same
-//! interval.
-
-mod derived;
-mod load;
-mod peers;
-mod perf;
+//! `cargo xtask agree`: fathom's figures beside those of other programs. A case, a shell file in agree/cases, obtains the
+//! same figures from both and prints a row for each; agree/lib.sh describes their form.
 
 use crate::Result;
+use crate::programs::{fathom, found};
+use crate::run::{Probe, attempt};
 use crate::table::aligned;
-use clap::Args;
-use fathom_analysis::machine::{self, MachineRates};
-use fathom_model::watch::{BlocksSample, DiskKind, MachineSample, SamplerCost, Stack};
-use fathom_watch::blocks::{BlockSampler, BlocksOptions, Devices};
-use fathom_watch::disks::DiskSampler;
-use fathom_watch::system::SystemSampler;
-use fathom_watch::{
-    Clock, Sampler, StackSampler, StackSettings, TimedSample, TraceCoverage, Watcher,
-};
-use load::Load;
-use peers::{PEERS, Peer};
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-#[derive(Args)]
+/// A case that takes longer is stuck.
+const LIMIT: Duration = Duration::from_secs(4 * 3600);
+/// Difference that always agrees, in percent.
+const PERCENT: f64 = 2.0;
+/// $1 is the directory of this tool, $2 the case, and the others are the variables.
+const SHELL: &str =
+    "set -euo pipefail; ROOT=$1 FATHOM=$3 TIME=$4 ALL=$5 DIR=$PWD LC_ALL=C; export LC_ALL
+    . \"$ROOT/lib.sh\"; . \"$ROOT/cases/$2.sh\"";
+
+#[derive(clap::Args)]
 pub struct Options {
-    /// Length of the interval, in seconds.
+    /// Run only the cases whose names contain one of these
+    #[arg(value_name = "CASE")]
+    only: Vec<String>,
+    /// List the cases
+    #[arg(long)]
+    list: bool,
+    /// Length of a measurement, in seconds
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=3600))]
     seconds: u32,
-    /// A directory on a disk for the load's files, which are deleted afterwards.
-    #[arg(long, default_value = ".")]
+    /// A directory on a disk for the cases' files, which are deleted afterwards
+    #[arg(long, default_value = "target")]
     dir: PathBuf,
-    /// Create no load; compare on the machine as it is.
-    #[arg(long)]
-    no_load: bool,
-    /// Compare derived figures instead: thread states, system calls, driver times, CPU time per I/O.
-    #[arg(long)]
-    derived: bool,
-    /// The fathom whose CPU time per I/O is compared, instead of building it.
-    #[arg(long, requires = "derived")]
+    /// Use this fathom instead of building it
+    #[arg(long, value_name = "PATH")]
     fathom: Option<PathBuf>,
-    /// Print all figures, including those too small to compare.
+    /// Print all figures, including those too small to compare
     #[arg(long)]
     all: bool,
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Default, PartialEq)]
 struct Row {
     figure: String,
     ours: f64,
     theirs: f64,
     /// Differences up to this come from sampling times or rounding.
     floor: f64,
+    percent: f64,
+    /// What the documentation says about a difference.
+    documented: String,
 }
-
-#[derive(Default)]
-struct SamplerFigures {
-    rates: MachineRates,
-    blocks: Option<BlocksSample>,
-    places: perf::Places,
-    seconds: f64,
-    /// The tool's data file, if it has one.
-    data: PathBuf,
-}
-
-const INTERVAL: Duration = Duration::from_millis(50);
-
-const WITHIN: f64 = 0.02;
 
 impl Row {
-    fn new(figure: impl Into<String>, ours: f64, theirs: f64, floor: f64) -> Self {
-        Self { figure: figure.into(), ours, theirs, floor }
-    }
-
-    fn difference(&self) -> f64 {
-        if self.theirs == 0.0 { 0.0 } else { self.ours / self.theirs - 1.0 }
+    fn parse(line: &str) -> Result<Self> {
+        let malformed = || format!("{line:?}: expected a figure and at least three numbers");
+        let mut cells = line.split('\t');
+        let figure = cells.next().unwrap_or_default().to_string();
+        let mut number = || cells.next().filter(|cell| !cell.is_empty()).map(str::parse::<f64>);
+        let (ours, theirs, floor) = (number(), number(), number());
+        let numbers = ours.zip(theirs).zip(floor).ok_or_else(malformed)?;
+        let ((Ok(ours), Ok(theirs)), Ok(floor)) = numbers else { return Err(malformed().into()) };
+        let percent = number().transpose()?.unwrap_or(PERCENT);
+        let documented = cells.next().unwrap_or_default().to_string();
+        Ok(Self { figure, ours, theirs, floor, percent, documented })
     }
 
     fn agrees(&self) -> bool {
         let apart = (self.ours - self.theirs).abs();
-        apart <= self.floor || apart <= WITHIN * self.theirs.abs()
+        apart <= self.floor || apart <= self.percent / 100.0 * self.theirs.abs()
     }
 
-    fn is_telling(&self) -> bool {
-        self.ours.abs().max(self.theirs.abs()) > self.floor * 10.0
+    fn differs(&self) -> bool {
+        !self.agrees() && self.documented.is_empty()
     }
 
-    fn cells(&self, tool: &str) -> [String; 6] {
+    fn cells(&self, case: &str) -> [String; 6] {
+        let difference = if self.theirs == 0.0 { 0.0 } else { self.ours / self.theirs - 1.0 };
+        let result = match (self.agrees(), self.documented.as_str()) {
+            (true, _) => String::new(),
+            (false, "") => "**differs**".to_string(),
+            (false, documented) => format!("documented: {documented}"),
+        };
         [
-            tool.to_string(),
+            case.to_string(),
             self.figure.clone(),
             short(self.ours),
             short(self.theirs),
-            format!("{:+.1}%", self.difference() * 100.0),
-            if self.agrees() { "" } else { "differs" }.to_string(),
+            format!("{:+.1}%", difference * 100.0),
+            result,
         ]
     }
 }
 
+/// Runs the cases and prints the table; a case that fails is left out of it.
 pub fn run(options: &Options) -> Result<()> {
-    if options.derived {
-        return derived::run(options.seconds, &options.dir, options.fathom.as_deref());
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../agree").canonicalize()?;
+    let is_chosen = |name: &str| options.only.iter().any(|part| name.contains(part));
+    let mut cases = cases(&root)?;
+    cases.retain(|(name, _)| options.only.is_empty() || is_chosen(name));
+    if options.list {
+        cases.iter().for_each(|(name, title)| println!("{name:<16} {title}"));
+        return Ok(());
     }
-    let load = if options.no_load { None } else { Some(Load::start(&options.dir)?) };
-    if load.is_some() {
-        // Skip the start of the load.
-        std::thread::sleep(Duration::from_secs(2));
-    }
-    let data = tempfile::tempdir()?;
-    let (children, mut ours, cost) = look(options.seconds, data.path())?;
-    drop(load);
-    let (mut shown, mut telling, mut apart) = (Vec::new(), 0, 0);
-    for (number, (peer, child)) in children.into_iter().enumerate() {
-        ours.data = data.path().join(number.to_string());
-        let rows = match child.and_then(|child| rows(peer, child, &ours)) {
-            Ok(rows) => rows,
-            Err(error) => {
-                eprintln!("xtask: {}: {error}", peer.program);
-                continue;
+    let program = found(&fathom(options.fathom.as_deref())?)?;
+    let place = options.dir.canonicalize()?;
+    let mut table = vec![["case", "figure", "fathom", "other", "difference", ""].map(String::from)];
+    let (mut apart, mut failed) = (0, Vec::new());
+    for (name, title) in &cases {
+        eprintln!("{name}: {title}");
+        match rows(&root, name, &program, &place, options) {
+            Ok(rows) => {
+                apart += rows.iter().filter(|row| row.differs()).count();
+                table.extend(rows.iter().map(|row| row.cells(name)));
             }
-        };
-        telling += rows.iter().filter(|row| row.is_telling()).count();
-        apart += rows.iter().filter(|row| !row.agrees()).count();
-        let is_shown = |row: &Row| options.all || row.is_telling() || !row.agrees();
-        shown.extend(rows.into_iter().filter(is_shown).map(|row| (peer.program, row)));
+            Err(error) => failed.push(format!("{name}: {error}")),
+        }
     }
-    print(&shown);
-    println!(
-        "\n{} s; {telling} figures large enough to compare; {apart} differ by more than 2%.",
-        options.seconds
-    );
-    for SamplerCost { sampler, samples, cpu_ns, .. } in cost {
-        let us = cpu_ns as f64 / 1e3 / samples.max(1) as f64;
-        println!("{sampler}: {samples} samples, {us:.0} µs of CPU time each");
-    }
-    Ok(())
+    println!("{}\n\n{apart} of {} figures differ.", aligned(&table), table.len() - 1);
+    if failed.is_empty() { Ok(()) } else { Err(failed.join("; ").into()) }
 }
 
-fn print(rows: &[(&str, Row)]) {
-    let header = ["tool", "figure", "fathom", "tool", "difference", ""].map(str::to_string);
-    let cells = rows.iter().map(|(tool, row)| row.cells(tool));
-    println!("{}", aligned(&std::iter::once(header).chain(cells).collect::<Vec<_>>()));
-}
-
-type Started = Vec<(&'static Peer, Result<Child>)>;
-
-/// Starts the tools, which read their sources immediately and after `seconds`, and runs the samplers at the same times and
-/// at their interval in between.
-fn look(seconds: u32, data: &Path) -> Result<(Started, SamplerFigures, Vec<SamplerCost>)> {
-    let (proc, sys) = (Path::new("/proc"), Path::new("/sys"));
-    let mut samplers: Vec<Box<dyn Sampler>> = vec![
-        Box::new(DiskSampler::open(proc, sys)?),
-        Box::new(SystemSampler::open(proc, sys, None)?),
-    ];
-    let options = BlocksOptions {
-        devices: Devices::Named(used(proc, sys)?),
-        one_in: 0,
-        each_io: TraceCoverage::Full,
-    };
-    match BlockSampler::open(proc, sys, &options) {
-        Ok(blocks) => samplers.push(Box::new(blocks)),
-        Err(error) => eprintln!("xtask: {error}"),
+/// The cases by name, each with its first line.
+fn cases(root: &Path) -> Result<Vec<(String, String)>> {
+    let mut cases = Vec::new();
+    for entry in fs::read_dir(root.join("cases"))? {
+        let path = entry?.path();
+        let text = fs::read_to_string(&path)?;
+        let title = text.lines().next().and_then(|line| line.strip_prefix("# "));
+        let title = title.ok_or_else(|| format!("{}: no title", path.display()))?;
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        cases.push((name, title.to_string()));
     }
-    match StackSampler::open(
-        &StackSettings { clock: Clock::Timer, ..StackSettings::default() },
-        proc,
-        sys,
-    ) {
-        Ok(stacks) => samplers.push(Box::new(stacks)),
-        Err(missing) => eprintln!("xtask: {missing}"),
+    cases.sort();
+    Ok(cases)
+}
+
+fn rows(
+    root: &Path,
+    name: &str,
+    program: &Path,
+    place: &Path,
+    options: &Options,
+) -> Result<Vec<Row>> {
+    let dir = tempfile::Builder::new().prefix("fathom-agree-").tempdir_in(place)?;
+    let text = |path: &Path| path.display().to_string();
+    let all = if options.all { "1" } else { "" };
+    let mut args = ["-c", SHELL, "agree"].map(String::from).to_vec();
+    args.extend([text(root), name.into(), text(program), options.seconds.to_string(), all.into()]);
+    let done = attempt(Path::new("bash"), &args, dir.path(), Probe::Nothing, LIMIT)?;
+    if done.code != Some(0) {
+        let last = done.stderr.lines().last().unwrap_or("failed without a message");
+        return Err(last.into());
     }
-    let start =
-        |(number, peer)| (peer, start(peer, seconds, &data.join(usize::to_string(&number))));
-    let children = PEERS.iter().enumerate().map(start).collect();
-    let samples = sampled(samplers, INTERVAL, seconds)?;
-    let [earlier, .., later] = &samples[..] else { return Err("the samplers ended early".into()) };
-    let (mut stacks, mut places) = (Vec::new(), perf::Places::new());
-    add(&earlier.machine, &mut stacks, &mut places);
-    // Data before the first sample is outside of the interval; its stacks are named later too.
-    places.clear();
-    samples[1..].iter().for_each(|sample| add(&sample.machine, &mut stacks, &mut places));
-    let elapsed_ns = (later.at - earlier.at).as_nanos() as u64;
-    let rates = machine::rates(&earlier.machine, &later.machine, elapsed_ns);
-    let both = later.machine.blocks.as_ref().zip(earlier.machine.blocks.as_ref());
-    let blocks = both.map(|(later, earlier)| fathom_analysis::blocks::since(later, earlier));
-    let ours =
-        SamplerFigures { rates, blocks, places, seconds: seconds.into(), data: PathBuf::new() };
-    Ok((children, ours, later.machine.cost.clone()))
-}
-
-/// Samples taken at this interval for `seconds`, beside whatever else runs.
-fn sampled(
-    samplers: Vec<Box<dyn Sampler>>,
-    interval: Duration,
-    seconds: u32,
-) -> Result<Vec<TimedSample>> {
-    let watcher = Watcher::start(samplers, interval)?;
-    let mut samples = vec![watcher.samples.recv()?];
-    let until = Instant::now() + Duration::from_secs(seconds.into());
-    while let Some(rest) = until.checked_duration_since(Instant::now()) {
-        samples.extend(watcher.samples.recv_timeout(rest));
-    }
-    samples.extend(watcher.stop());
-    Ok(samples)
-}
-
-/// All whole devices with I/O, because perf counts the events of all devices.
-fn used(proc: &Path, sys: &Path) -> Result<Vec<String>> {
-    let mut machine = MachineSample::default();
-    DiskSampler::open(proc, sys)?.take(&mut machine);
-    let whole = machine.disks.into_iter().filter(|disk| disk.kind != DiskKind::Partition);
-    Ok(whole.map(|disk| disk.name).collect())
-}
-
-fn add(machine: &MachineSample, stacks: &mut Vec<Stack>, places: &mut perf::Places) {
-    let Some(sample) = &machine.stacks else { return };
-    stacks.extend(sample.new.iter().cloned());
-    for count in sample.counts.iter().filter(|c| c.pid != 0 && !perf::is_left_out(&c.comm)) {
-        let innermost = stacks.get(count.stack as usize).and_then(|stack| stack.kernel.last());
-        let place = innermost.map_or_else(|| perf::USER.into(), |name| perf::plain(name));
-        *places.entry(place).or_default() += u64::from(count.count);
-    }
-}
-
-fn start(peer: &Peer, seconds: u32, data: &Path) -> Result<Child> {
-    let words = peer.arguments.replace("SECONDS", &seconds.to_string());
-    let words = words.replace("DATA", &data.display().to_string());
-    let child = Command::new(peer.program)
-        .args(words.split(' '))
-        .env("LC_ALL", "C")
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn();
-    child.map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => format!("not here; {}", peer.install).into(),
-        _ => error.into(),
-    })
-}
-
-fn rows(peer: &Peer, child: Child, ours: &SamplerFigures) -> Result<Vec<Row>> {
-    let output = child.wait_with_output()?;
-    if !output.status.success() {
-        return Err(output.status.to_string().into());
-    }
-    (peer.rows)(&String::from_utf8_lossy(&output.stdout), ours)
+    done.stdout.lines().map(Row::parse).collect()
 }
 
 fn short(value: f64) -> String {
@@ -256,19 +166,38 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_agrees_and_what_tells() {
-        let row = |ours, theirs, floor| Row::new("r/s", ours, theirs, floor);
-        assert!(row(101.9, 100.0, 0.1).agrees() && row(0.3, 0.4, 0.2).agrees());
-        assert!(!row(102.1, 100.0, 0.1).agrees() && !row(97.9, 100.0, 0.1).agrees());
-        assert!(!row(1.0, 0.0, 0.1).agrees());
-        assert!(row(5.0, 0.0, 0.1).is_telling() && !row(0.5, 0.6, 0.1).is_telling());
+    fn what_agrees() {
+        let agrees = |line: &str| Row::parse(line).unwrap().agrees();
+        assert!(agrees("r/s\t101.9\t100\t0.1") && agrees("r/s\t0.3\t0.4\t0.2"));
+        assert!(!agrees("r/s\t102.1\t100\t0.1") && !agrees("r/s\t97.9\t100\t0.1"));
+        assert!(!agrees("r/s\t1\t0\t0.1") && agrees("r/s\t92\t100\t0\t10"));
+        assert!(!agrees("ios\t1001\t1000\t0\t0"));
+        let row = Row::parse("ios\t1\t2\t0\t0\tfio loses some").unwrap();
+        assert!(!row.agrees() && !row.differs());
+        assert_eq!(row.cells("fio")[5], "documented: fio loses some");
+        for bad in ["", "r/s", "r/s\t1\t2", "r/s\t1\t\t3", "r/s\tx\t1\t1"] {
+            assert!(Row::parse(bad).is_err(), "{bad}");
+        }
     }
 
     #[test]
     fn a_row_shows_what_is_far_apart() {
-        let cells = Row::new("vda r/s", 1100.0, 1000.0, 0.1).cells("iostat");
-        assert_eq!(cells, ["iostat", "vda r/s", "1100", "1000", "+10.0%", "differs"]);
-        let cells = Row::new("vda r_await", 1.234, 1.23, 0.01).cells("iostat");
-        assert_eq!(cells[2..], ["1.23", "1.23", "+0.3%", ""].map(String::from));
+        let cells = |line: &str| Row::parse(line).unwrap().cells("iostat");
+        let far = cells("vda r/s\t1100\t1000\t0.1");
+        assert_eq!(far, ["iostat", "vda r/s", "1100", "1000", "+10.0%", "**differs**"]);
+        let near = cells("vda r_await\t1.234\t1.23\t0.01");
+        assert_eq!(near[2..], ["1.23", "1.23", "+0.3%", ""].map(String::from));
+    }
+
+    #[test]
+    fn every_case_says_what_it_compares() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../agree");
+        let cases = cases(&root).unwrap();
+        assert!(cases.iter().any(|(name, _)| name == "counters"));
+        for (name, _) in cases {
+            let script = root.join(format!("cases/{name}.sh"));
+            let parsed = std::process::Command::new("bash").arg("-n").arg(script).status();
+            assert!(parsed.unwrap().success(), "{name}");
+        }
     }
 }

@@ -3,28 +3,11 @@
 use crate::Result;
 use serde_json::Value;
 
-/// What all jobs of a run did, reads, writes and trims.
+/// What all jobs of a run did.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Done {
-    pub dirs: [DirDone; 3],
     pub iops: f64,
-    /// The longest runtime of a job.
-    pub runtime_ms: u64,
-}
-
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct DirDone {
-    pub ios: u64,
-    pub bytes: u64,
-}
-
-impl Done {
-    pub fn sum(&self) -> DirDone {
-        self.dirs.iter().fold(DirDone::default(), |sum, dir| DirDone {
-            ios: sum.ios + dir.ios,
-            bytes: sum.bytes + dir.bytes,
-        })
-    }
+    pub ios: f64,
 }
 
 /// The result of a run whose jobs all succeeded. fio writes warnings before its JSON; its readers skip to the first brace,
@@ -38,16 +21,14 @@ pub fn read(stdout: &str) -> Result<Done> {
         if job["error"].as_i64() != Some(0) {
             return Err(format!("its job ended with error {}", job["error"]).into());
         }
-        for (dir, sum) in ["read", "write", "trim"].iter().zip(&mut done.dirs) {
+        for dir in ["read", "write", "trim"] {
             let missing = |key: &str| format!("its JSON has no {dir}.{key}");
-            let count = |key: &str| job[*dir][key].as_u64().ok_or_else(|| missing(key));
-            sum.ios += count("total_ios")?;
-            sum.bytes += count("io_bytes")?;
-            done.runtime_ms = done.runtime_ms.max(count("runtime")?);
-            done.iops += job[*dir]["iops"].as_f64().ok_or_else(|| missing("iops"))?;
+            let number = |key: &str| job[dir][key].as_f64().ok_or_else(|| missing(key));
+            done.ios += number("total_ios")?;
+            done.iops += number("iops")?;
         }
     }
-    Ok(done)
+    if done.ios == 0.0 { Err("it did no I/O".into()) } else { Ok(done) }
 }
 
 #[cfg(test)]
@@ -56,9 +37,7 @@ mod tests {
 
     #[test]
     fn json_after_warnings() {
-        let dir = |ios: u64, iops: f64| {
-            format!(r#"{{"iops": {iops}, "total_ios": {ios}, "io_bytes": 512, "runtime": {ios}}}"#)
-        };
+        let dir = |ios: u64, iops: f64| format!(r#"{{"iops": {iops}, "total_ios": {ios}}}"#);
         let dirs = format!(
             r#""read": {}, "write": {}, "trim": {}"#,
             dir(21, 10.5),
@@ -66,8 +45,7 @@ mod tests {
             dir(0, 0.0)
         );
         let done = read(&format!("note: x\n{{\"jobs\": [{{\"error\": 0, {dirs}}}]}}")).unwrap();
-        assert_eq!((done.iops, done.sum().ios, done.runtime_ms), (12.5, 25, 21));
-        assert_eq!(done.dirs[1], DirDone { ios: 4, bytes: 512 });
+        assert_eq!(done, Done { iops: 12.5, ios: 25.0 });
     }
 
     #[test]
@@ -76,6 +54,7 @@ mod tests {
             ("", "no JSON"),
             ("{\"jobs\": [", "does not parse"),
             ("{}", "no jobs"),
+            ("{\"jobs\": []}", "no I/O"),
             ("{\"jobs\": [{\"error\": 5, \"read\": {}}]}", "error 5"),
             ("{\"jobs\": [{\"error\": 0, \"read\": {\"iops\": 1}}]}", "read.total_ios"),
         ];

@@ -130,10 +130,6 @@ impl Zram {
         Ok(zram)
     }
 
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
     fn set(&self, attribute: &str, value: &str) -> Result<()> {
         let path = format!("/sys/block/zram{}/{attribute}", self.number);
         std::fs::write(&path, value).map_err(|error| format!("{path}: {error}").into())

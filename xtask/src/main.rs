@@ -1,12 +1,10 @@
-//! Developer tools: `cargo xtask agree`, `bench`, `beside-fio`, `dist`, `effects`, `lab`, `steps` and `verdicts`.
+//! Developer tools: `cargo xtask agree`, `bench`, `dist`, `lab`, `steps` and `verdicts`.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod agree;
 mod bench;
-mod beside_fio;
 mod dist;
-mod effects;
 mod fio;
 mod fixtures;
 mod lab;
@@ -24,17 +22,12 @@ type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "Developer tools of fathom")]
 enum Command {
-    /// Compare figures of fathom's samplers with those of iostat, mpstat, vmstat and perf stat over the
-    /// same interval.
+    /// Compare fathom's figures with those of fio, iostat, mpstat, vmstat, perf and bpftrace, and with known delays.
     Agree(agree::Options),
     /// Run fathom, fio and t/io_uring alternately, and print medians and ratios as Markdown.
     Bench(bench::Options),
-    /// Run the same short jobs in fio and fathom, and print whether both did the same.
-    BesideFio(beside_fio::Options),
     /// Build a stripped release and the file with its debug information.
     Dist(dist::Options),
-    /// Measure the power and the false-positive rate of `fathom try` on known delays
-    Effects(effects::Options),
     /// Run fathom in guests with real NVMe drivers, and print whether each case passes.
     ///
     /// The guests are emulated machines with Debian's kernels. docs/lab.md describes how to write a case.
@@ -58,9 +51,7 @@ fn main() -> ExitCode {
     let result = match Command::parse() {
         Command::Agree(options) => agree::run(&options),
         Command::Bench(options) => bench::run(&options),
-        Command::BesideFio(options) => beside_fio::run(&options),
         Command::Dist(options) => dist::run(&options),
-        Command::Effects(options) => effects::run(&options),
         Command::Lab(options) => lab::run(&options),
         Command::Steps { command } => steps(&command),
         Command::ThreadsLoad(load) => load.run(),

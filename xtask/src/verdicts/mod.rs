@@ -5,13 +5,13 @@ mod truth;
 
 use crate::Result;
 use crate::programs::{fathom, found};
-use crate::run::{Probe, attempt};
+use crate::run::{Background, Probe, attempt};
 use crate::table::aligned;
 use case::{Case, Verdict, last_line};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::Command;
 use std::time::Duration;
 use truth::{Shares, Thread, Tracer};
 
@@ -119,7 +119,7 @@ fn watch(
     with_truth: bool,
 ) -> Result<(Value, Option<Vec<Thread>>)> {
     case.call("prepare", dir)?;
-    let _spinners = if is_busy { Some(Spinners::start()?) } else { None };
+    let _spinners = if is_busy { Background::on_all_cpus()? } else { Vec::new() };
     let mut args =
         ["watch", "--no-record", "--json", "-o", "watch.json"].map(String::from).to_vec();
     let mut pids = Vec::new();
@@ -139,28 +139,6 @@ fn watch(
     let truth = tracer.map(Tracer::stop).transpose()?;
     let json = std::fs::read_to_string(dir.join("watch.json")).map_err(|_| last_line(&done))?;
     Ok((serde_json::from_str(&json)?, truth))
-}
-
-/// Programs that keep all CPUs busy until dropped.
-struct Spinners(Vec<Child>);
-
-impl Spinners {
-    fn start() -> Result<Self> {
-        let mut all = Self(Vec::new());
-        for _ in 0..std::thread::available_parallelism()?.get() {
-            all.0.push(Command::new("sh").args(["-c", "while :; do :; done"]).spawn()?);
-        }
-        Ok(all)
-    }
-}
-
-impl Drop for Spinners {
-    fn drop(&mut self) {
-        for child in &mut self.0 {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
 }
 
 impl Measured {
