@@ -56,29 +56,17 @@ pub struct JobFigures<'a> {
     pub latency: &'a Histogram,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FigureUnit {
-    Count,
-    Rate,
-    Number,
-    /// Hundredths.
-    Percent,
-    Bytes,
-    BytesPerSecond,
-    Milliseconds,
-}
-
-impl FigureUnit {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Count => "count",
-            Self::Rate => "1/s",
-            Self::Number => "mean",
-            Self::Percent => "%",
-            Self::Bytes => "bytes",
-            Self::BytesPerSecond => "bytes/s",
-            Self::Milliseconds => "ms",
-        }
+fathom_model::named! {
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum FigureUnit {
+        Count = "count",
+        Rate = "1/s",
+        Number = "mean",
+        /// Hundredths.
+        Percent = "%",
+        Bytes = "bytes",
+        BytesPerSecond = "bytes/s",
+        Milliseconds = "ms",
     }
 }
 

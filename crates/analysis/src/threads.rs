@@ -5,35 +5,37 @@ use serde::Serialize;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What threads can be grouped by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Column {
-    /// Process.
-    Pid,
-    /// Thread.
-    Tid,
-    /// Its name with `*` for each run of digits, so that workers of one kind are one group.
-    Comm,
-    /// Its name as it is.
-    Comm2,
-    /// Its state.
-    State,
-    /// System call in which it sleeps.
-    Syscall,
-    /// Kernel function in which it sleeps.
-    Wchan,
-    /// Kernel stack of a thread that sleeps.
-    Kstack,
-    /// File of its system call.
-    Filename,
-    /// Arguments of its process.
-    Cmdline,
-    /// User of its process.
-    User,
-    /// CPU on which it ran last.
-    Cpu,
-    /// For io_uring's kernel threads, the thread whose ring they serve.
-    Owner,
+fathom_model::named! {
+    /// What threads can be grouped by.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum Column {
+        /// Process.
+        Pid = "pid",
+        /// Thread.
+        Tid = "tid",
+        /// Its name with `*` for each run of digits, so that workers of one kind are one group.
+        Comm = "comm",
+        /// Its name as it is.
+        Comm2 = "comm2",
+        /// Its state.
+        State = "state",
+        /// System call in which it sleeps.
+        Syscall = "syscall",
+        /// Kernel function in which it sleeps.
+        Wchan = "wchan",
+        /// Kernel stack of a thread that sleeps.
+        Kstack = "kstack",
+        /// File of its system call.
+        Filename = "filename",
+        /// Arguments of its process.
+        Cmdline = "cmdline",
+        /// User of its process.
+        User = "user",
+        /// CPU on which it ran last.
+        Cpu = "cpu",
+        /// For io_uring's kernel threads, the thread whose ring they serve.
+        Owner = "owner",
+    }
 }
 
 /// Default columns.
@@ -49,42 +51,6 @@ pub const SMALL: f64 = 0.01;
 pub const TORN: &str = "(torn)";
 
 impl Column {
-    /// All of them.
-    pub const ALL: [Self; 13] = [
-        Self::Pid,
-        Self::Tid,
-        Self::Comm,
-        Self::Comm2,
-        Self::State,
-        Self::Syscall,
-        Self::Wchan,
-        Self::Kstack,
-        Self::Filename,
-        Self::Cmdline,
-        Self::User,
-        Self::Cpu,
-        Self::Owner,
-    ];
-
-    /// Its name on command lines and in tables.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Pid => "pid",
-            Self::Tid => "tid",
-            Self::Comm => "comm",
-            Self::Comm2 => "comm2",
-            Self::State => "state",
-            Self::Syscall => "syscall",
-            Self::Wchan => "wchan",
-            Self::Kstack => "kstack",
-            Self::Filename => "filename",
-            Self::Cmdline => "cmdline",
-            Self::User => "user",
-            Self::Cpu => "cpu",
-            Self::Owner => "owner",
-        }
-    }
-
     /// Parses names separated by commas; pSnapper's `task` is `tid`, its `uid` is `user`.
     pub fn parse_list(text: &str) -> Result<Vec<Self>, String> {
         let column = |name: &str| {

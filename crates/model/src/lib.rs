@@ -23,6 +23,7 @@ pub mod inspection;
 pub mod io_entry;
 pub mod limit;
 pub mod list;
+pub mod named;
 pub mod outcome;
 pub mod per_dir;
 pub mod plan;

@@ -313,43 +313,30 @@ impl Ratio {
     }
 }
 
-/// Kind of access, as in fio's `rw`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Rw {
-    /// Sequential reads.
-    Read,
-    /// Sequential writes.
-    Write,
-    /// Random reads.
-    #[default]
-    Randread,
-    /// Random writes.
-    Randwrite,
-    /// Sequential reads and writes, 70:30.
-    Rw,
-    /// Random reads and writes, 70:30.
-    Randrw,
+crate::named! {
+    /// Kind of access, as in fio's `rw`.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+    #[serde(rename_all = "lowercase")]
+    pub enum Rw {
+        /// Sequential reads.
+        Read = "read",
+        /// Sequential writes.
+        Write = "write",
+        /// Random reads.
+        #[default]
+        Randread = "randread",
+        /// Random writes.
+        Randwrite = "randwrite",
+        /// Sequential reads and writes, 70:30.
+        Rw = "rw",
+        /// Random reads and writes, 70:30.
+        Randrw = "randrw",
+    }
 }
 
 impl Rw {
-    /// All kinds.
-    pub const ALL: [Self; 6] =
-        [Self::Read, Self::Write, Self::Randread, Self::Randwrite, Self::Rw, Self::Randrw];
     /// Percentage of reads in a mix.
     pub const READ_PERCENT: u32 = 70;
-
-    /// Its name in fio.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Read => "read",
-            Self::Write => "write",
-            Self::Randread => "randread",
-            Self::Randwrite => "randwrite",
-            Self::Rw => "rw",
-            Self::Randrw => "randrw",
-        }
-    }
 
     /// In words, of many I/Os.
     pub const fn in_words(self) -> &'static str {

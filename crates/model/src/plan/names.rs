@@ -30,37 +30,27 @@ impl Names {
     }
 }
 
-/// An operation on a name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum NameOp {
-    /// Create a file: openat(2) with O_CREAT.
-    CreateFile,
-    /// Read a file's status: stat(2).
-    StatFile,
-    /// Remove a file: unlinkat(2).
-    DeleteFile,
-    /// Create a directory: mkdirat(2).
-    CreateDir,
-    /// Read a directory's status: stat(2).
-    StatDir,
-    /// Remove a directory: unlinkat(2) with AT_REMOVEDIR.
-    DeleteDir,
+crate::named! {
+    /// An operation on a name.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+    #[serde(rename_all = "snake_case")]
+    pub enum NameOp {
+        /// Create a file: openat(2) with O_CREAT.
+        CreateFile = "filecreate",
+        /// Read a file's status: stat(2).
+        StatFile = "filestat",
+        /// Remove a file: unlinkat(2).
+        DeleteFile = "filedelete",
+        /// Create a directory: mkdirat(2).
+        CreateDir = "dircreate",
+        /// Read a directory's status: stat(2).
+        StatDir = "dirstat",
+        /// Remove a directory: unlinkat(2) with AT_REMOVEDIR.
+        DeleteDir = "dirdelete",
+    }
 }
 
 impl NameOp {
-    /// The engine's name in fio.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::CreateFile => "filecreate",
-            Self::StatFile => "filestat",
-            Self::DeleteFile => "filedelete",
-            Self::CreateDir => "dircreate",
-            Self::StatDir => "dirstat",
-            Self::DeleteDir => "dirdelete",
-        }
-    }
-
     /// Whether the names are those of directories.
     pub const fn is_on_dirs(self) -> bool {
         matches!(self, Self::CreateDir | Self::StatDir | Self::DeleteDir)

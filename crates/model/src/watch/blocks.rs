@@ -117,35 +117,24 @@ impl DeviceBlocks {
     }
 }
 
-/// Operation of a request.
-#[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
-)]
-#[serde(rename_all = "snake_case")]
-pub enum BlockOp {
-    /// Read.
-    Read,
-    /// Write, zone append or write zeroes.
-    Write,
-    /// Discard or secure erase.
-    Discard,
-    /// Flush without data.
-    Flush,
-    /// Anything else.
-    #[default]
-    Other,
-}
-
-impl BlockOp {
-    /// Its name in tables.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Read => "read",
-            Self::Write => "write",
-            Self::Discard => "discard",
-            Self::Flush => "flush",
-            Self::Other => "other",
-        }
+crate::named! {
+    /// Operation of a request.
+    #[derive(
+        Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+    )]
+    #[serde(rename_all = "snake_case")]
+    pub enum BlockOp {
+        /// Read.
+        Read = "read",
+        /// Write, zone append or write zeroes.
+        Write = "write",
+        /// Discard or secure erase.
+        Discard = "discard",
+        /// Flush without data.
+        Flush = "flush",
+        /// Anything else.
+        #[default]
+        Other = "other",
     }
 }
 

@@ -91,56 +91,58 @@ impl TimesOfThread {
     }
 }
 
-/// What a thread does, or what it waits for.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
-)]
-#[serde(rename_all = "snake_case")]
-pub enum ThreadState {
-    /// On a CPU.
-    OnCpu,
-    /// Runnable, waiting for a CPU.
-    Runnable,
-    /// In uninterruptible sleep: I/O, its page or its buffer.
-    Disk,
-    /// For data or a journal to reach the disk, in fsync(2) and the like or in a write with O_DSYNC.
-    Flush,
-    /// For a page that a memory access needs: a file's, or one that was swapped out.
-    PageFault,
-    /// In uninterruptible sleep for a kernel lock, such as an inode's.
-    KernelLock,
-    /// In io_uring_enter(2).
-    IoUring,
-    /// In io_getevents(2).
-    Aio,
-    /// In futex(2): a lock, a condition variable or a thread to join.
-    Futex,
-    /// In futex(2), having run since the previous sample: short waits, as for a contended lock.
-    FutexBrief,
-    /// For a socket.
-    Socket,
-    /// In epoll_wait(2), poll(2) or select(2).
-    Poll,
-    /// For the other end of a pipe.
-    Pipe,
-    /// For input from a terminal.
-    Terminal,
-    /// For a time that the program chose: nanosleep(2), or the timeout of another wait.
-    Timer,
-    /// For a child process.
-    Child,
-    /// For a signal.
-    Signal,
-    /// A kernel thread without work.
-    KernelThread,
-    /// Stopped or traced.
-    Stopped,
-    /// Kept from a CPU by the quota of its cgroup.
-    Throttled,
-    /// Asleep for another reason.
-    Other,
-    /// Off-CPU, in sleeps of which no sample found one.
-    Unknown,
+crate::named! {
+    /// What a thread does, or what it waits for.
+    #[derive(
+        Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+    )]
+    #[serde(rename_all = "snake_case")]
+    pub enum ThreadState {
+        /// On a CPU.
+        OnCpu = "on CPU",
+        /// Runnable, waiting for a CPU.
+        Runnable = "runnable",
+        /// In uninterruptible sleep: I/O, its page or its buffer.
+        Disk = "disk I/O",
+        /// For data or a journal to reach the disk, in fsync(2) and the like or in a write with O_DSYNC.
+        Flush = "flush",
+        /// For a page that a memory access needs: a file's, or one that was swapped out.
+        PageFault = "page fault",
+        /// In uninterruptible sleep for a kernel lock, such as an inode's.
+        KernelLock = "kernel lock",
+        /// In io_uring_enter(2).
+        IoUring = "io_uring",
+        /// In io_getevents(2).
+        Aio = "aio",
+        /// In futex(2): a lock, a condition variable or a thread to join.
+        Futex = "futex",
+        /// In futex(2), having run since the previous sample: short waits, as for a contended lock.
+        FutexBrief = "futex (brief)",
+        /// For a socket.
+        Socket = "socket",
+        /// In epoll_wait(2), poll(2) or select(2).
+        Poll = "epoll/poll",
+        /// For the other end of a pipe.
+        Pipe = "pipe",
+        /// For input from a terminal.
+        Terminal = "terminal",
+        /// For a time that the program chose: nanosleep(2), or the timeout of another wait.
+        Timer = "timer",
+        /// For a child process.
+        Child = "child process",
+        /// For a signal.
+        Signal = "signal",
+        /// A kernel thread without work.
+        KernelThread = "idle kernel thread",
+        /// Stopped or traced.
+        Stopped = "stopped",
+        /// Kept from a CPU by the quota of its cgroup.
+        Throttled = "throttled",
+        /// Asleep for another reason.
+        Other = "other",
+        /// Off-CPU, in sleeps of which no sample found one.
+        Unknown = "unknown",
+    }
 }
 
 /// Parts of the names of functions in which a thread sleeps for a lock and not for I/O.
@@ -177,60 +179,6 @@ impl ThreadState {
     pub fn uninterruptible(wchan: &str) -> Self {
         let is_lock = LOCK_CALLERS.iter().any(|part| wchan.contains(part));
         if is_lock { Self::KernelLock } else { Self::Disk }
-    }
-
-    /// All states.
-    pub const ALL: [Self; 22] = [
-        Self::OnCpu,
-        Self::Runnable,
-        Self::Disk,
-        Self::Flush,
-        Self::PageFault,
-        Self::KernelLock,
-        Self::IoUring,
-        Self::Aio,
-        Self::Futex,
-        Self::FutexBrief,
-        Self::Socket,
-        Self::Poll,
-        Self::Pipe,
-        Self::Terminal,
-        Self::Timer,
-        Self::Child,
-        Self::Signal,
-        Self::KernelThread,
-        Self::Stopped,
-        Self::Throttled,
-        Self::Other,
-        Self::Unknown,
-    ];
-
-    /// Its name in tables.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::OnCpu => "on CPU",
-            Self::Runnable => "runnable",
-            Self::Disk => "disk I/O",
-            Self::Flush => "flush",
-            Self::PageFault => "page fault",
-            Self::KernelLock => "kernel lock",
-            Self::IoUring => "io_uring",
-            Self::Aio => "aio",
-            Self::Futex => "futex",
-            Self::FutexBrief => "futex (brief)",
-            Self::Socket => "socket",
-            Self::Poll => "epoll/poll",
-            Self::Pipe => "pipe",
-            Self::Terminal => "terminal",
-            Self::Timer => "timer",
-            Self::Child => "child process",
-            Self::Signal => "signal",
-            Self::KernelThread => "idle kernel thread",
-            Self::Stopped => "stopped",
-            Self::Throttled => "throttled",
-            Self::Other => "other",
-            Self::Unknown => "unknown",
-        }
     }
 }
 
