@@ -1,5 +1,6 @@
 //! One slab of memory for all buffers of a worker.
 
+use crate::queue::Request;
 use crate::source::below;
 use fathom_model::plan::{BUFFER_ALIGN, Buffers, Dedupe, Fill, HUGE_PAGE_BYTES, Memory};
 use fathom_model::write_pattern::{self, SECTOR_BYTES};
@@ -24,6 +25,20 @@ pub(crate) struct Slab {
 
 // SAFETY: the slab owns its mapping and hands out plain addresses only.
 unsafe impl Send for Slab {}
+
+/// Where requests of slots have their data, without a borrow of the slab.
+#[derive(Clone, Copy)]
+pub(crate) struct SlotAddresses {
+    base: u64,
+    slot_bytes: u64,
+}
+
+impl SlotAddresses {
+    #[inline]
+    pub fn address(self, slot: u32, request: &Request) -> u64 {
+        self.base + u64::from(slot) * self.slot_bytes + u64::from(request.buffer_offset)
+    }
+}
 
 impl Slab {
     pub fn new(slots: u32, bytes: u64, plan: &Buffers) -> io::Result<Self> {
@@ -72,6 +87,10 @@ impl Slab {
     pub fn address(&self, slot: u32) -> u64 {
         debug_assert!(slot < self.slots);
         self.memory as u64 + u64::from(slot) * self.slot_bytes as u64
+    }
+
+    pub fn slot_addresses(&self) -> SlotAddresses {
+        SlotAddresses { base: self.address(0), slot_bytes: self.slot_bytes as u64 }
     }
 
     pub fn slot_bytes(&self) -> usize {

@@ -1,6 +1,6 @@
 //! Linux native asynchronous I/O, through its system calls.
 
-use crate::buffers::Slab;
+use crate::buffers::{Slab, SlotAddresses};
 use crate::clock;
 use crate::error::{EngineError, Hint, Operation};
 use crate::files::{FileKind, OpenFile};
@@ -55,8 +55,7 @@ pub(crate) struct Libaio<const RW_FLAGS: bool> {
     priorities: Option<Priorities>,
     context: libc::c_ulong,
     descriptors: Vec<i32>,
-    base: u64,
-    slot_bytes: u64,
+    slots_at: SlotAddresses,
     requests: Vec<Iocb>,
     /// Addresses of requests pushed and not yet submitted.
     pending: Vec<*const Iocb>,
@@ -88,8 +87,7 @@ impl<const RW_FLAGS: bool> Libaio<RW_FLAGS> {
             priorities: Priorities::new(job),
             context,
             descriptors: files.iter().map(OpenFile::raw).collect(),
-            base: slab.address(0),
-            slot_bytes: slab.slot_bytes() as u64,
+            slots_at: slab.slot_addresses(),
             requests: vec![Iocb::default(); depth as usize],
             pending: Vec::with_capacity(depth as usize),
             events: vec![AioEvent::default(); depth as usize],
@@ -151,11 +149,7 @@ impl<const RW_FLAGS: bool> Push for Libaio<RW_FLAGS> {
             data: token.0,
             opcode,
             fd: self.descriptors[request.file as usize] as u32,
-            buffer: if moves {
-                self.base + u64::from(slot) * self.slot_bytes + u64::from(request.buffer_offset)
-            } else {
-                0
-            },
+            buffer: if moves { self.slots_at.address(slot, request) } else { 0 },
             bytes: u64::from(request.len),
             offset: request.offset as i64,
             ..Iocb::default()

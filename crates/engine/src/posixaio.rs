@@ -2,7 +2,7 @@
 //!
 //! glibc executes requests on threads of its own, one thread per descriptor: the I/Os of a file run one at a time.
 
-use crate::buffers::Slab;
+use crate::buffers::{Slab, SlotAddresses};
 use crate::clock;
 use crate::files::{FileKind, OpenFile};
 use crate::queue::{Op, Push, Queue, Request};
@@ -19,8 +19,7 @@ const WAIT_MAX_NS: u64 = 100_000_000;
 
 pub(crate) struct PosixAio {
     files: Vec<(i32, FileKind)>,
-    base: u64,
-    slot_bytes: u64,
+    slots_at: SlotAddresses,
     /// The C library's state of each slot's request.
     controls: Box<[libc::aiocb]>,
     requests: Box<[(Token, Request)]>,
@@ -41,8 +40,7 @@ impl PosixAio {
         let control: libc::aiocb = unsafe { std::mem::zeroed() };
         Self {
             files: files.iter().map(|file| (file.raw(), file.kind)).collect(),
-            base: slab.address(0),
-            slot_bytes: slab.slot_bytes() as u64,
+            slots_at: slab.slot_addresses(),
             controls: vec![control; depth].into(),
             requests: vec![(Token::WAKE, none); depth].into(),
             pushed: Vec::with_capacity(depth),
@@ -64,9 +62,7 @@ impl PosixAio {
         control.aio_sigevent.sigev_notify = libc::SIGEV_NONE;
         control.aio_offset = request.offset as i64;
         control.aio_nbytes = request.len as usize;
-        let buffer =
-            self.base + u64::from(slot) * self.slot_bytes + u64::from(request.buffer_offset);
-        control.aio_buf = buffer as *mut libc::c_void;
+        control.aio_buf = self.slots_at.address(slot, &request) as *mut libc::c_void;
         // SAFETY: the control block and the slot's memory stay in place until the request completes: the worker keeps
         // both while it is in flight.
         let started = unsafe {

@@ -1,6 +1,6 @@
 //! The queue of engines that execute one request at a time.
 
-use crate::buffers::Slab;
+use crate::buffers::{Slab, SlotAddresses};
 use crate::error::{EngineError, ScsiError};
 use crate::files::FileKind;
 use crate::queue::{MappedRange, Op, Push, Queue, Request};
@@ -14,6 +14,20 @@ const BLKDISCARD: libc::c_ulong = 0x1277;
 pub(crate) trait SyncEngine {
     /// Executes a request on the slot's memory at `buffer`; returns the bytes transferred, or `-errno`.
     fn execute(&mut self, buffer: *mut libc::c_void, request: &Request) -> i32;
+
+    /// Executes the first of `requests`, and others with it; returns how many have a result in `done`.
+    #[inline]
+    fn execute_first(
+        &mut self,
+        requests: &[(Token, Request)],
+        slots_at: SlotAddresses,
+        done: &mut Vec<(Token, i32)>,
+    ) -> usize {
+        let (token, request) = requests[0];
+        let buffer = slots_at.address(token.slot(), &request);
+        done.push((token, self.execute(buffer as *mut libc::c_void, &request)));
+        1
+    }
 
     /// Called when a request is pushed, before its latency begins.
     fn prepare(&mut self, _request: &Request) {}
@@ -42,8 +56,7 @@ pub(crate) trait SyncEngine {
 /// A queue that executes its requests one by one, in [`Queue::submit_and_wait`].
 pub(crate) struct SyncQueue<E> {
     engine: E,
-    base: u64,
-    slot_bytes: u64,
+    slots_at: SlotAddresses,
     pushed: Vec<(Token, Request)>,
     done: Vec<(Token, i32)>,
 }
@@ -52,8 +65,7 @@ impl<E: SyncEngine> SyncQueue<E> {
     pub fn new(engine: E, slab: &Slab) -> Self {
         Self {
             engine,
-            base: slab.address(0),
-            slot_bytes: slab.slot_bytes() as u64,
+            slots_at: slab.slot_addresses(),
             pushed: Vec::with_capacity(slab.slots() as usize),
             done: Vec::with_capacity(slab.slots() as usize),
         }
@@ -82,13 +94,9 @@ impl<E: SyncEngine> Queue for SyncQueue<E> {
     }
 
     fn submit_and_wait(&mut self, _wait_for: u32, _deadline_ns: Option<u64>) -> io::Result<()> {
-        for index in 0..self.pushed.len() {
-            let (token, request) = self.pushed[index];
-            let buffer = self.base
-                + u64::from(token.slot()) * self.slot_bytes
-                + u64::from(request.buffer_offset);
-            let result = self.engine.execute(buffer as *mut libc::c_void, &request);
-            self.done.push((token, result));
+        let mut next = 0;
+        while next < self.pushed.len() {
+            next += self.engine.execute_first(&self.pushed[next..], self.slots_at, &mut self.done);
         }
         self.pushed.clear();
         Ok(())

@@ -1,66 +1,70 @@
 //! readv(2) and writev(2), one call for adjacent I/Os of a batch (fio's `vsync`).
 
-use crate::buffers::Slab;
+use crate::buffers::{Slab, SlotAddresses};
 use crate::files::{FileKind, OpenFile};
-use crate::queue::{Op, Push, Queue, Request};
-use crate::sync_queue::{last_error, outcome, without_data};
+use crate::queue::{Op, Request};
+use crate::sync_queue::{SyncEngine, last_error, outcome, without_data};
 use crate::token::Token;
 use fathom_model::Dir;
-use std::io;
 
 /// UIO_MAXIOV of linux/uio.h: the buffers of one call.
 const BUFFERS_MAX: usize = 1024;
 
 pub(crate) struct Vsync {
     files: Vec<(i32, FileKind)>,
-    base: u64,
-    slot_bytes: u64,
-    pushed: Vec<(Token, Request)>,
-    done: Vec<(Token, i32)>,
     buffers: Vec<libc::iovec>,
     calls: u64,
 }
 
 impl Vsync {
     pub fn new(files: &[OpenFile], slab: &Slab) -> Self {
-        let depth = slab.slots() as usize;
         Self {
             files: files.iter().map(|file| (file.raw(), file.kind)).collect(),
-            base: slab.address(0),
-            slot_bytes: slab.slot_bytes() as u64,
-            pushed: Vec::with_capacity(depth),
-            done: Vec::with_capacity(depth),
-            buffers: Vec::with_capacity(depth.min(BUFFERS_MAX)),
+            buffers: Vec::with_capacity((slab.slots() as usize).min(BUFFERS_MAX)),
             calls: 0,
         }
     }
+}
 
-    /// Performs the pushed request `first`, with those adjacent to it; returns how many are done.
-    fn perform(&mut self, first: usize) -> usize {
-        let (token, request) = self.pushed[first];
+impl SyncEngine for Vsync {
+    fn execute(&mut self, _buffer: *mut libc::c_void, request: &Request) -> i32 {
         let (fd, kind) = self.files[request.file as usize];
         self.calls += 1;
+        outcome(without_data(fd, kind, request))
+    }
+
+    /// With those adjacent to it, if it moves data.
+    fn execute_first(
+        &mut self,
+        requests: &[(Token, Request)],
+        slots_at: SlotAddresses,
+        done: &mut Vec<(Token, i32)>,
+    ) -> usize {
+        let (token, request) = requests[0];
         let Op::Io(dir @ (Dir::Read | Dir::Write)) = request.op else {
-            self.done.push((token, outcome(without_data(fd, kind, &request))));
+            done.push((token, self.execute(std::ptr::null_mut(), &request)));
             return 1;
         };
-        let count = adjacent(&self.pushed[first..]);
-        let group = &self.pushed[first..first + count];
+        let group = &requests[..adjacent(requests)];
         self.buffers.clear();
         self.buffers.extend(group.iter().map(|(token, request)| {
-            let slot = self.base + u64::from(token.slot()) * self.slot_bytes;
-            let start = slot + u64::from(request.buffer_offset);
-            libc::iovec { iov_base: start as *mut libc::c_void, iov_len: request.len as usize }
+            let start = slots_at.address(token.slot(), request) as *mut libc::c_void;
+            libc::iovec { iov_base: start, iov_len: request.len as usize }
         }));
-        self.calls += 1;
-        match transfer(fd, dir, request.offset, &self.buffers) {
-            moved if moved >= 0 => divide(group, moved as usize, &mut self.done),
+        // Of lseek and of the transfer.
+        self.calls += 2;
+        match transfer(self.files[request.file as usize].0, dir, request.offset, &self.buffers) {
+            moved if moved >= 0 => divide(group, moved as usize, done),
             _ => {
                 let error = last_error();
-                self.done.extend(group.iter().map(|(token, _)| (*token, error)));
-                count
+                done.extend(group.iter().map(|(token, _)| (*token, error)));
+                group.len()
             }
         }
+    }
+
+    fn system_calls(&self) -> u64 {
+        self.calls
     }
 }
 
@@ -100,42 +104,6 @@ fn transfer(fd: i32, dir: Dir, offset: u64, buffers: &[libc::iovec]) -> isize {
             Dir::Read => libc::readv(fd, buffers.as_ptr(), count),
             _ => libc::writev(fd, buffers.as_ptr(), count),
         }
-    }
-}
-
-impl Push for Vsync {
-    fn push(&mut self, token: Token, request: &Request) {
-        self.pushed.push((token, *request));
-    }
-}
-
-impl Queue for Vsync {
-    type Batch<'a> = &'a mut Self;
-
-    fn sq_space_left(&self) -> u32 {
-        (self.pushed.capacity() - self.pushed.len()) as u32
-    }
-
-    fn batch(&mut self) -> &mut Self {
-        self
-    }
-
-    fn submit_and_wait(&mut self, _wait_for: u32, _deadline_ns: Option<u64>) -> io::Result<()> {
-        let mut next = 0;
-        while next < self.pushed.len() {
-            next += self.perform(next);
-        }
-        self.pushed.clear();
-        Ok(())
-    }
-
-    fn reap(&mut self, max: u32, mut each: impl FnMut(Token, i32)) {
-        let count = self.done.len().min(max as usize);
-        self.done.drain(..count).for_each(|(token, result)| each(token, result));
-    }
-
-    fn system_calls(&self) -> u64 {
-        self.calls
     }
 }
 

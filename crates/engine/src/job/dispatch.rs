@@ -58,7 +58,7 @@ pub(super) fn worker<'a>(task: &Task<'a>, slab: Slab) -> Built<'a> {
             with_fixed(task, queue, slab)
         }
         Engine::Vsync => {
-            let queue = Vsync::new(files, &slab);
+            let queue = SyncQueue::new(Vsync::new(files, &slab), &slab);
             with_full(task, queue, slab)
         }
         Engine::Mmap => {
