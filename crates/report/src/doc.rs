@@ -209,6 +209,14 @@ impl Text {
         self.spans.extend(part.into().spans);
     }
 
+    /// The first number in it.
+    pub fn quantity(&self) -> Option<Quantity> {
+        self.spans.iter().find_map(|span| match span {
+            Span::Quantity(quantity) => Some(*quantity),
+            Span::Words(_) => None,
+        })
+    }
+
     /// `parts` with `separator` between them; empty ones are left out.
     pub fn join(parts: impl IntoIterator<Item = Text>, separator: &str) -> Self {
         let mut all = Self::default();

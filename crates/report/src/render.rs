@@ -10,6 +10,7 @@ mod text;
 
 pub(crate) use figure::{milliseconds, number};
 pub use html::html;
+pub(crate) use html::markup;
 pub use markdown::markdown;
 pub use text::text;
 

@@ -1,8 +1,8 @@
 //! The topology as a picture: an SVG file that needs nothing else, on light and dark backgrounds.
 
-use crate::doc::{Document, Quantity, Span, Text, TreeNode};
+use crate::doc::{Text, TreeNode};
 use crate::pages;
-use crate::render;
+use crate::render::{self, markup};
 use fathom_analysis::topology::TopologyReport;
 use fathom_model::escape;
 use fathom_model::finding::Severity;
@@ -65,8 +65,9 @@ struct Shape {
 impl Shape {
     /// Cells are those of the page's columns: name, link, what it carries, what is below it, path.
     fn of(node: &TreeNode, depth: usize) -> Self {
-        let cell = |at: usize| node.cells.get(at).map(plain).unwrap_or_default();
-        let rate = |at: usize| node.cells.get(at).and_then(quantity).map(|quantity| quantity.value);
+        let cell = |at: usize| node.cells.get(at).map(render::line).unwrap_or_default();
+        let rate =
+            |at: usize| node.cells.get(at).and_then(Text::quantity).map(|quantity| quantity.value);
         let below = cell(3);
         let below = if below.is_empty() { below } else { format!("below: {below}") };
         let details = [cell(1), cell(2), below];
@@ -175,7 +176,7 @@ impl Drawing {
             self.text,
             "<g><title>{}</title><rect class=\"{class}\" x=\"{left:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" \
              height=\"{:.1}\" rx=\"4\"/>",
-            markup(&shape.whole),
+            markup(&escape::lines(&shape.whole)),
             shape.height()
         );
         for (index, line) in shape.lines.iter().enumerate() {
@@ -192,7 +193,7 @@ impl Drawing {
 
     fn label(&mut self, (x, y): (f64, f64), class: &str, text: &str) {
         let class = if class.is_empty() { String::new() } else { format!(" class=\"{class}\"") };
-        let text = markup(text);
+        let text = markup(&escape::lines(text));
         let _ = writeln!(self.text, "<text{class} x=\"{x:.1}\" y=\"{y:.1}\">{text}</text>");
     }
 }
@@ -202,23 +203,4 @@ fn cut(line: &str) -> String {
         return line.to_string();
     }
     line.chars().take(LETTERS_MAX - 1).chain(['…']).collect()
-}
-
-fn quantity(text: &Text) -> Option<Quantity> {
-    text.spans.iter().find_map(|span| match span {
-        Span::Quantity(quantity) => Some(*quantity),
-        Span::Words(_) => None,
-    })
-}
-
-fn plain(text: &Text) -> String {
-    let mut line = Document::default();
-    line.paragraph(text.clone());
-    let style = render::Style { color: false, width: usize::MAX };
-    render::text(&line, style).trim().to_string()
-}
-
-fn markup(text: &str) -> String {
-    let safe = escape::lines(text);
-    safe.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

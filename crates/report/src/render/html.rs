@@ -37,7 +37,11 @@ fn begin(out: &mut String, heading: &Heading) {
 
 /// Text from anywhere as text of a page: without markup, and without what a terminal takes for commands.
 pub(super) fn escaped(text: &str) -> String {
-    let text = loose(&escape::text(text));
+    markup(&loose(&escape::text(text)))
+}
+
+/// Text without control characters as text or an attribute of HTML or SVG.
+pub(crate) fn markup(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 

@@ -322,23 +322,15 @@ fn cell(text: &Text) -> String {
 
 /// Whether all that a row counts is 0.
 fn is_idle(row: &[Text]) -> bool {
-    row.iter().all(|cell| value(cell).is_none_or(|quantity| quantity.value == 0.0))
-}
-
-fn value(cell: &Text) -> Option<&Quantity> {
-    cell.spans.iter().find_map(|span| match span {
-        Span::Quantity(quantity) => Some(quantity),
-        Span::Words(_) => None,
-    })
+    row.iter().all(|cell| cell.quantity().is_none_or(|quantity| quantity.value == 0.0))
 }
 
 /// Descending for numbers, the missing ones last; ascending for text.
 fn order(a: &Text, b: &Text) -> Ordering {
-    match (value(a), value(b)) {
+    match (a.quantity(), b.quantity()) {
         (None, None) => plain(a, NumberContext::Cell).cmp(&plain(b, NumberContext::Cell)),
         (a, b) => {
-            let of =
-                |value: Option<&Quantity>| value.map_or(f64::NEG_INFINITY, |value| value.value);
+            let of = |value: Option<Quantity>| value.map_or(f64::NEG_INFINITY, |value| value.value);
             of(b).total_cmp(&of(a))
         }
     }

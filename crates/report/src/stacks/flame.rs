@@ -2,6 +2,7 @@
 //! with search, zoom and details, which needs nothing else.
 
 use super::Sampled;
+use crate::render::markup;
 use fathom_model::escape;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -46,7 +47,7 @@ pub fn flame_graph(sampled: &Sampled, title: &str) -> String {
     drawing.children(&root, 0, 0);
     let height = TOP + drawing.depth * HEIGHT + BOTTOM;
     let all = drawing.all;
-    let title = escape(title);
+    let title = markup(&escape::text(title));
     let middle = WIDTH / 2.0;
     let (right, foot) = (WIDTH - EDGE, height - 12);
     format!(
@@ -94,7 +95,7 @@ impl FlameDrawing {
         }
         let y = TOP + (self.depth - level - 1) * HEIGHT;
         let percent = count as f64 / self.all as f64 * 100.0;
-        let (name, fill) = (escape(name), color(name, kind));
+        let (name, fill) = (markup(&escape::text(name)), color(name, kind));
         let s = if count == 1 { "" } else { "s" };
         // Writing to a string cannot fail.
         let _ = writeln!(
@@ -121,19 +122,4 @@ fn color(name: &str, kind: FrameKind) -> String {
         FrameKind::User => format!("rgb({},{},{})", 215 + shade / 2, 120 + shade * 2, 60),
         FrameKind::Kernel => format!("rgb({},{},{})", 110 + shade, 160 + shade, 225),
     }
-}
-
-fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    // Control characters are not allowed in XML in any form.
-    for c in escape::text(text).chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            c => out.push(c),
-        }
-    }
-    out
 }
