@@ -5,11 +5,7 @@ mod blocks;
 mod calls;
 mod counters;
 mod disks;
-mod level;
-mod missing;
 mod off_cpu;
-mod placement;
-mod probes;
 mod processes;
 mod rings;
 mod stacks;
@@ -22,11 +18,7 @@ pub use blocks::{
 pub use calls::{CallTimes, CallsSample};
 pub use counters::{CacheCounts, CacheEvent, Counted, CountersSample, Executed};
 pub use disks::{DiskCounters, DiskKind, IoCounters};
-pub use level::Level;
-pub use missing::{SamplerCost, Unavailable};
 pub use off_cpu::{LockHolder, OffCpuSample, SwitchedThread, WaitSum};
-pub use placement::{DeviceWiring, SubmitSample};
-pub use probes::{CountingCost, MachineProbes};
 pub use processes::{ProcessFile, ProcessUse, ProcessesSample, RemotePeer};
 pub use rings::{RingEvents, RingQueues, RingSample, RingWorkers, RingsSample, SqPollThread};
 pub use stacks::{Stack, StackCount, StacksSample};
@@ -38,6 +30,7 @@ pub use threads::{
     LOCK_CALLERS, ThreadCount, ThreadState, ThreadTime, ThreadsSample, TimesOfThread,
 };
 
+use crate::escape;
 use crate::facts::DeviceFacts;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -187,6 +180,117 @@ pub struct CommandRecord {
     /// Its exit status, or 128 plus the number of the signal that killed it; absent if it did not
     /// exit.
     pub status: Option<i32>,
+}
+
+/// How much is sampled. `docs/watch.md` describes the overhead.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Level {
+    /// Nothing.
+    Off,
+    /// Samplers with negligible overhead.
+    #[default]
+    Default,
+    /// All samplers, in full detail.
+    Full,
+}
+
+impl Level {
+    /// All levels with their names.
+    pub const NAMES: [(&str, Self); 3] =
+        [("off", Self::Off), ("default", Self::Default), ("full", Self::Full)];
+}
+
+/// Data that is not available. As text: `kernel stacks: /proc/1/stack: permission denied; run as
+/// root`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Unavailable {
+    /// The unavailable data.
+    #[serde(alias = "what")]
+    pub source: String,
+    /// What was tried, and the error.
+    #[serde(alias = "why")]
+    pub reason: String,
+    /// What would make it available; empty if nothing would.
+    #[serde(alias = "allow")]
+    pub remedy: String,
+}
+
+impl std::fmt::Display for Unavailable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", escape::text(&self.source), escape::text(&self.reason))?;
+        if self.remedy.is_empty() { Ok(()) } else { write!(f, "; {}", escape::text(&self.remedy)) }
+    }
+}
+
+/// Sampling overhead of one sampler: CPU time of the sampling thread. Excludes the cost of perf
+/// events where they occur.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SamplerCost {
+    /// Name of the sampler.
+    pub sampler: String,
+    /// Samples taken since it was opened.
+    #[serde(alias = "looks")]
+    pub samples: u64,
+    /// CPU time since it was opened, in nanoseconds.
+    pub cpu_ns: u64,
+    /// Samples skipped since it was opened because they would have been too late.
+    pub missed: u64,
+}
+
+/// Costs that differ between machines, measured once per boot; absent where not measured.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MachineProbes {
+    /// The boot in which they were measured (/proc/sys/kernel/random/boot_id).
+    pub boot_id: String,
+    /// Hardware counters of CPUs.
+    pub cpu_counting: Option<CountingCost>,
+    /// Hardware counters of processes.
+    pub process_counting: Option<CountingCost>,
+    /// CPU time of a sample taken by a timer interrupt, in nanoseconds.
+    pub timer_interrupt_ns: Option<f64>,
+}
+
+/// Overhead of counting.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct CountingCost {
+    /// CPU time of a context switch, including the surrounding system calls, in nanoseconds,
+    /// without counting.
+    pub without_ns: f64,
+    /// CPU time that counting adds to it, in nanoseconds; noise can make it negative.
+    pub added_ns: f64,
+}
+
+impl std::fmt::Display for CountingCost {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (added, without) = (self.added_ns / 1e3, self.without_ns / 1e3);
+        write!(f, "counting adds {added:.1} µs to a context switch of {without:.1} µs")
+    }
+}
+
+/// I/Os submitted to the block layer, by CPU.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SubmitSample {
+    /// Whole device, by kernel name; empty for all devices together.
+    pub device: String,
+    /// (CPU, I/Os since the sampler was opened), ascending. Counted in windows if
+    /// [`MachineSample::blocks`] states that not every I/O is counted.
+    pub by_cpu: Vec<(u32, u64)>,
+}
+
+/// Interrupts and hardware queues of a block device.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct DeviceWiring {
+    /// Kernel name of the whole device.
+    pub name: String,
+    /// Its interrupts, named as in [`InterruptSample::irq`]; for a
+    /// stacked device those of its members. Disks of one controller share its interrupts.
+    pub irqs: Vec<String>,
+    /// CPUs mapped to each hardware queue (/sys/block/NAME/mq).
+    pub queues: Vec<Vec<u32>>,
 }
 
 #[cfg(test)]
