@@ -15,7 +15,7 @@ limited_by() {
 }
 
 modprobe dm_delay
-echo "0 65536 delay $node 0 20" | dmsetup create labdelay
+echo "0 65536 delay $node 0 100" | dmsetup create labdelay
 dmsetup mknodes
 limited_by "" /dev/mapper/labdelay
 says block "(labdelay) itself took"
