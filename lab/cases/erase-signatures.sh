@@ -1,5 +1,4 @@
 # A disk with a file system, a partition table, swap, an array's member or unknown data is not erased by name alone.
-# limit: 300
 disk=$(disk 0) big=$(disk 2) ng=$(passthrough 0)
 pass="--ioengine=io_uring_cmd --cmd_type=nvme"
 

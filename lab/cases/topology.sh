@@ -1,7 +1,6 @@
 # `fathom topo` shows each disk at its root complex and port, with the link, payload, interrupts and queues of the kernel.
 # kernels: 7
 # modules: dm_mod
-# limit: 300
 # byte DEVICE OFFSET: a byte of its configuration space.
 byte() { od -An -tu1 -j "$2" -N 1 "/sys/bus/pci/devices/$1/config" | tr -d ' '; }
 

@@ -1,6 +1,5 @@
 # Sampling a run adds few instructions per I/O.
 # kernels: 7
-# limit: 180
 # machine: nvme=1 disk=64 roots=1 clock=instructions
 # modules: zram
 modprobe zram num_devices=1

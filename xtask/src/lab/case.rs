@@ -123,7 +123,7 @@ impl Case {
             modules: Vec::new(),
             kernels: Vec::new(),
             own_boot: false,
-            limit_s: 120,
+            limit_s: 300,
         };
         let mut head = text.lines().map_while(|line| line.strip_prefix('#'));
         let title = head.next().unwrap_or_default().trim();
