@@ -30,7 +30,7 @@ sync
 ln -s "$first" link
 reads "$first" "${first}p1" "${first}p2" link "$ng"
 before=$(sums) sectors=$(written)
-fathom limit --duration=5 "$first" "${first}p1" >limit.txt
+fathom limit --duration=15 "$first" "${first}p1" >limit.txt
 check "limit changes nothing" unchanged
 check "and the kernel wrote nothing ($sectors)" [ "$(written)" = "$sectors" ]
 swapoff "${first}p2"
