@@ -1,4 +1,5 @@
 # Experiments on real drivers: settings are applied to each variant and restored, and conditions have results or a reason.
+# when: all
 node=$(null_blk 2 queue_mode=2 submit_queues=1)
 name=${node#/dev/}
 

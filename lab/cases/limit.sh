@@ -1,4 +1,5 @@
 # `fathom limit` on one disk and on four ends in time with a coherent result, and changes nothing.
+# when: all
 for number in 0 1 2 3; do
     dd if=/dev/urandom of="$(disk $number)" bs=64k count=16 conv=fsync 2>/dev/null
     eval "before$number=$(disk_sum $number)"

@@ -1,6 +1,7 @@
 # Where the kernel holds I/Os back is named: in a layer of device mapper, or for a cgroup's share (io.cost).
 # kernels: 7
 # modules: dm_mod
+# when: all
 node=$(disk 2) number=$(cat "/sys/block/${node#/dev/}/dev")
 # limited_by FIRST TARGET ARGUMENT…: what limits four threads that read it.
 limited_by() {

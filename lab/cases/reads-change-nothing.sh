@@ -30,7 +30,10 @@ sync
 ln -s "$first" link
 reads "$first" "${first}p1" "${first}p2" link "$ng"
 before=$(sums) sectors=$(written)
-fathom limit --duration=15 "$first" "${first}p1" >limit.txt
+# In an emulated machine, time may run out before both have a verdict.
+status=0
+fathom limit --duration=10 "$first" "${first}p1" >limit.txt || status=$?
+check "it ends with 0 or 1 ($status)" [ $status -le 1 ]
 check "limit changes nothing" unchanged
 check "and the kernel wrote nothing ($sectors)" [ "$(written)" = "$sectors" ]
 swapoff "${first}p2"

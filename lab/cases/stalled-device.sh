@@ -1,5 +1,6 @@
 # A stall of 8 s appears as latency; a device that never completes does not keep the run from its end.
 # modules: dm_mod
+# when: all
 for number in 0 1 2; do
     echo "0 65536 linear $(disk $number) 0" | dmsetup create lab$number
 done

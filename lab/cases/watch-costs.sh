@@ -2,6 +2,7 @@
 # kernels: 7
 # machine: nvme=1 disk=64 roots=1 clock=instructions
 # modules: zram
+# when: all
 modprobe zram num_devices=1
 echo 256M >/sys/block/zram0/disksize
 ulimit -l unlimited

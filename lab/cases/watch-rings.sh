@@ -4,11 +4,11 @@ set -- --filename="$(disk 0)" --rw=randread --bs=4k --direct=1 --no-record --out
 
 # Each request with force_async goes to io-wq.
 fathom watch --each-io --interval=50ms --record async -- fathom run --name=async "$@" --iodepth=8 --force_async=1 \
-    --number_ios=10000 >async.json
-is async.json '.jobs[0].read.total_ios' 10000
+    --number_ios=3000 >async.json
+is async.json '.jobs[0].read.total_ios' 3000
 samples=async/samples.ndjson
-check "10000 requests were handed to io-wq" \
-    [ "$(jq -s 'map(.machine.rings.events.punted // empty) | max' $samples)" -ge 10000 ]
+check "3000 requests were handed to io-wq" \
+    [ "$(jq -s 'map(.machine.rings.events.punted // empty) | max' $samples)" -ge 3000 ]
 check "it has workers" [ "$(jq -s 'map(.machine.rings.workers[]?.threads) | max' $samples)" -ge 1 ]
 jq -s '[.[].machine.threads.active[]? | select(.comm | startswith("iou-wrk-"))]' $samples >workers
 # It may be unknown for one that begins or ends.
@@ -16,7 +16,7 @@ is workers 'map(select(.works_for)) | length > 0 and all(.works_for == (.comm | 
 is workers 'map(.pid) | unique | length' 1
 
 # Without it none do.
-fathom watch --each-io --interval=50ms --record plain -- fathom run --name=plain "$@" --iodepth=8 --number_ios=2000 \
+fathom watch --each-io --interval=50ms --record plain -- fathom run --name=plain "$@" --iodepth=8 --number_ios=1000 \
     >plain.json
 check "no request was handed to io-wq" \
     [ "$(jq -s 'map(.machine.rings.events.punted // empty) | max' plain/samples.ndjson)" -eq 0 ]

@@ -1,5 +1,6 @@
 # A ring's SQPOLL thread is reported as busy under load and nearly idle without.
 # kernels: 6.12 7
+# when: all
 # Kernels before 6.9 do not report how long it worked; later ones only while the ring is not locked, so that it
 # must not be at work all the time. This disk's I/Os are done where they are submitted.
 node=$(null_blk fast irqmode=0 no_sched=1)

@@ -1,5 +1,6 @@
 # A run's own threads are sampled at the ticks of their CPUs, and attributed to what the ticks interrupted.
 # kernels: 7 6.1
+# when: all
 fathom run --name=ticked --filename="$(disk 0)" --rw=randread --bs=4k --direct=1 --iodepth=8 --time_based \
     --runtime=6 --record=ticked --output=page
 keep ticked

@@ -103,6 +103,8 @@ pub struct Case {
     pub kernels: Vec<Kernel>,
     /// Whether the case changes the machine, so that no other case may share its boot.
     pub own_boot: bool,
+    /// Whether it needs its share of the host's time, and therefore runs only with `--all` or by its name.
+    pub only_with_all: bool,
     pub limit_s: u64,
 }
 
@@ -123,6 +125,7 @@ impl Case {
             modules: Vec::new(),
             kernels: Vec::new(),
             own_boot: false,
+            only_with_all: false,
             limit_s: 300,
         };
         let mut head = text.lines().map_while(|line| line.strip_prefix('#'));
@@ -159,9 +162,16 @@ impl Case {
                     _ => return Err(format!("boot: {value}: it is own or shared").into()),
                 }
             }
+            "when" => {
+                self.only_with_all = match value {
+                    "all" => true,
+                    "always" => false,
+                    _ => return Err(format!("when: {value}: it is all or always").into()),
+                }
+            }
             "limit" => self.limit_s = number("limit", value.trim_end_matches('s'), 1, 600)?,
             _ => {
-                let known = "machine, cmdline, modules, kernels, boot, limit";
+                let known = "machine, cmdline, modules, kernels, boot, when, limit";
                 return Err(format!("unknown key {key}: there are {known}").into());
             }
         }
@@ -186,13 +196,13 @@ mod tests {
     fn a_head_is_read() {
         let text = "# Reads are polled.\n# More about it, for: people.\n# machine: nvme=2 lba=512,4096 roots=1\n\
                     # cmdline: nvme.poll_queues=1\n# modules: nvme null_blk\n# kernels: 6.1 7\n\
-                    # boot: own\n# limit: 90\nset -eu\n# kernels: 7\n";
+                    # boot: own\n# when: all\n# limit: 90\nset -eu\n# kernels: 7\n";
         let case = Case::parse("polled", text).unwrap();
         assert_eq!(case.machine, Machine::parse("nvme=2 lba=512,4096 roots=1").unwrap());
         assert_eq!(case.machine.lba_bytes, [512, 4096]);
         assert_eq!(case.modules, ["nvme", "null_blk"]);
         assert_eq!(case.kernels, [Kernel::V6_1, Kernel::V7]);
-        assert_eq!((case.own_boot, case.limit_s), (true, 90));
+        assert_eq!((case.own_boot, case.only_with_all, case.limit_s), (true, true, 90));
         assert_eq!(case.cmdline, "nvme.poll_queues=1");
     }
 
@@ -201,7 +211,7 @@ mod tests {
         let case = Case::parse("plain", "# Something holds.\ntrue\n").unwrap();
         assert_eq!(case.machine.lba_bytes, [512, 512, 512, 4096]);
         assert!(case.kernels.is_empty());
-        assert!(!case.own_boot);
+        assert!(!case.own_boot && !case.only_with_all);
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub struct Options {
     /// Run on this kernel only
     #[arg(long, value_name = "VERSION")]
     kernel: Option<Kernel>,
-    /// Run each case on all of its kernels, not on the first one alone
+    /// Run each case on all of its kernels, not on the first one alone, and those that need an idle host
     #[arg(long, conflicts_with = "kernel")]
     all: bool,
     /// The shell's machine, in the form that cases have
@@ -67,7 +67,7 @@ pub fn run(options: &Options) -> Result<()> {
     };
     let boots = match is_shell {
         true => Vec::new(),
-        false => schedule::boots(&chosen(&all, &options.cases)?, kernels),
+        false => schedule::boots(&chosen(&all, options)?, kernels),
     };
     if boots.is_empty() && !is_shell {
         return Err("no case is for that kernel".into());
@@ -109,12 +109,16 @@ fn read_cases(dir: &Path) -> Result<Vec<Case>> {
     paths.iter().map(|path| Case::read(path)).collect()
 }
 
-fn chosen(all: &[Case], names: &[String]) -> Result<Vec<Case>> {
+fn chosen(all: &[Case], options: &Options) -> Result<Vec<Case>> {
+    let names = &options.cases;
     let known = || all.iter().map(|case| case.name.as_str()).collect::<Vec<_>>().join(", ");
     if let Some(name) = names.iter().find(|name| all.iter().all(|case| case.name != **name)) {
         return Err(format!("no case {name}; there are {}", known()).into());
     }
-    let wanted = |case: &&Case| names.is_empty() || names.contains(&case.name);
+    let wanted = |case: &&Case| match names.is_empty() {
+        true => options.all || !case.only_with_all,
+        false => names.contains(&case.name),
+    };
     Ok(all.iter().filter(wanted).cloned().collect())
 }
 
