@@ -32,6 +32,9 @@ pub struct Options {
     /// Also measure the shares of the time with bpftrace, and print them beside fathom's
     #[arg(long)]
     truth: bool,
+    /// Fail unless all verdicts are right
+    #[arg(long)]
+    strict: bool,
     /// Write the table into docs/accuracy.md
     #[arg(long)]
     write: bool,
@@ -54,7 +57,7 @@ struct Measured {
     shares: [Option<Shares>; 2],
 }
 
-/// Runs the cases and prints the table; verdicts that are wrong are not an error.
+/// Runs the cases and prints the table; verdicts that are not right are an error with `--strict` only.
 pub fn run(options: &Options) -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize()?;
     let causes = case::causes(&std::fs::read_to_string(root.join("verdicts/causes.txt"))?);
@@ -87,7 +90,18 @@ pub fn run(options: &Options) -> Result<()> {
     }
     let text = report(&rows) + &left_out;
     println!("{text}");
-    if options.write { write(&root.join("docs/accuracy.md"), &text) } else { Ok(()) }
+    if options.write {
+        write(&root.join("docs/accuracy.md"), &text)?;
+    }
+    let is_right = |(_, measured): &(&Case, Vec<Measured>)| {
+        !measured.is_empty() && measured.iter().all(|one| one.verdict == Verdict::Right)
+    };
+    let failed = rows.iter().filter(|row| !is_right(row)).map(|(case, _)| case.name.as_str());
+    let failed: Vec<_> = failed.collect();
+    match options.strict && !failed.is_empty() {
+        true => Err(format!("not right: {}", failed.join(", ")).into()),
+        false => Ok(()),
+    }
 }
 
 fn measure(
