@@ -5,6 +5,7 @@
 //! `unknown`. The processes that the program waits for, at the other end of its pipes and sockets, have accounts as well: what
 //! one of these waits for another of them is time `within`, as the other one is accounted for meanwhile.
 
+use crate::machine::{CpuRates, MachineRates};
 use crate::threads::fold_digits;
 use fathom_model::watch::{
     OffCpuSample, SwitchedThread, ThreadState, ThreadTime, ThreadsSample, TimesOfThread, WaitSum,
@@ -51,6 +52,31 @@ pub const KINDS: [(&str, &[ThreadState]); 15] = [
     ("other", &[ThreadState::Signal, ThreadState::KernelThread, ThreadState::Other]),
     ("unknown", &[ThreadState::Unknown]),
 ];
+
+/// What the machine's counters say of an interval in which threads were neither running nor waiting, in nanoseconds.
+#[derive(Debug, Clone, Copy)]
+pub struct TakenTime {
+    /// Of interrupts, and taken by the hypervisor, on all CPUs.
+    interrupts_ns: f64,
+    /// In which the program's cgroup had used up its CPU quota.
+    throttled_ns: f64,
+}
+
+impl TakenTime {
+    /// From rates of an interval; where they are not known, interrupts may have taken any time.
+    pub fn of(rates: &MachineRates) -> Self {
+        let Some(system) = &rates.system else {
+            return Self { interrupts_ns: f64::INFINITY, throttled_ns: 0.0 };
+        };
+        let ns = |percent: f64| percent / 100.0 * rates.elapsed_ns as f64;
+        let interrupts = |cpu: &CpuRates| cpu.shares.irq + cpu.shares.softirq + cpu.shares.steal;
+        let throttled = system.cgroup.and_then(|cgroup| cgroup.throttled);
+        Self {
+            interrupts_ns: ns(system.cpus.iter().map(interrupts).sum()),
+            throttled_ns: ns(throttled.unwrap_or(0.0)),
+        }
+    }
+}
 
 /// The intervals of a record, added up.
 #[derive(Debug, Clone, Default)]
@@ -189,6 +215,7 @@ impl AccountTotals {
         &mut self,
         threads: &ThreadsSample,
         off_cpu: Option<&OffCpuSample>,
+        mut taken: TakenTime,
         is_wanted: impl Fn(&str) -> bool,
     ) {
         let off_cpu = off_cpu.filter(|sample| sample.seen_ns >= SEEN_MIN_NS);
@@ -205,7 +232,7 @@ impl AccountTotals {
             self.others = self.others.max(thread.others);
             if let Some(group) = self.group(key, thread.pid, thread.tid) {
                 group.others = group.others.max(thread.others);
-                group.add(thread, found);
+                group.add(thread, found, &mut taken);
             }
         }
         for thread in switched.iter().filter(|thread| thread.peer) {
@@ -254,6 +281,7 @@ impl AccountTotals {
             let matters = of_group >= MATTERS_PART * most && does_its_part && !is_idle;
             groups.entry((matters, name)).or_default().merge(sums);
         }
+        groups.values_mut().for_each(GroupSums::resolve_polls);
         let all_idle = !groups.keys().any(|(matters, _)| *matters);
         let group = |((matters, name), sums): (&(bool, &GroupKey), &GroupSums)| {
             sums.group(name, *matters || all_idle, self.elapsed_ns)
@@ -315,7 +343,12 @@ impl GroupSums {
     }
 
     /// A watched thread, with its context switches and the factor from the recorded time to the interval.
-    fn add(&mut self, thread: &TimesOfThread, switched: Option<(&SwitchedThread, f64)>) {
+    fn add(
+        &mut self,
+        thread: &TimesOfThread,
+        switched: Option<(&SwitchedThread, f64)>,
+        taken: &mut TakenTime,
+    ) {
         let of = |state: ThreadState| {
             thread.times.iter().filter(|time| time.state == state).map(|time| time.ns).sum::<u64>()
         };
@@ -334,9 +367,10 @@ impl GroupSums {
         // On a CPU by the clock, but not by the scheduler's: interrupts, and time that the hypervisor took.
         let by_clock = switched.map_or(0.0, |(one, scale)| one.run_ns as f64 * scale);
         let rest = off as f64 - scaled * fit;
-        let taken = (by_clock - run as f64).clamp(0.0, rest.max(0.0));
-        self.part(ThreadState::OnCpu).ns += taken as u64;
-        let rest = rest - taken;
+        let more = (by_clock - run as f64).clamp(0.0, rest.max(0.0)).min(taken.interrupts_ns);
+        self.part(ThreadState::OnCpu).ns += more as u64;
+        taken.interrupts_ns -= more;
+        let rest = rest - more;
         let is_sleep = |time: &&ThreadTime| {
             !matches!(time.state, ThreadState::OnCpu | ThreadState::Runnable | ThreadState::Unknown)
         };
@@ -355,6 +389,11 @@ impl GroupSums {
         };
         let beyond = |time: &&ThreadTime| (time.ns as f64 - recorded(time.state)).max(0.0);
         let more: f64 = sleeps.iter().map(beyond).sum();
+        // A thread whose cgroup may not run is off its CPU without a wait.
+        let throttled = (rest - more).clamp(0.0, taken.throttled_ns);
+        self.part(ThreadState::Throttled).ns += throttled as u64;
+        taken.throttled_ns -= throttled;
+        let rest = rest - throttled;
         if more <= 0.0 {
             self.part(ThreadState::Unknown).ns += rest as u64;
             return;
@@ -404,6 +443,30 @@ impl GroupSums {
                 let (count, sum) = self.functions.entry(key).or_default();
                 (*count, *sum) = (*count + wait.count, *sum + ns);
             }
+        }
+    }
+
+    /// Of polls whose end was not recorded, a timeout ended as many as of the others.
+    fn resolve_polls(&mut self) {
+        use ThreadState as S;
+        let of = |state: S| self.functions.iter().filter(move |((found, _), _)| *found == state);
+        let polls: Vec<String> = of(S::Poll).map(|((_, function), _)| function.clone()).collect();
+        let timed = of(S::Timer).filter(|((_, function), _)| polls.contains(function));
+        let timed_ns: u64 = timed.map(|(_, (_, ns))| *ns).sum();
+        let part = self.part(S::Poll);
+        let (ended_ns, not_ended_ns) = (part.ended_ns, part.ns.saturating_sub(part.ended_ns));
+        let share = timed_ns as f64 / (timed_ns + ended_ns).max(1) as f64;
+        let moved_ns = (not_ended_ns as f64 * share) as u64;
+        part.ns -= moved_ns;
+        let stays = part.ns as f64 / (part.ns + moved_ns).max(1) as f64;
+        self.part(S::Timer).ns += moved_ns;
+        for function in polls {
+            let Some((_, ns)) = self.functions.get_mut(&(S::Poll, function.clone())) else {
+                continue;
+            };
+            let moved = *ns - (*ns as f64 * stays) as u64;
+            *ns -= moved;
+            self.functions.entry((S::Timer, function)).or_default().1 += moved;
         }
     }
 
@@ -629,7 +692,8 @@ mod tests {
             ..ThreadsSample::default()
         };
         let off_cpu = OffCpuSample { seen_ns, threads: switched, ..OffCpuSample::default() };
-        totals.add(&sample, (seen_ns > 0).then_some(&off_cpu), |_| true);
+        let taken = TakenTime::of(&MachineRates::default());
+        totals.add(&sample, (seen_ns > 0).then_some(&off_cpu), taken, |_| true);
         totals.account().unwrap()
     }
 
@@ -694,6 +758,35 @@ mod tests {
     }
 
     #[test]
+    fn time_without_a_wait_is_of_interrupts_or_of_a_quota_as_far_as_these_took_any() {
+        use ThreadState as T;
+        let sample = ThreadsSample {
+            elapsed_ns: S,
+            by_thread: vec![thread(1, 1, "perl", &[(T::OnCpu, S / 5), (T::Unknown, 4 * S / 5)])],
+            ..ThreadsSample::default()
+        };
+        // The windows were where it ran.
+        let switched =
+            SwitchedThread { pid: 1, tid: 1, run_ns: S / 10, ..SwitchedThread::default() };
+        let off_cpu =
+            OffCpuSample { seen_ns: S / 5, threads: vec![switched], ..OffCpuSample::default() };
+        let parts_of = |taken: TakenTime| {
+            let mut totals = AccountTotals::default();
+            totals.add(&sample, Some(&off_cpu), taken, |_| true);
+            parts(&totals.account().unwrap().groups[0])
+        };
+        let of = |interrupts_ns, throttled_ns| parts_of(TakenTime { interrupts_ns, throttled_ns });
+        let s = S as f64;
+        assert_eq!(of(f64::INFINITY, 0.0), [(T::OnCpu, 500), (T::Unknown, 500)]);
+        assert_eq!(of(0.05 * s, 0.0), [(T::Unknown, 750), (T::OnCpu, 250)]);
+        assert_eq!(of(0.0, 0.8 * s), [(T::Throttled, 800), (T::OnCpu, 200)]);
+        assert_eq!(
+            of(0.05 * s, 0.5 * s),
+            [(T::Throttled, 500), (T::OnCpu, 250), (T::Unknown, 250)]
+        );
+    }
+
+    #[test]
     fn what_a_client_waits_for_is_what_its_server_does() {
         use ThreadState as T;
         let times = [(T::OnCpu, S / 4), (T::Poll, 3 * S / 4)];
@@ -725,6 +818,26 @@ mod tests {
         assert_eq!(account.most_in(T::Flush).unwrap().name(), "postgres");
         let idle = account.groups.iter().find(|group| group.comm == "pool").unwrap();
         assert!(!idle.matters);
+    }
+
+    #[test]
+    fn polls_of_unknown_end_ended_as_the_others_did() {
+        use ThreadState as T;
+        let switched = |poll: WaitSum, timer: WaitSum| SwitchedThread {
+            pid: 1,
+            tid: 1,
+            waits: vec![poll, timer],
+            ..SwitchedThread::default()
+        };
+        let parts_of = |ended: WaitSum| {
+            let polls = thread(1, 1, "httpd", &[(T::Poll, S)]);
+            let timer = wait(T::Timer, 3, 3 * S / 10, 0);
+            let account = account(vec![polls], vec![switched(ended, timer)], S);
+            parts(&account.groups[0])
+        };
+        // One that lasts longer than what was recorded has no end.
+        assert_eq!(parts_of(wait(T::Poll, 0, S / 10, 0)), [(T::Timer, 1000)]);
+        assert_eq!(parts_of(wait(T::Poll, 1, S / 10, 0)), [(T::Timer, 750), (T::Poll, 250)]);
     }
 
     #[test]

@@ -5,7 +5,7 @@ mod io_limits;
 pub use io_limits::IoLimit;
 pub(crate) use io_limits::REACHED;
 
-use crate::account::AccountTotals;
+use crate::account::{AccountTotals, TakenTime};
 use crate::machine::{self, CgroupRates, MachineRates};
 use crate::processes::ProcessTotals;
 use crate::threads::{Column, DEFAULT, ThreadGroups, is_helper};
@@ -71,8 +71,10 @@ impl Observed {
         self.known_stacks.extend(new.cloned());
         // What the first sample holds of an interval was before the record.
         if self.samples > 0 {
-            self.peaks(sample);
-            self.add_interval(&sample.machine);
+            let elapsed_ns = sample.elapsed_ns.saturating_sub(self.last.elapsed_ns);
+            let rates = machine::rates(&self.last.machine, &sample.machine, elapsed_ns);
+            self.add_interval(&sample.machine, &rates);
+            self.peaks(sample, rates);
         }
         self.samples += 1;
         let cgroup = sample.machine.system.as_ref().and_then(|system| system.cgroup.as_ref());
@@ -87,13 +89,13 @@ impl Observed {
         self.last.clone_from(sample);
     }
 
-    fn add_interval(&mut self, machine: &MachineSample) {
+    fn add_interval(&mut self, machine: &MachineSample, rates: &MachineRates) {
         machine.processes.iter().for_each(|processes| self.processes.add(processes));
         let own = self.processes.watched.pid;
         if let Some(threads) = &machine.threads {
             self.threads.add(threads);
             let off_cpu = machine.off_cpu.as_ref();
-            self.account.add(threads, off_cpu, |comm| !is_helper(comm));
+            self.account.add(threads, off_cpu, TakenTime::of(rates), |comm| !is_helper(comm));
             if own > 0 {
                 self.own_threads.add_workers(threads, own);
             }
@@ -101,14 +103,13 @@ impl Observed {
         machine.stacks.iter().for_each(|stacks| self.add_stacks(stacks));
     }
 
-    fn peaks(&mut self, sample: &Sample) {
-        let elapsed_ns = sample.elapsed_ns.saturating_sub(self.last.elapsed_ns);
+    fn peaks(&mut self, sample: &Sample, rates: MachineRates) {
+        let elapsed_ns = rates.elapsed_ns;
         // The last interval is usually partial: 20 busy milliseconds are not a peak.
         if elapsed_ns < self.shortest_ns.unwrap_or(0) / 2 {
             return;
         }
         self.shortest_ns = Some(self.shortest_ns.map_or(elapsed_ns, |ns| ns.min(elapsed_ns)));
-        let rates = machine::rates(&self.last.machine, &sample.machine, elapsed_ns);
         let busy = rates.system.map_or(0.0, |system| system.cpu.busy());
         self.busy_max = self.busy_max.max(busy);
         for disk in rates.disks {
