@@ -507,7 +507,8 @@ impl GroupSums {
             let function = function.clone();
             AccountFunction { state: *state, function, mean_threads: mean(*ns) }
         };
-        let mut functions: Vec<AccountFunction> = self.functions.iter().map(function).collect();
+        let mut functions: Vec<AccountFunction> =
+            self.functions.iter().map(function).filter(|one| one.mean_threads > 0.0).collect();
         functions.sort_by(|a, b| b.mean_threads.total_cmp(&a.mean_threads));
         AccountGroup {
             process: process.clone(),
