@@ -20,9 +20,9 @@ pub struct Options {
     /// Run only the cases whose names contain one of these
     #[arg(value_name = "CASE")]
     only: Vec<String>,
-    /// Also run each case while as many other programs as there are CPUs keep them busy
-    #[arg(long)]
-    busy: bool,
+    /// The machine: idle, or busy, where as many other programs as there are CPUs keep them busy
+    #[arg(long, value_delimiter = ',', default_value = "idle")]
+    machine: Vec<MachineLoad>,
     /// Number of runs of each case
     #[arg(long, default_value_t = 1)]
     rounds: u32,
@@ -44,6 +44,12 @@ pub struct Options {
     /// Where the cases' files are created
     #[arg(long, default_value = "target")]
     directory: PathBuf,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum MachineLoad {
+    Idle,
+    Busy,
 }
 
 /// One run of a case.
@@ -73,7 +79,7 @@ pub fn run(options: &Options) -> Result<()> {
     let (mut rows, mut left_out) = (Vec::new(), String::new());
     for case in &cases {
         let mut measured = Vec::new();
-        let runs = [false, true].into_iter().take(1 + usize::from(options.busy));
+        let runs = options.machine.iter().map(|load| *load == MachineLoad::Busy);
         for is_busy in runs.flat_map(|is_busy| (0..options.rounds).map(move |_| is_busy)) {
             match case
                 .install()
