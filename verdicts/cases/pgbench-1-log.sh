@@ -1,5 +1,6 @@
 # cause: A client of a local postgres server that commits small updates: it waits for the server, which computes and waits for flushes.
 # expect: own-cpu, flush
+# busy: own-cpu, flush, other-cpu
 # vague: peer
 # mentions: postgres
 # packages: postgresql postgresql-contrib

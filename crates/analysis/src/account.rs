@@ -300,11 +300,13 @@ fn name_of(comm: &str, process: &str) -> String {
     if comm == process { comm.into() } else { fold_digits(comm).into() }
 }
 
-/// What a thread waited for; waits in a futex are told apart by their number and their time.
-fn state_of(wait: &WaitSum) -> ThreadState {
+/// What a thread waited for; waits in a futex are told apart by their number and their time. `polls_sleep` if samples found
+/// its polls to be of no descriptor.
+fn state_of(wait: &WaitSum, polls_sleep: bool) -> ThreadState {
     let is_brief = wait.count > 0 && wait.ns / wait.count <= BRIEF_NS;
     match wait.cause {
         ThreadState::Futex if is_brief => ThreadState::FutexBrief,
+        ThreadState::Poll if polls_sleep => ThreadState::Timer,
         cause => cause,
     }
 }
@@ -355,45 +357,43 @@ impl GroupSums {
         let total: u64 = thread.times.iter().map(|time| time.ns).sum();
         let (run, runnable) = (of(ThreadState::OnCpu), of(ThreadState::Runnable));
         let off = total - run - runnable;
-        let waited: u64 = switched.iter().flat_map(|(one, _)| &one.waits).map(|wait| wait.ns).sum();
-        let scaled = switched.map_or(0.0, |(_, scale)| waited as f64 * scale);
-        // Rounding, and statistics that lag, must not make it more than there was.
-        let fit = if scaled > off as f64 { off as f64 / scaled } else { 1.0 };
         self.part(ThreadState::OnCpu).ns += run;
         self.part(ThreadState::Runnable).ns += runnable;
-        if let Some((one, scale)) = switched {
-            self.add_waits(one, scale * fit);
-        }
-        // On a CPU by the clock, but not by the scheduler's: interrupts, and time that the hypervisor took.
-        let by_clock = switched.map_or(0.0, |(one, scale)| one.run_ns as f64 * scale);
-        let rest = off as f64 - scaled * fit;
-        let more = (by_clock - run as f64).clamp(0.0, rest.max(0.0)).min(taken.interrupts_ns);
-        self.part(ThreadState::OnCpu).ns += more as u64;
-        taken.interrupts_ns -= more;
-        let rest = rest - more;
         let is_sleep = |time: &&ThreadTime| {
             !matches!(time.state, ThreadState::OnCpu | ThreadState::Runnable | ThreadState::Unknown)
         };
         let sleeps: Vec<&ThreadTime> = thread.times.iter().filter(is_sleep).collect();
-        if switched.is_none() {
+        let Some((switched, scale)) = switched else {
             sleeps.iter().for_each(|time| self.part(time.state).ns += time.ns);
             let slept: u64 = sleeps.iter().map(|time| time.ns).sum();
             self.part(ThreadState::Unknown).ns += off - slept;
             return;
-        }
+        };
+        let waited: u64 = switched.waits.iter().map(|wait| wait.ns).sum();
+        let scaled = waited as f64 * scale;
+        // Rounding, and statistics that lag, must not make it more than there was.
+        let fit = if scaled > off as f64 { off as f64 / scaled } else { 1.0 };
+        let polls_sleep = of(ThreadState::Timer) > 0 && of(ThreadState::Poll) == 0;
+        self.add_waits(switched, scale * fit, polls_sleep);
         // What samples found beyond what was recorded: mostly waits that began before a window.
         let recorded = |state: ThreadState| -> f64 {
-            let waits = switched.iter().flat_map(|(one, _)| &one.waits);
-            let waits = waits.filter(|wait| state_of(wait) == state);
+            let waits = switched.waits.iter().filter(|wait| state_of(wait, polls_sleep) == state);
             waits.map(|wait| wait.ns as f64).sum::<f64>() * scaled / (waited.max(1) as f64) * fit
         };
         let beyond = |time: &&ThreadTime| (time.ns as f64 - recorded(time.state)).max(0.0);
         let more: f64 = sleeps.iter().map(beyond).sum();
+        let rest = (off as f64 - scaled * fit).max(0.0);
         // A thread whose cgroup may not run is off its CPU without a wait.
         let throttled = (rest - more).clamp(0.0, taken.throttled_ns);
         self.part(ThreadState::Throttled).ns += throttled as u64;
         taken.throttled_ns -= throttled;
         let rest = rest - throttled;
+        // On a CPU by the clock, but not by the scheduler's: interrupts, and time that the hypervisor took.
+        let by_clock = switched.run_ns as f64 * scale;
+        let interrupted = (by_clock - run as f64).clamp(0.0, rest).min(taken.interrupts_ns);
+        self.part(ThreadState::OnCpu).ns += interrupted as u64;
+        taken.interrupts_ns -= interrupted;
+        let rest = rest - interrupted;
         if more <= 0.0 {
             self.part(ThreadState::Unknown).ns += rest as u64;
             return;
@@ -416,13 +416,13 @@ impl GroupSums {
         let fit = if scaled > off as f64 { off as f64 / scaled } else { 1.0 };
         self.part(ThreadState::OnCpu).ns += run;
         self.part(ThreadState::Runnable).ns += runnable;
-        self.add_waits(thread, scale * fit);
+        self.add_waits(thread, scale * fit, false);
         self.part(ThreadState::Unknown).ns += off - (scaled * fit) as u64;
     }
 
-    fn add_waits(&mut self, thread: &SwitchedThread, scale: f64) {
+    fn add_waits(&mut self, thread: &SwitchedThread, scale: f64, polls_sleep: bool) {
         for wait in &thread.waits {
-            let state = state_of(wait);
+            let state = state_of(wait, polls_sleep);
             let ns = (wait.ns as f64 * scale) as u64;
             let within = wait.within.min(wait.count) as f64 / wait.count.max(1) as f64;
             let part = self.part(state);
@@ -819,6 +819,24 @@ mod tests {
         assert_eq!(account.most_in(T::Flush).unwrap().name(), "postgres");
         let idle = account.groups.iter().find(|group| group.comm == "pool").unwrap();
         assert!(!idle.matters);
+    }
+
+    #[test]
+    fn polls_that_samples_found_to_be_sleeps_are_sleeps() {
+        use ThreadState as T;
+        let switched = SwitchedThread {
+            pid: 1,
+            tid: 1,
+            waits: vec![wait(T::Poll, 1, S / 2, 0)],
+            ..SwitchedThread::default()
+        };
+        let parts_of = |sampled: T| {
+            let account =
+                account(vec![thread(1, 1, "perl", &[(sampled, S)])], vec![switched.clone()], S);
+            parts(&account.groups[0])
+        };
+        assert_eq!(parts_of(T::Timer), [(T::Timer, 1000)]);
+        assert_eq!(parts_of(T::Poll), [(T::Poll, 1000)]);
     }
 
     #[test]

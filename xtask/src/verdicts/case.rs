@@ -11,8 +11,8 @@ use std::time::Duration;
 
 pub struct Case {
     path: PathBuf,
-    /// The rules that name the program's own CPU time.
-    own_cpu: Vec<String>,
+    /// The rules that name CPU time, the program's own or that of others which it waits for.
+    cpu: Vec<String>,
     pub name: String,
     pub cause: String,
     /// On an idle machine, and with all CPUs busy.
@@ -35,7 +35,7 @@ pub struct Expected {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
     Right,
-    /// The program's own CPU time, of which there was more than of the cause made.
+    /// Time on a CPU or runnable, of which there was more than of the cause made.
     Cpu,
     Vague,
     /// A cause that is right, but not first.
@@ -47,7 +47,7 @@ pub enum Verdict {
 /// verdicts/causes.txt: of each cause the group, the rules that name it, and those that are true, but vague.
 pub type Causes = BTreeMap<String, [String; 3]>;
 
-const OWN_CPU: &str = "own-cpu";
+const CPU: [&str; 2] = ["own-cpu", "other-cpu"];
 /// Share of the time by which CPU time must exceed the cause made to be right as well.
 const CPU_MORE_MIN: f64 = 0.05;
 
@@ -108,11 +108,11 @@ impl Case {
         let expect = head.remove("expect").ok_or("`# expect:` is missing")?;
         let vague = head.remove("vague").unwrap_or_default();
         let busy = head.remove("busy").unwrap_or(expect);
-        let own_cpu =
-            causes.get(OWN_CPU).map_or(Vec::new(), |[_, rules, _]| words(rules).collect());
+        let cpu = CPU.iter().filter_map(|cause| causes.get(*cause));
+        let cpu = cpu.flat_map(|[_, rules, _]| words(rules)).collect();
         let case = Case {
             path: path.to_path_buf(),
-            own_cpu,
+            cpu,
             name: path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
             cause: head.remove("cause").ok_or("`# cause:` is missing")?.into(),
             expect: [Expected::of(expect, vague, causes)?, Expected::of(busy, vague, causes)?],
@@ -165,8 +165,8 @@ impl Case {
         let Expected { right, vague, group } = &self.expect[usize::from(is_busy)];
         let share =
             |group: &str| truth.and_then(|shares| shares.get(group)).copied().unwrap_or(0.0);
-        let on_cpu = share("on_cpu") + if is_busy { 0.0 } else { share("runnable") };
-        let is_mostly_on_cpu = on_cpu > share(group) + CPU_MORE_MIN;
+        let cpu = share("on_cpu") + share("runnable");
+        let is_mostly_cpu = cpu > share(group) + CPU_MORE_MIN;
         let text = |value: &Value| value.as_str().unwrap_or_default().to_string();
         let named: Vec<(String, String)> = findings
             .as_array()
@@ -178,7 +178,7 @@ impl Case {
         let (rule, summary) = named.first().cloned().unwrap_or_default();
         let verdict = if right.contains(&rule) && summary.contains(&self.mentions) {
             Verdict::Right
-        } else if is_mostly_on_cpu && self.own_cpu.contains(&rule) {
+        } else if is_mostly_cpu && self.cpu.contains(&rule) {
             Verdict::Cpu
         } else if right.contains(&rule) || vague.contains(&rule) {
             Verdict::Vague

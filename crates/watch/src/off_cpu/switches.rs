@@ -22,6 +22,8 @@ pub(super) const STOPPED_MASK: u64 = 0x04 | 0x08;
 const ENDED_MASK: u64 = 0x10 | 0x20;
 /// A wakeup this long before the thread leaves the CPU found it still on its way to sleep.
 const WAKES_SLEEPER_NS: u64 = 20_000;
+/// A wait for input that times out after this time or more has a timeout in case that none comes; shorter ones are a pace.
+const FALLBACK_MIN_NS: u64 = 400_000_000;
 /// A wait in futex(2) that times out after less than this is still one for a lock.
 const SLEEP_MIN_NS: u64 = 20_000_000;
 /// Maximum number of processes counted as wakers of the same wait.
@@ -49,6 +51,8 @@ struct TracedThread {
     comm: Comm,
     has_ended: bool,
     now: Activity,
+    /// When it began that, and since when its time is not counted yet.
+    began_ns: u64,
     since_ns: u64,
     /// When it was woken while it was on a CPU.
     woken_ns: Option<u64>,
@@ -198,7 +202,7 @@ impl TracedThread {
 
     fn becomes(&mut self, now: Activity, now_ns: u64) {
         self.elapse(now_ns);
-        self.now = now;
+        (self.now, self.began_ns) = (now, now_ns);
     }
 
     fn woken(&mut self, now_ns: u64, by: Waker) {
@@ -210,8 +214,11 @@ impl TracedThread {
         };
         let ns = now_ns.saturating_sub(self.since_ns);
         let waited_for = match (cause, by) {
+            (ThreadState::Poll | ThreadState::Socket, Waker::Event(ThreadState::Timer)) => {
+                let is_pace = now_ns.saturating_sub(self.began_ns) < FALLBACK_MIN_NS;
+                is_pace.then_some(ThreadState::Timer)
+            }
             (ThreadState::Poll, Waker::Event(came)) => Some(came),
-            (ThreadState::Socket, Waker::Event(ThreadState::Timer)) => Some(ThreadState::Timer),
             // Who waits for a lock may look at it now and then, as Python's interpreter does.
             (ThreadState::Futex, Waker::Event(ThreadState::Timer)) if ns >= SLEEP_MIN_NS => {
                 Some(ThreadState::Timer)

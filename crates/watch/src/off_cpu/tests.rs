@@ -230,21 +230,24 @@ fn the_thread_that_ends_a_wait_for_a_lock_held_it() {
 
 #[test]
 fn a_poll_that_an_interrupt_ends_waited_for_what_came() {
-    let waits = |by: Waker| {
+    let waits = |by: Waker, ns: u64| {
         let mut switches = Switches::new(true);
         let comm = Comm::of(b"db");
         switches.switched(100, ((1, 2), comm), 1, Some((ThreadState::Poll, 0)), 9);
         assert!(switches.may_time_out(2) && !switches.may_time_out(9));
-        switches.woken(5100, 2, by, 0);
-        switches.pause(6000);
+        switches.woken(100 + ns, 2, by, 0);
+        switches.pause(100 + ns);
         let (taken, _) =
             switches.take(Path::new("/nonexistent"), |pid| pid == 1, &NameTable::new());
         let waits = taken.iter().flat_map(|one| &one.waits);
         waits.map(|wait| (wait.cause, wait.count, wait.ns)).collect::<Vec<_>>()
     };
-    assert_eq!(waits(Waker::Event(ThreadState::Timer)), [(ThreadState::Timer, 1, 5000)]);
-    assert_eq!(waits(Waker::Event(ThreadState::Aio)), [(ThreadState::Aio, 1, 5000)]);
-    assert_eq!(waits(Waker::Interrupt), [(ThreadState::Poll, 1, 5000)]);
+    let time = Waker::Event(ThreadState::Timer);
+    assert_eq!(waits(time, 5000), [(ThreadState::Timer, 1, 5000)]);
+    assert_eq!(waits(Waker::Event(ThreadState::Aio), 5000), [(ThreadState::Aio, 1, 5000)]);
+    assert_eq!(waits(Waker::Interrupt, 5000), [(ThreadState::Poll, 1, 5000)]);
+    // It waited for input, with a timeout in case that none comes.
+    assert_eq!(waits(time, 1_000_000_000), [(ThreadState::Poll, 1, 1_000_000_000)]);
 }
 
 #[test]

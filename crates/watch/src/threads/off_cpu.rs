@@ -37,6 +37,10 @@ impl OffCpu {
             self.found = Some(Found { cause, timeslices });
         }
         let found = self.found.filter(|found| are_alike(found.timeslices, timeslices))?;
+        // Once it goes on, it is not stopped again and again.
+        if cause.is_none() && found.cause == ThreadState::Stopped {
+            return None;
+        }
         Some((found.cause, std::mem::take(&mut self.pending_ns)))
     }
 
@@ -71,6 +75,15 @@ mod tests {
         assert_eq!(thread.add(slept(40, 2), None), None);
         assert_eq!(thread.take_pending(), 40);
         assert_eq!(thread.take_pending(), 0);
+    }
+
+    #[test]
+    fn a_thread_that_goes_on_is_no_longer_stopped() {
+        let mut thread = OffCpu::default();
+        let stopped = ThreadState::Stopped;
+        assert_eq!(thread.add(slept(50, 0), Some(stopped)), Some((stopped, 50)));
+        assert_eq!(thread.add(slept(20, 1), None), None);
+        assert_eq!(thread.take_pending(), 20);
     }
 
     #[test]

@@ -148,6 +148,17 @@ pub(super) fn place(wchan: &[u8]) -> ThreadState {
 }
 
 impl Syscall {
+    /// What a thread that sleeps in it waits for; one that polls no descriptor only lets time pass.
+    pub fn waits_for(&self, args: &[u64; 6]) -> Option<ThreadState> {
+        let descriptors = match self.name {
+            "poll" | "ppoll" => args[1],
+            "select" | "pselect6" => args[0],
+            _ => return self.cause,
+        };
+        // The upper half of the register is undefined.
+        if descriptors as u32 == 0 { Some(ThreadState::Timer) } else { self.cause }
+    }
+
     pub fn descriptor(&self, args: &[u64; 6]) -> Option<u32> {
         let ring = self.name == "io_uring_enter" && args[3] & IORING_ENTER_REGISTERED_RING == 0;
         if !self.file_first && !ring {
@@ -197,6 +208,20 @@ mod tests {
                 .collect();
             assert!(numbers.is_sorted_by(|a, b| a < b));
         }
+    }
+
+    #[test]
+    fn a_poll_of_nothing_is_a_sleep() {
+        let calls = Syscalls::new();
+        let waits_for = |name: &str, args: [u64; 2]| {
+            let call = calls.get(calls.number(name)?)?;
+            call.waits_for(&[args[0], args[1], 0, 0, 0, 0])
+        };
+        assert_eq!(waits_for("ppoll", [0x7fff_0000, 0]), Some(ThreadState::Timer));
+        assert_eq!(waits_for("ppoll", [0x7fff_0000, 2]), Some(ThreadState::Poll));
+        assert_eq!(waits_for("pselect6", [0xdead_beef_0000_0000, 5]), Some(ThreadState::Timer));
+        assert_eq!(waits_for("pselect6", [4, 0]), Some(ThreadState::Poll));
+        assert_eq!(waits_for("epoll_pwait", [0, 0]), Some(ThreadState::Poll));
     }
 
     #[test]

@@ -455,7 +455,7 @@ impl ReadContext {
             sleep.syscall = self.names.intern(text.as_bytes());
             return;
         };
-        (sleep.waits_for_io, sleep.cause) = (call.waits_for_io, call.cause);
+        (sleep.waits_for_io, sleep.cause) = (call.waits_for_io, call.waits_for(args));
         sleep.flushes = call.flushes;
         sleep.syscall = self.names.intern_like(call.name.as_bytes(), sleep.syscall);
         sleep.descriptor = call.descriptor(args);

@@ -182,7 +182,8 @@ fn other_programs(view: &View) -> Option<Claim> {
         ),
     };
     let summary = format!(
-        "{used}; the threads of {who} were runnable but off-CPU {:.0}% of their runnable time.",
+        "{used}; the threads of {} were runnable but off-CPU {:.0}% of their runnable time.",
+        view.who_in(ThreadState::Runnable),
         waited / (ran + waited).max(1e-9) * 100.0
     );
     let others = Evidence::number("CPUs used by other programs", others, Unit::Count);

@@ -226,7 +226,7 @@ pub(in crate::rules) static TIMER: Rule = Rule {
     meaning: "The program slept for a time that it chose: nothing limits it meanwhile.",
     threshold: || {
         format!(
-            "{:.0}% or more of its threads' time was spent in nanosleep(2) and the like, or in waits that a timeout ended.",
+            "{:.0}% or more of its threads' time was spent in nanosleep(2) and the like, or in waits that a timeout of less than 0.4 s ended.",
             NAMED_MIN * 100.0
         )
     },
