@@ -11,6 +11,9 @@ pub(super) const ON_CPU: u8 = b'R';
 /// State letter of threads that wait for a CPU, which /proc reports as `R`, too.
 pub(super) const RUNNABLE: u8 = b'Q';
 
+/// The longest tick (`CONFIG_HZ=100`), up to which statistics of running threads lag.
+const TICK_NS: u64 = 10_000_000;
+
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct SchedBaseline {
     /// Scheduler statistics; `None` if not available.
@@ -76,9 +79,9 @@ impl SchedBaseline {
         if !(self.ready && before.ready && now.timeslices == then.timeslices) {
             return StateTimes { run_ns, wait_ns, off_ns, timeslices };
         }
-        // It was on-CPU all the time, or has waited for a CPU all the time.
+        // It was on-CPU all the time, or has waited for a CPU since it ran.
         self.ahead_ns = 0;
-        if ran == 0 {
+        if ran == 0 || rest > TICK_NS {
             StateTimes { run_ns, wait_ns: rest, off_ns: 0, timeslices }
         } else {
             StateTimes { run_ns: elapsed, wait_ns: 0, off_ns: 0, timeslices }
@@ -111,6 +114,8 @@ mod tests {
     fn without_a_new_timeslice_a_ready_thread_ran_or_waited() {
         assert_eq!(next(before(true), sched(149, 10, 7), true), [50, 0, 0]);
         assert_eq!(next(before(true), sched(100, 10, 7), true), [0, 50, 0]);
+        // Its cgroup used up its quota.
+        assert_eq!(next(before(true), sched(120, 10, 7), true), [20, 30, 0]);
     }
 
     #[test]
