@@ -15,7 +15,8 @@ wait $ours
 
 # Lines `command address function`; those of the kernel are in the upper half. Neither program counts its own samples.
 perf script -F comm,ip,sym -i perf.data 2>/dev/null | awk '
-    match($0, / [0-9a-f]+ [^ ]*/) {
+    # dd is a hexadecimal number, too.
+    match($0, / [0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f]+ [^ ]*/) {
         comm = substr($0, 1, RSTART - 1)
         gsub(/^ +| +$/, "", comm)
         if (comm ~ /^(swapper|perf|fathom.*)$/) next
