@@ -17,7 +17,6 @@ does() {
     [ -s done ] && cat done || echo "{\"code\":$code}"
 }
 
-count=0
 while IFS= read -r line; do
     case $line in '#'*) continue ;; esac
     job=${line%% | *} why=
@@ -26,7 +25,7 @@ while IFS= read -r line; do
     read -ra keys <<<"$words"
     theirs=$(does fio)
     ours=$(does "$FATHOM" run --no-record --sampling=off --overwrite=data --quiet)
-    count=$((count + 1))
+    echo >>ran
     jq -rn --argjson ours "$ours" --argjson theirs "$theirs" --arg same "$same" --arg job "$words" --arg why "$why" '
         def figure($name; of; $percent): [$name, ($ours | of // 0), ($theirs | of // 0), $percent];
         def total: [.read, .write, .trim | .bytes? // 0] | add;
@@ -40,4 +39,4 @@ while IFS= read -r line; do
         }[$same] // error("\($same): unknown in fio-jobs.txt") |
         (.[], figure("exit status"; .code; 0)) | ["\($job): \(.[0])", .[1], .[2], 0, .[3], $why] | @tsv'
 done <"$ROOT/fio-jobs.txt" | shown
-row jobs $count $count 0
+row jobs "$(wc -l <ran)" "$(grep -c '^[^#]' "$ROOT/fio-jobs.txt")" 0 0
