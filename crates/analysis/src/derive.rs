@@ -44,6 +44,24 @@ pub fn groups(record: &RunRecord) -> Vec<JobGroup<'_>> {
     sets.into_iter().map(|(plan, members)| group(record, plan, members)).collect()
 }
 
+/// Jobs shown as one: the clones of a section, or the jobs merged by `group_reporting`.
+pub fn sections(record: &RunRecord) -> Vec<JobGroup<'_>> {
+    let mut shown: Vec<JobGroup> = Vec::new();
+    for group in groups(record) {
+        let (plan, jobs) = (group.plan, &group.jobs);
+        match shown.last_mut() {
+            Some(last)
+                if last.plan.name == plan.name && plan.clone > 0 && !plan.group_reporting =>
+            {
+                last.jobs.extend(jobs);
+            }
+            _ => shown.push(group),
+        }
+    }
+    // Merged once: merging for each clone would take time that grows with the square of their number.
+    shown.into_iter().map(|one| group(record, one.plan, one.jobs)).collect()
+}
+
 /// The group of the given jobs, shown under the name of `plan`.
 pub fn group<'a>(record: &RunRecord, plan: &'a JobPlan, jobs: Vec<usize>) -> JobGroup<'a> {
     let members: Vec<&JobRecord> = jobs.iter().filter_map(|i| record.jobs.get(*i)).collect();

@@ -9,7 +9,6 @@
 mod record;
 mod schedule;
 mod series;
-mod stored;
 mod totals;
 mod trial;
 mod verdict;
@@ -17,7 +16,6 @@ mod verdict;
 pub use record::{curves, report};
 pub use schedule::{Budget, Planned, Schedule};
 pub use series::{Condition, Rate, Repetitions, Series, per_second};
-pub use stored::compare_stored;
 pub(crate) use totals::Cell;
 pub use totals::Totals;
 pub use trial::{RUN_DELAY_MIN, Trial, Turn, higher_is_better};

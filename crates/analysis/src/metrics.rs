@@ -54,6 +54,17 @@ pub struct JobFigures<'a> {
     pub bytes: Option<u64>,
     pub runtime_ns: u64,
     pub latency: &'a Histogram,
+    /// CPU time per I/O, that of the kernel's helper threads included.
+    pub cpu_per_io_ns: Option<f64>,
+    /// Mean number of I/Os in flight.
+    pub in_flight: Option<f64>,
+}
+
+impl<'a> JobFigures<'a> {
+    /// Those of I/Os alone.
+    pub fn new(ios: u64, bytes: Option<u64>, runtime_ns: u64, latency: &'a Histogram) -> Self {
+        Self { ios, bytes, runtime_ns, latency, cpu_per_io_ns: None, in_flight: None }
+    }
 }
 
 fathom_model::named! {
@@ -133,7 +144,21 @@ impl FigureGroup {
     }
 }
 
+/// A figure of a run or of a machine by its name, of [`METRICS`], [`DISK`], [`PROCESS`] and [`JOB`].
+pub fn named(id: &str) -> Option<MetricRow<()>> {
+    let machine = METRICS.iter().map(MetricRow::nameplate);
+    let others =
+        DISK.iter().map(MetricRow::nameplate).chain(PROCESS.iter().map(MetricRow::nameplate));
+    machine.chain(others).chain(JOB.iter().map(MetricRow::nameplate)).find(|row| row.id == id)
+}
+
 impl<F> MetricRow<F> {
+    /// The row without how its value is computed.
+    pub fn nameplate(&self) -> MetricRow<()> {
+        let Self { id, title, label, unit, group, rank, source, .. } = *self;
+        MetricRow { id, title, label, unit, group, rank, value: (), source }
+    }
+
     /// Whether pages show it, rather than only wide screens, details and lines.
     pub fn is_main(&self) -> bool {
         self.rank <= 3

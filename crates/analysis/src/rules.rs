@@ -5,6 +5,7 @@
 //! generated from the same list. A rule reports once for all jobs, or block sizes, that it concerns.
 
 mod cache;
+mod comparison;
 mod depth;
 mod doctor;
 mod effects;
@@ -22,9 +23,11 @@ mod targets;
 mod testing;
 mod topology;
 
+pub(crate) use cache::from_disk;
 pub use doctor::{Diagnosed, Diagnosis, NotChecked, Passed, diagnose, relevant_checks};
 pub use requested::unpolled;
 
+use crate::compare::{Comparison, judge_figures};
 use crate::topology::TopologyReport;
 use crate::watch::Observed;
 use effects::Variant;
@@ -100,6 +103,8 @@ enum Check {
     Variant(fn(&Variant) -> Option<Claim>),
     /// Needs the topology of the machine.
     Topology(fn(&TopologyReport) -> Option<Claim>),
+    /// Needs two sets of results with their differences.
+    Comparison(fn(&Comparison) -> Option<Claim>),
 }
 
 /// One target of a limit search.
@@ -126,6 +131,7 @@ enum Input<'a> {
     Experiment(&'a ExperimentRecord),
     Variant(&'a Variant<'a>),
     Topology(&'a TopologyReport),
+    Comparison(&'a Comparison),
 }
 
 /// What a check found; the rule adds the rest.
@@ -263,6 +269,12 @@ pub static RULES: &[&Rule] = &[
     &limiters::INCONCLUSIVE,
     &effects::EFFECT,
     &effects::CURVE,
+    &comparison::INCOMPLETE,
+    &comparison::OTHER_LOAD,
+    &comparison::THROTTLED,
+    &comparison::CACHE_STATE,
+    &comparison::CONDITIONS_UNKNOWN,
+    &comparison::DIFFERENCE,
     &topology::DEGRADED_LINK,
     &topology::UPLINK,
     &topology::CROWDED_COMPLEX,
@@ -332,6 +344,18 @@ fn variant_verdicts(record: &ExperimentRecord) -> Vec<Finding> {
     Variant::all(record).enumerate().filter_map(verdict).collect()
 }
 
+/// Enters the findings about a comparison, worst first, what can be said about each figure, and last the answer. A warning
+/// means that the runs are not comparable.
+pub(crate) fn judge_comparison(comparison: &mut Comparison) {
+    comparison.findings = worst_first(evaluate(&Input::Comparison(comparison)));
+    let is_comparable =
+        !comparison.findings.iter().any(|found| found.severity >= Severity::Warning);
+    judge_figures(comparison, is_comparable);
+    let answer = comparison::DIFFERENCE.check(&Input::Comparison(comparison));
+    comparison.findings.retain(|finding| finding.rule != comparison::DIFFERENCE.id);
+    comparison.findings.extend(answer.map(|found| Finding { rank: Some(1), ..found }));
+}
+
 /// The findings about a topology, worst first.
 pub fn topology_findings(report: &TopologyReport) -> Vec<Finding> {
     worst_first(evaluate(&Input::Topology(report)))
@@ -369,6 +393,7 @@ impl Rule {
             (Check::Experiment(check), Input::Experiment(record)) => check(record),
             (Check::Variant(check), Input::Variant(variant)) => check(variant),
             (Check::Topology(check), Input::Topology(report)) => check(report),
+            (Check::Comparison(check), Input::Comparison(comparison)) => check(comparison),
             _ => None,
         })
     }

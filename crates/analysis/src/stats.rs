@@ -6,28 +6,16 @@
 //! method: var(ln x̄) ≈ s²/(n·x̄²)), so that it is never negative and a:b is the inverse of b:a; the estimate of Hodges and
 //! Lehmann and the interval that goes with it (Tukey), Hollander and Wolfe, Nonparametric Statistical Methods, 3.2 and 3.3;
 //! Wilson's interval of a share, NIST/SEMATECH e-Handbook 7.2.4.1; the ratio estimator, W. G. Cochran, Sampling
-//! Techniques, 3rd edition, 6.4.
+//! Techniques, 3rd edition, 6.4; Student's distribution in closed form, Abramowitz and Stegun, 26.7.3 and 26.7.4.
 
 use fathom_model::window::{Estimate, Ratio};
-
-/// Student's t at 97.5% for 1 to 30 degrees of freedom.
-const T_975: [f64; 30] = [
-    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
-    2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
-    2.052, 2.048, 2.045, 2.042,
-];
-
-/// Student's t at 99.5% for 1 to 30 degrees of freedom.
-const T_995: [f64; 30] = [
-    63.657, 9.925, 5.841, 4.604, 4.032, 3.707, 3.499, 3.355, 3.250, 3.169, 3.106, 3.055, 3.012,
-    2.977, 2.947, 2.921, 2.898, 2.878, 2.861, 2.845, 2.831, 2.819, 2.807, 2.797, 2.787, 2.779,
-    2.771, 2.763, 2.756, 2.750,
-];
 
 /// The normal distribution at 97.5%.
 const NORMAL_975: f64 = 1.959_964;
 /// Up to this many pairs are compared one with another; more are put into groups first, each by its median.
 const ROBUST_MAX: usize = 256;
+/// Up to this many degrees of freedom Student's t is computed, beyond it is normal to four digits.
+const FREEDOM_MAX: f64 = 5000.0;
 /// Logarithm of the largest ratio reported; larger means infinite.
 const LOG_MAX: f64 = 300.0;
 
@@ -110,14 +98,11 @@ fn paired_robust_at(pairs: &[(f64, f64)], tail: Tail) -> Option<Ratio> {
 /// The ratio of the means of two independent samples (Welch, on the logarithm). Needs two
 /// values of each and means above 0.
 pub fn welch(changed: &[f64], base: &[f64]) -> Option<Ratio> {
-    welch_at(changed, base, t_975)
+    welch_at(changed, base, 0.05)
 }
 
-pub fn welch_99(changed: &[f64], base: &[f64]) -> Option<Ratio> {
-    welch_at(changed, base, t_995)
-}
-
-fn welch_at(changed: &[f64], base: &[f64], t: fn(f64) -> f64) -> Option<Ratio> {
+/// The same with an interval outside of which the ratio is with the probability `outside`.
+pub fn welch_at(changed: &[f64], base: &[f64], outside: f64) -> Option<Ratio> {
     let (c, b) = (Moments::of(changed)?, Moments::of(base)?);
     if c.mean <= 0.0 || b.mean <= 0.0 {
         return None;
@@ -127,7 +112,19 @@ fn welch_at(changed: &[f64], base: &[f64], t: fn(f64) -> f64) -> Option<Ratio> {
     let var = c_var + b_var;
     let parts = c_var.powi(2) / (c.n - 1.0) + b_var.powi(2) / (b.n - 1.0);
     let freedom = if parts > 0.0 { var.powi(2) / parts } else { c.n + b.n - 2.0 };
-    Some(from_log((c.mean / b.mean).ln(), t(freedom) * var.sqrt()))
+    Some(from_log((c.mean / b.mean).ln(), student(outside, freedom) * var.sqrt()))
+}
+
+/// The ratio of two means where `others`, single values under the same conditions, show how much values differ: their
+/// standard deviation on the logarithm is that of each value. Needs two others, and values above 0.
+pub fn ratio_beside(changed: &[f64], base: &[f64], others: &[f64], outside: f64) -> Option<Ratio> {
+    let (c, b) = (Moments::of(changed)?, Moments::of(base)?);
+    let logs: Vec<f64> = others.iter().filter(|v| **v > 0.0).map(|v| v.ln()).collect();
+    let spread = Moments::of(&logs)?;
+    let error = (spread.variance? * (1.0 / c.n + 1.0 / b.n)).sqrt();
+    let ratio = c.mean / b.mean;
+    (ratio > 0.0 && ratio.is_finite())
+        .then(|| from_log(ratio.ln(), student(outside, spread.n - 1.0) * error))
 }
 
 /// The mean of independent ratios, each weighted by how narrow its interval is (NIST/SEMATECH e-Handbook 2.6.3:
@@ -197,17 +194,42 @@ fn signed_rank(n: usize, tail: Tail) -> Option<usize> {
     values.count().checked_sub(1)
 }
 
-/// Student's t at 97.5%. Between whole degrees of freedom the lower one counts, which is the
-/// careful side; above 30 an approximation that is off by less than 0.2%.
+/// Student's t at 97.5%, for 95% intervals.
 pub fn t_975(freedom: f64) -> f64 {
-    let whole = freedom.max(1.0) as usize;
-    T_975.get(whole - 1).copied().unwrap_or(1.96 + 2.4 / whole as f64)
+    student(0.05, freedom)
 }
 
-/// Student's t at 99.5%, for 99% intervals.
-fn t_995(freedom: f64) -> f64 {
-    let whole = freedom.max(1.0) as usize;
-    T_995.get(whole - 1).copied().unwrap_or(2.576 + 5.3 / whole as f64)
+/// What Student's t exceeds, with either sign, with the probability `outside`. Between whole degrees of freedom the lower
+/// one counts, which is the careful side.
+fn student(outside: f64, freedom: f64) -> f64 {
+    let whole = freedom.clamp(1.0, FREEDOM_MAX).floor();
+    let (mut low, mut high) = (0.0_f64, 2.0_f64);
+    while beyond(high, whole) > outside && high < 1e9 {
+        (low, high) = (high, 2.0 * high);
+    }
+    while high - low > 1e-6 * high {
+        let middle = f64::midpoint(low, high);
+        *(if beyond(middle, whole) > outside { &mut low } else { &mut high }) = middle;
+    }
+    high
+}
+
+/// The probability that Student's t with so many whole degrees of freedom is beyond `t`, with either sign.
+fn beyond(t: f64, freedom: f64) -> f64 {
+    let angle = (t / freedom.sqrt()).atan();
+    let (sin, cos) = angle.sin_cos();
+    let is_even = freedom % 2.0 == 0.0;
+    // Terms of cos with the powers 0, 2, 4 … or 1, 3, 5 …, up to freedom - 2.
+    let mut power = if is_even { 0.0 } else { 1.0 };
+    let (mut term, mut sum) = (if is_even { 1.0 } else { cos }, 0.0);
+    while power <= freedom - 2.0 {
+        sum += term;
+        term *= cos * cos * (power + 1.0) / (power + 2.0);
+        power += 2.0;
+    }
+    let within =
+        if is_even { sin * sum } else { (angle + sin * sum) * std::f64::consts::FRAC_2_PI };
+    1.0 - within
 }
 
 struct Moments {
@@ -350,10 +372,23 @@ mod tests {
 
     #[test]
     fn t_falls_with_freedom_to_the_normal_quantile() {
-        assert_eq!(t_975(0.0), 12.706);
-        assert_eq!(t_975(2.9), 4.303);
-        assert!((t_975(60.0) - 2.000).abs() < 0.004);
-        assert!((t_975(1e9) - 1.96).abs() < 0.001);
+        // Tables of Student's t, such as NIST/SEMATECH e-Handbook 1.3.6.7.2.
+        let known =
+            [(0.05, 0.0, 12.706), (0.05, 2.9, 4.303), (0.05, 5.0, 2.571), (0.01, 1.0, 63.657)];
+        let more = [(0.01, 10.0, 3.169), (0.05, 60.0, 2.0), (0.001, 8.0, 5.041), (0.05, 1e9, 1.96)];
+        for (outside, freedom, t) in known.into_iter().chain(more) {
+            let found = student(outside, freedom);
+            assert!((found - t).abs() < 6e-4, "{outside} {freedom}: {found}");
+        }
+    }
+
+    #[test]
+    fn what_other_runs_differ_by_is_what_two_runs_may_differ_by() {
+        // The standard deviation of ln 99, ln 100, ln 101 is 0.0100003; t(2) = 4.303; √2.
+        let r = ratio_beside(&[110.0], &[100.0], &[99.0, 100.0, 101.0], 0.05).unwrap();
+        assert!((r.value - 1.1).abs() < 1e-9 && (r.spread() - 0.060_85).abs() < 1e-4, "{r:?}");
+        assert_eq!(ratio_beside(&[110.0], &[100.0], &[99.0], 0.05), None);
+        assert_eq!(ratio_beside(&[0.0], &[100.0], &[99.0, 100.0], 0.05), None);
     }
 
     #[test]

@@ -4,20 +4,16 @@ use crate::live::MeasureView;
 use crate::page::{PageArgs, RecordArgs};
 use crate::signals::{self, Signals};
 use crate::{quantity, show, stdio};
-use fathom_analysis::experiment::compare_stored;
-use fathom_analysis::rules::judge_experiment;
 use fathom_machine::guard::Permissions;
 use fathom_model::Record;
-use fathom_model::experiment::{
-    Experiment, ExperimentRecord, Metric, Protocol, Request, TrialWindow,
-};
+use fathom_model::experiment::{Experiment, ExperimentRecord, Metric, Protocol, Request};
 use fathom_model::watch::Level;
 use fathom_report::json;
 use fathom_report::pages::{self, ShippedExperiment};
 use fathom_runner::experiment::{ExperimentOptions, ExperimentRunner};
 use fathom_runner::{RecordTo, System};
 use fathom_spec::{Sources, SpecError, experiment};
-use fathom_store::{RunDir, read_record, read_windows};
+use fathom_store::{RunDir, read_record};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::Read;
@@ -77,11 +73,8 @@ pub struct Args {
     /// Metric for comparing jobs given on the command line: iops, bandwidth, latency, cpu or time
     #[arg(long, value_name = "METRIC", value_parser = metric, default_value = "iops")]
     metric: Metric,
-    /// Compare two recorded runs of the experiment, for example on two kernels, instead of measuring
-    #[arg(long, value_name = "DIR|NAME", num_args = 2)]
-    runs: Option<Vec<PathBuf>>,
     /// Continue an interrupted experiment in its run directory
-    #[arg(long, value_name = "DIR|NAME", conflicts_with_all = ["words", "runs", "record", "no_record"])]
+    #[arg(long, value_name = "DIR|NAME", conflicts_with_all = ["words", "record", "no_record"])]
     resume: Option<PathBuf>,
     #[command(flatten)]
     measure: MeasureArgs,
@@ -114,10 +107,6 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
         let all = shipped()?;
         args.page.print(&pages::experiments(&all), || json::text(&all), to.as_ref())?;
         return Ok(ExitCode::SUCCESS);
-    }
-    if let Some(dirs) = &args.runs {
-        let found = dirs.iter().map(|named| show::find(Some(named)));
-        return compare(args, &found.collect::<Result<Vec<PathBuf>, String>>()?);
     }
     if let Some(named) = &args.resume {
         let dir = show::find(Some(named))?;
@@ -221,25 +210,6 @@ fn stored(dir: &Path) -> Result<ExperimentRecord, String> {
 pub fn record_files(dirs: &[PathBuf]) -> Vec<String> {
     let files = dirs.iter().flat_map(|dir| RunDir::FILES.map(|name| dir.join(name)));
     files.map(|file| file.to_string_lossy().into_owned()).collect()
-}
-
-fn compare(args: &Args, dirs: &[PathBuf]) -> Result<ExitCode, String> {
-    let [first, second] = dirs else { return Err("--runs needs two run directories".into()) };
-    let records = (stored(first)?, stored(second)?);
-    let windows: (Vec<TrialWindow>, Vec<TrialWindow>) =
-        (read_windows(first)?, read_windows(second)?);
-    let kernels = (&records.0.header.facts.host.kernel, &records.1.header.facts.host.kernel);
-    let names = match kernels.0 == kernels.1 {
-        true => ("first".to_string(), "second".to_string()),
-        false => (kernels.0.clone(), kernels.1.clone()),
-    };
-    let mut compared =
-        compare_stored((&names.0, &records.0, &windows.0), (&names.1, &records.1, &windows.1))?;
-    compared.header.findings = judge_experiment(&compared);
-    let to = args.page.destination(record_files(dirs).iter().map(String::as_str))?;
-    let page = pages::experiment(&compared, args.page.verbose);
-    args.page.print(&page, || json::text(&compared), to.as_ref())?;
-    Ok(ExitCode::SUCCESS)
 }
 
 #[derive(Debug, Clone, Default, clap::Args)]

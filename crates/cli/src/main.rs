@@ -6,6 +6,7 @@
 mod blocks;
 mod clean;
 mod cmdline;
+mod compare;
 mod doctor;
 mod experiment;
 mod limit;
@@ -203,6 +204,17 @@ Examples:
   fathom show                        the latest run
   fathom show DIR --format=markdown")]
     Show(show::Args),
+    /// Compare recorded runs: is it slower, what changed, and may that be claimed
+    ///
+    /// BEFORE and AFTER are recorded runs, by name or directory, or fio's JSON files; --to compares sets of repetitions.
+    /// A change is claimed only if it is more than runs differ by themselves: of three or more runs on each side, or of
+    /// as many earlier runs of the same plan on the same machine. Other programs, throttling, a cache that was warm on
+    /// one side only and incomplete runs block every claim. docs/compare.md describes the method.
+    #[command(after_help = "\
+Examples:
+  fathom compare BEFORE AFTER        two runs, as `fathom runs` lists them
+  fathom compare A1 A2 A3 --to B1 B2 B3 --fail-if 'p99 > +5%'")]
+    Compare(compare::Args),
     /// List files left by killed runs, and remove them with --remove
     ///
     /// Only files that carry fathom's mark are removed. A target of a killed run that may have been changed since it was created is
@@ -234,6 +246,7 @@ impl Command {
         !matches!(
             self,
             Self::Clean(_)
+                | Self::Compare(_)
                 | Self::Completions(_)
                 | Self::ExecStopped(_)
                 | Self::Man(_)
@@ -287,6 +300,7 @@ fn main() -> ExitCode {
     let result = match command {
         Command::Blocks(args) => blocks::command(&args),
         Command::Clean(args) => clean::command(&args),
+        Command::Compare(args) => compare::command(&args),
         Command::Completions(args) => manual::completions(&args, Cli::command()),
         Command::Limit(args) => limit::command(&args),
         Command::Man(args) => manual::man(&args, &cli),

@@ -17,7 +17,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
     ("Measure", &["limit", "run", "sweep", "try"]),
     ("Observe", &["top", "watch", "threads", "stacks", "blocks", "record"]),
     ("Machine", &["topo", "doctor", "restore"]),
-    ("Results", &["runs", "show", "clean"]),
+    ("Results", &["runs", "show", "compare", "clean"]),
     ("Shell", &["completions", "man"]),
 ];
 

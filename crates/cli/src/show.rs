@@ -44,9 +44,8 @@ pub struct Args {
 pub fn command(args: &Args) -> Result<ExitCode, String> {
     let dir = find(args.run.as_deref())?;
     let verbose = args.page.verbose;
-    let (mut page, json, anew) = match read_record(&dir)? {
+    let (mut page, json, anew) = match completed(&dir)? {
         Record::Limit(mut record) => {
-            complete_search(&mut record, &dir)?;
             let missing = missing_limit_verdict(&record);
             record.header.findings.extend(missing);
             let before = record.header.findings.clone();
@@ -58,7 +57,6 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
             (pages::limit(&record, options), json, judged_anew(&before, &record.header.findings))
         }
         Record::Experiment(mut record) => {
-            complete_trial(&mut record, &dir)?;
             let missing = missing_experiment_verdict(&record);
             record.header.findings.extend(missing);
             let before = record.header.findings.clone();
@@ -75,9 +73,6 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
                 return show_view(&view, &record, &dir, &args.page);
             }
             let observed = fathom_runner::stored(&dir, |_| Ok(()))?;
-            if is_run {
-                complete(&mut record, &dir)?;
-            }
             record.header.findings.extend(missing_verdict(&record, &observed));
             let before = record.header.findings.clone();
             if args.judge {
@@ -137,6 +132,18 @@ pub fn find(named: Option<&Path>) -> Result<PathBuf, String> {
         Some(name) => format!("no such run: {}; `fathom runs` lists all", name.display()),
         None => "no runs are recorded; name a run directory".to_string(),
     })
+}
+
+/// The record in `dir`; that of a run that is running or was killed is completed from its samples.
+pub fn completed(dir: &Path) -> Result<Record, String> {
+    let mut record = read_record(dir)?;
+    match &mut record {
+        Record::Run(record) if record.header.kind == RecordKind::Run => complete(record, dir)?,
+        Record::Run(_) => {}
+        Record::Limit(record) => complete_search(record, dir)?,
+        Record::Experiment(record) => complete_trial(record, dir)?,
+    }
+    Ok(record)
 }
 
 /// Completes the record of a run that is running or was killed from its samples.

@@ -458,8 +458,6 @@ pub enum Claim {
     NoneAbove(f64),
     /// Neither can be claimed, for this reason.
     Inconclusive(String),
-    /// Of two stored runs: something else differs between them, too.
-    NotComparable(String),
 }
 
 #[cfg(test)]

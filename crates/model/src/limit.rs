@@ -237,17 +237,7 @@ impl FromStr for LatencyTarget {
         let (percentile, below) = text.split_once('<').ok_or_else(expected)?;
         let percentile = percentile.trim().strip_prefix('p').ok_or_else(expected)?;
         let percentile: f64 = percentile.parse().map_err(|_| expected())?;
-        let below = below.trim();
-        let digits = below.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(expected)?;
-        let number: f64 = below[..digits].parse().map_err(|_| expected())?;
-        let unit = match below[digits..].trim() {
-            "ns" => 1.0,
-            "us" | "µs" => 1e3,
-            "ms" => 1e6,
-            "s" => 1e9,
-            _ => return Err(expected()),
-        };
-        let below_ns = (number * unit) as u64;
+        let below_ns = units::time_ns(below.trim()).ok_or_else(expected)? as u64;
         let is_valid = percentile > 0.0 && percentile < 100.0 && below_ns > 0;
         is_valid.then_some(Self { percentile, below_ns }).ok_or_else(expected)
     }

@@ -33,6 +33,19 @@ pub fn size_bytes(text: &str) -> Option<u64> {
     number.checked_mul(1 << shift)
 }
 
+/// The nanoseconds of a time with its unit: `2ms`, `1.5 s`.
+pub fn time_ns(text: &str) -> Option<f64> {
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+    let unit = match text[digits..].trim() {
+        "ns" => 1.0,
+        "us" | "µs" => 1e3,
+        "ms" => 1e6,
+        "s" => 1e9,
+        _ => return None,
+    };
+    text[..digits].parse().ok().map(|number: f64| number * unit)
+}
+
 /// Bytes with a binary suffix: `512 B`, `4 KiB`, `1.5 GiB`.
 pub fn bytes(value: u64) -> String {
     scaled(value as f64, 1024.0, &["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"], " ")
@@ -110,5 +123,13 @@ mod tests {
         assert_eq!(time(83_100.0), "83.1 µs");
         assert_eq!(time(0.0), "0 ns");
         assert_eq!(bandwidth(1.5 * 1024.0 * 1024.0), "1.5 MiB/s");
+    }
+
+    #[test]
+    fn times_have_units() {
+        assert_eq!(["2ms", "1.5 s", "7us"].map(time_ns), [Some(2e6), Some(1.5e9), Some(7e3)]);
+        assert!(
+            ["2", "ms", "", "1.2.3s", "-1s", "2 h", "é"].iter().all(|bad| time_ns(bad).is_none())
+        );
     }
 }

@@ -29,8 +29,8 @@ pub fn render(record: &RunRecord, plus: bool) -> String {
     text
 }
 
-/// The same without histogram buckets, for fio's other formats.
-pub(crate) fn value(record: &RunRecord) -> serde_json::Value {
+/// The same without histogram buckets, as data.
+pub fn value(record: &RunRecord) -> serde_json::Value {
     serde_json::to_value(root(record, false)).unwrap_or_default()
 }
 

@@ -4,6 +4,7 @@
 mod account;
 mod blocks;
 mod calls;
+mod compare;
 mod counters;
 mod doctor;
 mod experiment;
@@ -26,6 +27,7 @@ pub(crate) use blocks::device_blocks;
 pub use blocks::{block_rates, blocks};
 use blocks::{gaps, is_biased, range, sentence};
 use calls::calls;
+pub use compare::compare;
 pub use doctor::doctor;
 use doctor::doctor_line;
 pub use experiment::{ShippedExperiment, experiment, experiments};

@@ -8,7 +8,7 @@ use fathom_model::window::{
 };
 
 /// Bytes of a sector in /proc/diskstats, on every device.
-pub(super) const SECTOR_BYTES: f64 = 512.0;
+const SECTOR_BYTES: f64 = 512.0;
 
 /// An amount over what it is per; `None` unless above 0.
 pub(super) fn quotient((amount, per): (f64, f64)) -> Option<f64> {
@@ -66,6 +66,13 @@ impl Totals {
     /// CPU usage of the allowed CPUs.
     pub fn cpu(&self) -> Option<CpuShares> {
         self.sum.cpu.and_then(CpuTime::shares)
+    }
+
+    /// Bytes that the disks moved, for all programs, per byte of the load.
+    pub fn moved_per_byte(&self) -> Option<f64> {
+        let disk = self.sum.disk.as_ref().filter(|_| self.sum.bytes > 0)?;
+        let sectors = (disk.sectors.read + disk.sectors.write) as f64;
+        Some(sectors * SECTOR_BYTES / self.sum.bytes as f64)
     }
 
     /// The figures of these windows, without those that rest on comparisons.

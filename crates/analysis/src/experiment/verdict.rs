@@ -15,7 +15,7 @@ pub(super) const MEASURED_MIN_NS: u64 = 1_000_000_000;
 const NO_EFFECT_MAX: f64 = 0.05;
 const NO_EFFECT_PRECISIONS: f64 = 3.0;
 /// An A/A difference of this part of an effect, or more, makes it inconclusive.
-pub(super) const CONTROL_PART: f64 = 0.5;
+const CONTROL_PART: f64 = 0.5;
 
 /// What a claim needs, and has.
 #[derive(Debug, Clone, Copy)]
@@ -66,20 +66,20 @@ fn claim(
 }
 
 /// What can be said after a variant was measured for this time only, in nanoseconds.
-pub(super) fn short(measured_ns: u64) -> Claim {
+fn short(measured_ns: u64) -> Claim {
     let [has, needed] = [measured_ns, MEASURED_MIN_NS].map(|ns| units::time(ns as f64));
     let text = format!("measured for {has}, {needed} needed; rerun with a longer --duration");
     Claim::Inconclusive(text)
 }
 
 /// How far from no difference an interval reaches.
-pub(super) fn extent(ratio: &Ratio) -> f64 {
+fn extent(ratio: &Ratio) -> f64 {
     (ratio.high - 1.0).abs().max((1.0 - ratio.low).abs())
 }
 
 /// What a 95% interval allows to claim where the 99% interval includes no difference, and what is the same differs by
 /// `same`, as a share.
-pub(super) fn no_change(ratio: &Ratio, same: f64, precision: f64) -> Claim {
+fn no_change(ratio: &Ratio, same: f64, precision: f64) -> Claim {
     let inconclusive = |why: &str| Claim::Inconclusive(why.to_string());
     let above = extent(ratio).max(same);
     match above <= NO_EFFECT_MAX.max(NO_EFFECT_PRECISIONS * precision) {
@@ -91,7 +91,7 @@ pub(super) fn no_change(ratio: &Ratio, same: f64, precision: f64) -> Claim {
     }
 }
 
-pub(super) fn is_outside(ratio: &Ratio) -> bool {
+fn is_outside(ratio: &Ratio) -> bool {
     ratio.low > 1.0 || ratio.high < 1.0
 }
 

@@ -228,6 +228,11 @@ metrics! {
         "p99_ms" "p99" "" Milliseconds, |j| percentile(j, 99.0), "likewise: 99% of I/Os took at most this long";
         "p999_ms" "p99.9" "" Milliseconds @2, |j| percentile(j, 99.9), "likewise";
         "max_ms" "max" "" Milliseconds, |j| (!j.latency.is_empty()).then(|| j.latency.max_ns() as f64 / 1e6), "likewise: the longest";
+        "mean_ms" "mean" "" Milliseconds @4, |j| (!j.latency.is_empty()).then(|| j.latency.mean_ns() / 1e6), "likewise: the mean";
+        "cpu_ms_per_io" "CPU per I/O" "" Milliseconds @4, |j| j.cpu_per_io_ns.map(|ns| ns / 1e6),
+            "CPU time of the workers, and of kernel threads that work for them, ÷ I/Os";
+        "ios_in_flight" "in flight" "" Number @4, |j| j.in_flight, "sum of latencies ÷ runtime (Little's law), or the mean queue depth where no latency is measured";
+        "runtime_ms" "time" "" Milliseconds @4, |j| Some(j.runtime_ns as f64 / 1e6), "from the first start to the last end; of a command, from its start to its exit";
     }
 }
 

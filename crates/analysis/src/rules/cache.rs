@@ -45,6 +45,14 @@ fn job_bytes(record: &RunRecord, dir: Dir) -> (u64, u64) {
     (sum(true), sum(false))
 }
 
+/// Bytes that disks read, for all programs, per byte that jobs read, at most 1; `None` where that is not known.
+pub(crate) fn from_disk(record: &RunRecord) -> Option<f64> {
+    let (direct, buffered) = job_bytes(record, Dir::Read);
+    let read = direct.saturating_add(buffered);
+    let is_known = !record.disks.is_empty() && read >= BYTES_MIN;
+    is_known.then(|| (disk_bytes(record, Dir::Read) as f64 / read as f64).min(1.0))
+}
+
 fn moved_evidence(jobs: u64, disks: u64, record: &RunRecord, verb: &str) -> Vec<Evidence> {
     let names: Vec<&str> = record.disks.iter().map(|disk| disk.name.as_str()).collect();
     let bytes = |name: String, bytes: u64| Evidence::number(name, bytes as f64, Unit::Bytes);

@@ -52,7 +52,7 @@ pub(super) fn half(claim: model::Claim) -> model::Effect {
 }
 
 fn effect(variant: &Variant) -> Option<Claim> {
-    use model::Claim::{Changed, Inconclusive, NoneAbove, NotComparable};
+    use model::Claim::{Changed, Inconclusive, NoneAbove};
     let found = variant.found;
     let effect = found.effect.as_ref().filter(|_| found.windows > 0)?;
     let experiment = &variant.record.request.experiment;
@@ -83,7 +83,6 @@ fn effect(variant: &Variant) -> Option<Claim> {
             });
             (format!("inconclusive:{ratio} {why}"), None)
         }
-        (NotComparable(why), _) => (format!("not comparable: {why}"), None),
         (Changed, None) => ("inconclusive".to_string(), None),
     };
     let figure = |name: &str, ratio: &Ratio| {
@@ -104,7 +103,7 @@ fn effect(variant: &Variant) -> Option<Claim> {
 }
 
 /// A ratio as a change with its interval.
-fn change(ratio: &Ratio, confidence: u32) -> String {
+pub(super) fn change(ratio: &Ratio, confidence: u32) -> String {
     let [value, low, high] =
         [ratio.value, ratio.low, ratio.high].map(|ratio| units::change((ratio - 1.0) * 100.0));
     let ends = format!("{} to {}", low.trim_end_matches('%'), high.trim_end_matches('%'));

@@ -51,6 +51,7 @@ fn command(check: &Check) -> &'static str {
         Check::Experiment(_) | Check::Variant(_) => "try, sweep",
         Check::View(_) => "run, watch",
         Check::Topology(_) => "topo",
+        Check::Comparison(_) => "compare",
     }
 }
 

@@ -3,6 +3,7 @@
 use super::doctor::testing::{TestMachine, healthy};
 use super::limiters::testing::Scene;
 use super::{Input, Rule, Target as LimitTarget, judge, judge_experiment, judge_limit};
+use crate::compare::{ComparedRun, ComparedSide, Comparison, RunConditions};
 use crate::topology::analyze;
 use crate::watch::Observed;
 use fathom_model::experiment::{
@@ -66,6 +67,11 @@ pub(super) enum Case {
         holds: fn(&mut TestMachine),
         near_miss: fn(&mut TestMachine),
     },
+    /// Changes a comparison of two runs on an idle machine, without figures.
+    Comparison {
+        holds: fn(&mut Comparison),
+        near_miss: fn(&mut Comparison),
+    },
 }
 
 impl Case {
@@ -111,6 +117,11 @@ impl Case {
                 assert_eq!(summaries, [*summary], "{}", rule.id);
                 [Vec::new(), holds, near_miss]
             }
+            Self::Comparison { holds, near_miss } => [|_: &mut Comparison| {}, *holds, *near_miss]
+                .map(|change: fn(&mut Comparison)| {
+                    let changed = changed(comparison(), change);
+                    rule.check(&Input::Comparison(&changed)).into_iter().collect()
+                }),
             Self::Topology { holds, near_miss } => {
                 [|_: &mut Topology| {}, *holds, *near_miss].map(|change: fn(&mut Topology)| {
                     let report = analyze(changed(topology(), change));
@@ -134,6 +145,26 @@ fn in_limit(rule: &Rule, record: &LimitRecord) -> Vec<Finding> {
         rule.check(&Input::Target(LimitTarget { facts, conditions, limit }))
     });
     targets.chain(rule.check(&Input::Limit(record))).collect()
+}
+
+/// Two runs on an idle machine.
+fn comparison() -> Comparison {
+    let conditions = RunConditions {
+        cpus: 8,
+        other_cpus: Some(0.02),
+        other_program: Some("cron (pid 7)".into()),
+        other_disk_share: Some(0.0),
+        steal: Some(0.0),
+        throttled_cpus: Some(0.0),
+        read_from_disk: Some(1.0),
+        ..RunConditions::default()
+    };
+    let side = |name: &str| {
+        let (name, conditions) = (name.into(), conditions.clone());
+        let run = ComparedRun { name, conditions, ..ComparedRun::default() };
+        ComparedSide { runs: vec![run], ..ComparedSide::default() }
+    };
+    Comparison { before: side("a"), after: side("b"), ..Comparison::default() }
 }
 
 /// The finding of a rule that must hold after `change` and must not before.

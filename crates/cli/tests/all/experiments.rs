@@ -4,8 +4,7 @@ use crate::common::{
     FATHOM, Loop, MIB, Mounted, Place, Running, as_root, assert_one_error, checksum, says, tool,
     until,
 };
-use fathom_model::experiment::{Claim, ExperimentRecord, TrialWindow};
-use fathom_model::window::CpuTime;
+use fathom_model::experiment::{ExperimentRecord, TrialWindow};
 use rustix::process::Signal;
 use std::fs;
 
@@ -37,9 +36,6 @@ fn two_jobs_are_compared_and_reprinted_byte_for_byte() {
     assert_eq!(place.ask(&["show", "kept"]).done().stdout, answer.stdout);
     let json = place.ask(&["show", "kept", "--json"]).done().stdout;
     assert_eq!(json, place.read("kept/record.json"));
-    // Two stored runs are compared without measuring.
-    let both = place.ask(&["try", "--runs", "kept", "kept"]).done().stdout;
-    says(&both, &["second relative to first"]);
 }
 
 #[test]
@@ -310,69 +306,4 @@ fn file_systems_are_measured_alone_and_together() {
     assert!(record.report.conditions[2].effect.is_some());
     let alone = place.ask(&["try", "filesystems", "ext4/file"]);
     assert_one_error(&alone.stderr, &["needs two targets"]);
-}
-
-/// Stores a run of `kernels` as if measured on `kernel`, with these I/Os per window of the variant "buffered".
-fn stored_on(place: &Place, kernel: &str, buffered: u64, others: Option<CpuTime>) {
-    let args = ["try", "kernels", "data", "--duration=1", "--window=50ms", "--sampling=off"];
-    let dir = format!("--record={kernel}");
-    place.ask(&[&args[..], &[dir.as_str()]].concat());
-    let mut record = record(place, kernel);
-    record.header.facts.host.kernel = kernel.to_string();
-    place.write(&format!("{kernel}/record.json"), serde_json::to_vec(&record).unwrap());
-    let windows = place.read(&format!("{kernel}/windows.ndjson"));
-    let window: TrialWindow = serde_json::from_str(windows.lines().next().unwrap()).unwrap();
-    let mut all = String::new();
-    for (round, (condition, named)) in (0..9).flat_map(|round| {
-        record.request.experiment.conditions.iter().enumerate().map(move |of| (round, of))
-    }) {
-        let mut sample = window.outcome.clone().unwrap();
-        sample.ios = u64::from(round) + if named.name == "buffered" { buffered } else { 5000 };
-        sample.elapsed_ns = 250_000_000;
-        // What else ran on this machine is no part of the test.
-        (sample.cpu, sample.disk) = (others, None);
-        let window = TrialWindow { condition, round, outcome: Ok(sample), rejects: false };
-        all += &(serde_json::to_string(&window).unwrap() + "\n");
-    }
-    place.write(&format!("{kernel}/windows.ndjson"), all);
-}
-
-#[test]
-fn runs_on_two_kernels_are_compared_variant_by_variant() {
-    let place = Place::new();
-    place.data("data", 4 * MIB);
-    stored_on(&place, "5.8.0", 2000, None);
-    stored_on(&place, "5.11.0", 3000, None);
-    let args = ["try", "--runs", "5.8.0", "5.11.0"];
-    let page = place.ask(&args).done().stdout;
-    says(&page, &["5.11.0 relative to 5.8.0", "buffered 5.11.0: IOPS +49.9%"]);
-    let json = place.ask(&[&args[..], &["--json"]].concat()).done().stdout;
-    let compared: ExperimentRecord = serde_json::from_str(&json).unwrap();
-    let conditions = &compared.request.experiment.conditions;
-    let found = conditions.iter().zip(&compared.report.conditions);
-    let changed = found.filter(|(_, found)| {
-        found.effect.as_ref().is_some_and(|effect| effect.claim == Claim::Changed)
-    });
-    let changed: Vec<&str> = changed.map(|(condition, _)| condition.name.as_str()).collect();
-    assert_eq!(changed, ["buffered 5.11.0"]);
-    // Beside a busy neighbour, nothing is claimed.
-    let idle = CpuTime { idle_ns: 1_000_000_000, ..CpuTime::default() };
-    let busy = CpuTime { busy_ns: 900_000_000, idle_ns: 100_000_000, ..CpuTime::default() };
-    stored_on(&place, "alone", 2000, Some(idle));
-    stored_on(&place, "beside", 3000, Some(busy));
-    let page = place.ask(&["try", "--runs", "alone", "beside"]).done().stdout;
-    says(&page, &["buffered beside: not comparable: other programs used 0.", " CPUs in alone, "]);
-    assert!(!page.contains("IOPS +"), "{page}");
-    // Runs may be named as for `show`.
-    let runs = place.home().join(".local/state/fathom/runs");
-    fs::create_dir_all(&runs).unwrap();
-    let names = ["20260101-000000-1", "20260101-000000-2"];
-    for (kept, name) in ["alone", "beside"].iter().zip(names) {
-        fs::rename(place.path(kept), runs.join(name)).unwrap();
-    }
-    place.ask(&["try", "--runs", names[0], names[1]]).done();
-    let other = place.ask(&["try", "polled", "data", "--record=other", "--duration=1"]);
-    assert!(other.code.is_some());
-    let refused = place.ask(&["try", "--runs", "5.8.0", "other"]);
-    assert_one_error(&refused.stderr, &["kernels", "polled", "different experiments"]);
 }

@@ -11,6 +11,8 @@ mod blocks;
 #[path = "../common/mod.rs"]
 mod common;
 #[cfg(test)]
+mod compare;
+#[cfg(test)]
 mod data;
 #[cfg(test)]
 mod decoders;

@@ -126,7 +126,6 @@ fn verdict(effect: &Effect) -> Text {
     match (&effect.claim, &effect.ratio) {
         (Claim::Changed, Some(ratio)) => change(ratio).into(),
         (Claim::NoneAbove(share), _) => text!("no effect above ", percent(share * 100.0)),
-        (Claim::NotComparable(_), _) => "not comparable".into(),
         (_, Some(ratio)) => text!("inconclusive, ", decisive(effect, ratio)),
         (_, None) => "inconclusive".into(),
     }
@@ -269,7 +268,7 @@ fn agreement(there: Direction, found: &MeasuredCondition) -> &'static str {
         (Claim::Changed, Some(here), Direction::Higher) if here.value > 1.0 => "agrees",
         (Claim::Changed, Some(here), Direction::Lower) if here.value < 1.0 => "agrees",
         (Claim::NoneAbove(_), _, Direction::Same) => "agrees",
-        (Claim::Inconclusive(_) | Claim::NotComparable(_), ..) => "inconclusive",
+        (Claim::Inconclusive(_), ..) => "inconclusive",
         _ => "differs",
     }
 }

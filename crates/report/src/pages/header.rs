@@ -123,7 +123,7 @@ fn listed(all: impl IntoIterator<Item = Text>) -> Text {
 }
 
 /// The command line as one would type it: the program by its name, words quoted where a shell needs that.
-fn command_line(words: &[String]) -> String {
+pub(super) fn command_line(words: &[String]) -> String {
     let Some((program, args)) = words.split_first() else { return String::new() };
     let program = Path::new(program)
         .file_name()

@@ -31,7 +31,7 @@ pub fn run(record: &RunRecord, observed: Option<&Observed>, verbose: bool) -> Do
         page.paragraph(why);
     }
     page.findings(&record.header.findings);
-    let groups = shown_groups(record);
+    let groups = derive::sections(record);
     for group in &groups {
         section(&mut page, record, group);
     }
@@ -94,24 +94,6 @@ fn totals(page: &mut Document, record: &RunRecord, groups: &[JobGroup]) {
         let about = text!(figures, " (", names.join(" + "), ")");
         page.section("total", about, Document::default());
     }
-}
-
-/// Jobs reported as one: the clones of a section, or the jobs merged by `group_reporting`.
-fn shown_groups(record: &RunRecord) -> Vec<JobGroup<'_>> {
-    let mut shown: Vec<JobGroup> = Vec::new();
-    for group in derive::groups(record) {
-        let (plan, jobs) = (group.plan, &group.jobs);
-        match shown.last_mut() {
-            Some(last)
-                if last.plan.name == plan.name && plan.clone > 0 && !plan.group_reporting =>
-            {
-                last.jobs.extend(jobs);
-            }
-            _ => shown.push(group),
-        }
-    }
-    // Merged once: merging for each clone would take time that grows with the square of their number.
-    shown.into_iter().map(|group| derive::group(record, group.plan, group.jobs)).collect()
 }
 
 fn plans<'a>(record: &'a RunRecord, group: &JobGroup) -> Vec<&'a JobPlan> {

@@ -107,13 +107,14 @@ pub(super) fn shown(quantity: &Quantity, place: NumberContext) -> String {
     let label = if is_labeled { format!("{}% CI ", quantity.confidence) } else { String::new() };
     match quantity.interval {
         None => text,
-        Some((low, high)) if quantity.value == 0.0 && low <= 0.0 && high > 0.0 => {
-            format!("<{}", of(high))
-        }
+        // A change has two directions.
         Some((low, high)) if quantity.unit == QuantityUnit::Change => {
             let ends =
                 format!("{} to {}", of(low).trim_end_matches('%'), of(high).trim_end_matches('%'));
             format!("{text} ({label}{ends})")
+        }
+        Some((low, high)) if quantity.value == 0.0 && low <= 0.0 && high > 0.0 => {
+            format!("<{}", of(high))
         }
         Some((low, high)) => format!("{text} ({label}{}–{})", bound(low), bound(high)),
     }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use crate::support::same_as_file;
+use fathom_analysis::compare::Comparison;
 use fathom_analysis::rules::Diagnosis;
 use fathom_analysis::topology::TopologyReport;
 use fathom_model::experiment::{ExperimentRecord, TrialWindow};
@@ -36,6 +37,7 @@ fn published_schemas_are_current() {
     check("blocks.schema.json", &schemars::schema_for!(BlocksResult<'_>));
     check("topo.schema.json", &schemars::schema_for!(TopologyReport));
     check("doctor.schema.json", &schemars::schema_for!(Diagnosis));
+    check("compare.schema.json", &schemars::schema_for!(Comparison));
     check("runs.schema.json", &schemars::schema_for!(Vec<RunRow>));
     check("experiment-windows.schema.json", &schemars::schema_for!(TrialWindow));
 }

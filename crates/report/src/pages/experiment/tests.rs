@@ -203,17 +203,6 @@ fn the_interval_beside_inconclusive_is_the_one_that_decided() {
 }
 
 #[test]
-fn two_runs_that_are_not_comparable_have_no_figure() {
-    let mut record = schedulers();
-    let claim = Claim::NotComparable("other programs used 0.05 CPUs in a, 1.60 CPUs in b".into());
-    record.report.conditions[3].effect =
-        Some(Effect { ratio: None, ratio_99: None, pairs: 9, claim });
-    let shown = unwrapped(&experiment(&judged(record), false));
-    let line = "kyber: not comparable: other programs used 0.05 CPUs in a, 1.60 CPUs in b.";
-    assert!(shown.contains(line), "{shown}");
-}
-
-#[test]
 fn latency_stays_at_80_and_at_60_columns() {
     let mut record = schedulers();
     record.report.conditions[3].effect = effect(0.98, Claim::Inconclusive("why".into()));

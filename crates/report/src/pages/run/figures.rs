@@ -29,12 +29,12 @@ pub(super) fn figures(body: &mut Document, group: &JobGroup) {
     let mut direction = |name: &str, dir: &DirRecord| {
         let latency = if dir.lat.is_empty() { &dir.clat } else { &dir.lat };
         let (ios, bytes) = (dir.counts.ios, Some(dir.counts.bytes));
-        let mut row = row(name, show, &JobFigures { ios, bytes, runtime_ns, latency });
+        let mut row = row(name, show, &JobFigures::new(ios, bytes, runtime_ns, latency));
         row.extend(counted.iter().map(|(_, of)| Text::from(events(of(dir)))));
         rows.push(row);
         if !dir.response.is_empty() {
             let latency = &dir.response;
-            let figures = JobFigures { ios, bytes: None, runtime_ns, latency };
+            let figures = JobFigures::new(ios, None, runtime_ns, latency);
             let mut row = self::row(&format!("{name} response"), show, &figures);
             row[IOPS] = Text::default();
             rows.push(row);
@@ -44,7 +44,7 @@ pub(super) fn figures(body: &mut Document, group: &JobGroup) {
             let [class, level, hint] = priority_parts(one.priority);
             let name = format!("{name} prio {class}/{level}/{hint}");
             let (ios, latency) = (one.lat.count(), &one.lat);
-            let figures = JobFigures { ios, bytes: None, runtime_ns, latency };
+            let figures = JobFigures::new(ios, None, runtime_ns, latency);
             rows.push(self::row(&name, show, &figures));
         }
     };
@@ -60,7 +60,7 @@ pub(super) fn figures(body: &mut Document, group: &JobGroup) {
     }
     if done.flushes.count > 0 {
         let (ios, latency) = (done.flushes.count, &done.flushes.lat);
-        rows.push(row("flush", show, &JobFigures { ios, bytes: None, runtime_ns, latency }));
+        rows.push(row("flush", show, &JobFigures::new(ios, None, runtime_ns, latency)));
     }
     table(body, group.plan, columns, rows);
     behind(body, group);
@@ -91,7 +91,12 @@ fn columns(first: &str, plan: &JobPlan) -> Vec<DataColumn> {
         _ => metric.title,
     };
     let column = |metric| DataColumn::number(name(metric)).ranked(metric.rank);
-    std::iter::once(DataColumn::text(first)).chain(JOB.iter().map(column)).collect()
+    std::iter::once(DataColumn::text(first)).chain(shown().map(column)).collect()
+}
+
+/// The figures of the table.
+fn shown() -> impl Iterator<Item = &'static JobMetric> {
+    JOB.iter().filter(|metric| metric.is_main())
 }
 
 fn row(name: &str, show: &Show, figures: &JobFigures<'_>) -> Vec<Text> {
@@ -99,7 +104,7 @@ fn row(name: &str, show: &Show, figures: &JobFigures<'_>) -> Vec<Text> {
         (FigureUnit::BytesPerSecond, bytes) => bytes.map(|bytes| bandwidth(bytes, show)).into(),
         (_, value) => cell(metric, value),
     };
-    std::iter::once(name.into()).chain(JOB.iter().map(cell)).collect()
+    std::iter::once(name.into()).chain(shown().map(cell)).collect()
 }
 
 /// Bytes per second in the unit that the job requests: `kb_base` and `unit_base`.
@@ -168,7 +173,7 @@ pub(super) fn each_job(body: &mut Document, record: &RunRecord, group: &JobGroup
             lat.merge(&done.dirs[dir].lat);
         }
         let (ios, bytes) = (derive::ios(done), Some(derive::bytes(done)));
-        let figures = JobFigures { ios, bytes, runtime_ns: done.runtime_ns, latency: &lat };
+        let figures = JobFigures::new(ios, bytes, done.runtime_ns, &lat);
         let mut row = row(&name(plan), &plan.show, &figures);
         row.push(done.error.as_ref().map(|error| error.message.as_str()).into());
         row

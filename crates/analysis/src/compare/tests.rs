@@ -1,0 +1,345 @@
+//! Comparisons of simulated runs.
+
+use super::*;
+use fathom_model::finding::Severity;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+/// A run of one job on an idle machine.
+fn run(name: &str, figures: &[(&'static str, f64)]) -> Measured {
+    let figures = figures.iter().map(|(id, value)| (*id, Some(*value)));
+    Measured {
+        name: name.into(),
+        host_id: "machine".into(),
+        conditions: RunConditions { cpus: 8, other_cpus: Some(0.02), ..RunConditions::default() },
+        parts: vec![MeasuredPart::new("reads", figures)],
+        ..Measured::default()
+    }
+}
+
+/// A fixed sequence of normal deviates: sums of 12 uniforms.
+struct Noise(u64);
+
+impl Noise {
+    fn next(&mut self) -> f64 {
+        let mut uniform = || {
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (self.0 >> 11) as f64 / (1_u64 << 53) as f64
+        };
+        (0..12).map(|_| uniform()).sum::<f64>() - 6.0
+    }
+
+    /// So many runs whose figures are `level` times the usual and vary by 1%, percentiles by 3%.
+    fn set(&mut self, runs: usize, level: f64) -> Vec<Measured> {
+        let mut value = |usual: f64, noise: f64| usual * (1.0 + noise * self.next());
+        let run = |at| {
+            let figures = [
+                ("iops", value(100_000.0 * level, 0.01)),
+                ("bandwidth_bytes_per_s", value(4.096e8 * level, 0.01)),
+                ("p50_ms", value(0.3, 0.01)),
+                ("p99_ms", value(0.7, 0.03)),
+                ("p999_ms", value(2.0, 0.03)),
+                ("cpu_ms_per_io", value(0.002, 0.01)),
+                ("ios_in_flight", value(31.0, 0.01)),
+            ];
+            self::run(&format!("run-{at}"), &figures)
+        };
+        (0..runs).map(run).collect()
+    }
+}
+
+fn compared(before: &[Measured], after: &[Measured], earlier: &[Measured]) -> Comparison {
+    compare(before, after, earlier, &[]).unwrap()
+}
+
+fn changed(comparison: &Comparison) -> Vec<&'static str> {
+    let figures = comparison.parts.iter().flat_map(|part| &part.figures);
+    figures.filter(|one| one.verdict == FigureVerdict::Changed).map(|one| one.id).collect()
+}
+
+#[test]
+fn of_what_is_the_same_nearly_nothing_is_claimed() {
+    let mut noise = Noise(7);
+    for sizes in [(5, 5), (3, 3), (3, 8)] {
+        let claims = (0..400).filter(|_| {
+            let (before, after) = (noise.set(sizes.0, 1.0), noise.set(sizes.1, 1.0));
+            !changed(&compared(&before, &after, &[])).is_empty()
+        });
+        // All seven intervals hold at once in 95 of 100 comparisons.
+        let claims = claims.count();
+        assert!(claims <= 20, "{claims} of 400 claims between sets of {sizes:?}");
+    }
+    let claims = (0..400).filter(|_| {
+        let (before, after, earlier) = (noise.set(1, 1.0), noise.set(1, 1.0), noise.set(5, 1.0));
+        !changed(&compared(&before, &after, &earlier)).is_empty()
+    });
+    let claims = claims.count();
+    assert!(claims <= 20, "{claims} of 400 claims between single runs");
+}
+
+#[test]
+fn an_effect_of_five_percent_is_found() {
+    let mut noise = Noise(11);
+    for level in [0.95, 1.05] {
+        let found = (0..200).filter(|_| {
+            let (before, after) = (noise.set(5, 1.0), noise.set(5, level));
+            changed(&compared(&before, &after, &[])).contains(&"iops")
+        });
+        let found = found.count();
+        assert!(found >= 190, "found {found} of 200 times");
+    }
+    let comparison = compared(&noise.set(5, 1.0), &noise.set(5, 0.9), &[]);
+    let answer = comparison.findings.last().unwrap();
+    assert!(answer.is_verdict() && answer.summary.starts_with("Slower: IOPS −"), "{answer:?}");
+}
+
+#[test]
+fn single_runs_need_earlier_ones() {
+    let mut noise = Noise(13);
+    let (before, after) = (noise.set(1, 1.0), noise.set(1, 0.7));
+    let alone = compared(&before, &after, &[]);
+    assert!(alone.earlier.is_empty() && changed(&alone).is_empty());
+    assert!(alone.parts[0].figures.iter().all(|figure| figure.interval.is_none()));
+    let answer = alone.findings.last().unwrap();
+    assert!(answer.summary.starts_with("No difference is claimed (IOPS −"), "{answer:?}");
+    assert!(answer.next_step.as_ref().unwrap().contains("three times"), "{answer:?}");
+    // Two are too few.
+    let few = compared(&before, &after, &noise.set(2, 1.0));
+    assert!(few.earlier.is_empty() && changed(&few).is_empty());
+    let known = compared(&before, &after, &noise.set(6, 1.0));
+    assert_eq!((known.earlier.len(), changed(&known)), (6, vec!["iops", "bandwidth_bytes_per_s"]));
+    // Sets show their own variation.
+    let sets = compared(&noise.set(3, 1.0), &noise.set(3, 1.0), &noise.set(6, 1.0));
+    assert!(sets.earlier.is_empty());
+}
+
+#[test]
+fn percentiles_of_neighboring_buckets_do_not_differ() {
+    let set =
+        |p99| [1, 2, 3].map(|at| run(&format!("{p99}-{at}"), &[("iops", 1e5), ("p99_ms", p99)]));
+    let claims = |after| changed(&compared(&set(1.0), &set(after), &[])).contains(&"p99_ms");
+    assert!(!claims(1.007) && claims(1.02), "a bucket is 0.8% wide");
+}
+
+#[test]
+fn other_load_blocks_every_claim() {
+    let mut noise = Noise(17);
+    let (before, mut after) = (noise.set(5, 1.0), noise.set(5, 0.8));
+    after[3].conditions.other_cpus = Some(1.4);
+    after[3].conditions.other_program = Some("cargo (3 processes)".into());
+    let comparison = compared(&before, &after, &[]);
+    assert!(changed(&comparison).is_empty());
+    let first = &comparison.findings[0];
+    assert_eq!((first.rule.as_str(), first.severity), ("other-load", Severity::Warning));
+    let text = "Other programs used 1.40 CPUs during run-3, cargo (3 processes) most of them.";
+    assert_eq!(first.summary, text);
+    assert!(comparison.findings.last().unwrap().summary.contains("not comparable: Other programs"));
+    let iops = &comparison.parts[0].figures[0];
+    assert_eq!((iops.id, iops.verdict), ("iops", FigureVerdict::NotComparable));
+}
+
+#[test]
+fn results_of_different_commands_are_refused() {
+    let limit = Measured { kind: ComparedKind::Limit, ..run("l", &[("iops", 1.0)]) };
+    let error = compare(&[run("r", &[("iops", 1.0)])], &[limit], &[], &[]).unwrap_err();
+    assert_eq!(
+        error,
+        "r is a result of `run`, l one of `limit`; compare results of the same command"
+    );
+    let mut other = run("b", &[("iops", 1.0)]);
+    other.parts[0].name = "writes".into();
+    let error = compare(&[run("a", &[("iops", 1.0)])], &[other], &[], &[]).unwrap_err();
+    assert!(error.starts_with("nothing is in both: a has reads, b has writes; "), "{error}");
+    assert!(compare(&[], &[], &[], &[]).is_err());
+}
+
+#[test]
+fn what_is_known_to_matter_comes_first() {
+    let with = |facts: Value, plan: Value| Measured {
+        settings: differences::flat(&facts),
+        plan: differences::flat(&plan),
+        ..run("a", &[("iops", 1.0)])
+    };
+    let facts = |kernel: &str, scheduler: &str, other: u32| {
+        json!({
+            "host": {"kernel": kernel, "load_1min": other, "new_fact": other},
+            "targets": [{"device": {"scheduler": scheduler, "name": "vda"}}],
+            "inspection": {"host": {"texts": {
+                "/sys/devices/system/cpu/vulnerabilities/meltdown": format!("Mitigation: {other}"),
+                "/sys/kernel/mm/transparent_hugepage/enabled": "always",
+            }}},
+        })
+    };
+    let plan = |depth: u32| {
+        json!({"jobs": [
+            {"depth": depth, "access": {"seed": depth}, "options": {"iodepth": depth.to_string()}},
+            {"depth": depth, "options": {"iodepth": depth.to_string()}},
+        ]})
+    };
+    let before = with(facts("6.1", "none", 1), plan(32));
+    let after = with(facts("6.18", "mq-deadline", 2), plan(64));
+    let found = compared(std::slice::from_ref(&before), &[after], &[]);
+    let names = |of: &[Difference]| of.iter().map(|one| one.name.clone()).collect::<Vec<_>>();
+    let expected = ["kernel", "I/O scheduler", "mitigation of meltdown", "new fact"];
+    assert_eq!(names(&found.settings), expected);
+    let depth = Difference { name: "iodepth".into(), before: "32".into(), after: "64".into() };
+    assert_eq!(found.plan, [depth]);
+    // Without keys, what follows from them.
+    let bare = |depth: u32| with(json!({}), json!({"jobs": [{"depth": depth}]}));
+    assert_eq!(names(&compared(&[bare(1)], &[bare(2)], &[]).plan), ["jobs depth"]);
+    let same = compared(std::slice::from_ref(&before), std::slice::from_ref(&before), &[]);
+    assert!(same.plan.is_empty() && same.settings.is_empty());
+}
+
+fn threshold(text: &str) -> Threshold {
+    Threshold::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"))
+}
+
+fn outcome(comparison: &Comparison, text: &str) -> ThresholdOutcome {
+    threshold(text).check(comparison).outcome
+}
+
+#[test]
+fn conditions_hold_do_not_hold_or_are_inconclusive() {
+    use ThresholdOutcome::{DoesNotHold, Holds, Inconclusive};
+    let mut noise = Noise(19);
+    let (before, after) = (noise.set(5, 1.0), noise.set(5, 0.9));
+    let comparison = compared(&before, &after, &[]);
+    let cases = [
+        ("iops < -3%", Holds),
+        ("iops < −3%", Holds),
+        ("IOPS > +3%", DoesNotHold),
+        ("iops < -10%", Inconclusive),
+        ("reads:bandwidth < -3%", Holds),
+        ("p99 > +30%", DoesNotHold),
+        ("p99 > 2ms", DoesNotHold),
+        ("p99 > 500us", Holds),
+        ("iops < 100k", Holds),
+        ("iops < 50000", DoesNotHold),
+        ("bandwidth_bytes_per_s < 1GiB/s", Holds),
+        ("p99.9 > 1ms", Holds),
+        ("writes:iops < -3%", Inconclusive),
+        ("util_pct > 80%", Inconclusive),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(outcome(&comparison, text), expected, "{text}");
+    }
+    // A change needs to know how much runs differ, a value does not.
+    let alone = compared(&before[..1], &after[..1], &[]);
+    assert_eq!(outcome(&alone, "iops < -3%"), Inconclusive);
+    assert_eq!(outcome(&alone, "iops < 100k"), Holds);
+    let mut failed = after.clone();
+    failed[0].incomplete = Some("interrupted by SIGINT".into());
+    let failed = compared(&before, &failed, &[]);
+    assert_eq!(outcome(&failed, "iops < -3%"), Inconclusive);
+    assert_eq!(outcome(&failed, "iops < 100k"), Inconclusive);
+}
+
+#[test]
+fn bad_conditions_say_what_is_expected() {
+    let error = |text| Threshold::parse(text).unwrap_err();
+    assert!(error("p99").starts_with("expected FIGURE > VALUE or FIGURE < VALUE"));
+    assert!(error("p99 >= 2ms").starts_with("expected FIGURE"));
+    let unknown = error("p98 > 2ms");
+    assert!(unknown.starts_with(
+        "unknown figure 'p98'; figures are time, iops, bandwidth, mean, p50, p99, p99.9, "
+    ));
+    assert_eq!(error("iops < 5%"), "'5%': write a change with its sign: +5% or -5%");
+    assert_eq!(
+        error("p99 > 2"),
+        "'2': expected a time such as 2ms or 500us, or a change such as +5%"
+    );
+    assert_eq!(error("iops < +5"), "'+5': a change is in percent, such as +5%");
+    assert_eq!(error("iops < x%"), "'x%' is not a percentage, such as +5%");
+    assert_eq!(
+        error("bandwidth < 1q"),
+        "'1q': expected a size such as 500m or 2GiB/s, or a change such as +5%"
+    );
+}
+
+fn fio() -> Value {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../report/tests/fio-3.33/run.json");
+    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+}
+
+#[test]
+fn fio_json_has_figures_and_options() {
+    let found = Measured::of_fio("a.json", &fio()).unwrap();
+    let names: Vec<&str> = found.parts.iter().map(|part| part.name.as_str()).collect();
+    assert_eq!(names[..3], ["a", "a read", "a write"]);
+    let read = &found.parts[1].figures;
+    let known = [("iops", 496_000.0), ("bandwidth_bytes_per_s", 2_031_616_000.0)];
+    for (id, value) in known.into_iter().chain([("p99_ms", 30e-6), ("p999_ms", 9536e-6)]) {
+        assert!((read[id] / value - 1.0).abs() < 1e-9, "{id}: {}", read[id]);
+    }
+    assert_eq!(found.parts[0].figures["iops"], 496_000.0 + 528_000.0);
+    assert!(!found.parts[0].figures.contains_key("p99_ms"), "percentiles cannot be merged");
+    assert_eq!(found.plan["options.bs"][0], "4k");
+    let error = Measured::of_fio("x.json", &json!({"jobs": []})).unwrap_err();
+    assert!(error.starts_with("x.json is not fio's JSON"), "{error}");
+}
+
+/// Replaces the value at a place that `at` selects.
+fn damage(data: &mut Value, at: &[u8], with: &Value) {
+    let Some((first, rest)) = at.split_first() else {
+        *data = with.clone();
+        return;
+    };
+    let first = usize::from(*first);
+    match data {
+        Value::Array(all) if !all.is_empty() => {
+            let at = first % all.len();
+            damage(&mut all[at], rest, with);
+        }
+        Value::Object(all) if !all.is_empty() => {
+            let at = first % all.len();
+            all.values_mut().nth(at).into_iter().for_each(|value| damage(value, rest, with));
+        }
+        other => *other = with.clone(),
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_condition_panics(text in "[a-z0-9:.% <>+−µ-]{0,24}", any in ".{0,24}") {
+        for text in [text, any] {
+            if let Ok(threshold) = Threshold::parse(&text) {
+                let set = Noise(3).set(3, 1.0);
+                threshold.check(&compared(&set, &set, &[]));
+            }
+        }
+    }
+
+    #[test]
+    fn no_json_panics(at in prop::collection::vec(any::<u8>(), 0..7), kind in 0_usize..7) {
+        let values = [json!(null), json!("x"), json!(-1), json!(1e308), json!({}), json!([]), json!(0)];
+        let mut data = fio();
+        damage(&mut data, &at, &values[kind]);
+        let Ok(found) = Measured::of_fio("a", &data) else { return Ok(()) };
+        let whole = Measured::of_fio("b", &fio()).unwrap();
+        if let Ok(comparison) = compare(&[whole], &[found], &[], &[threshold("iops < 1k")]) {
+            prop_assert!(serde_json::to_string(&comparison).is_ok());
+            for (_, figure) in comparison.figures() {
+                prop_assert!(figure.ratio.is_none_or(f64::is_finite));
+            }
+        }
+    }
+
+    #[test]
+    fn intervals_hold_the_ratio(
+        before in prop::collection::vec(0.0..1e12_f64, 1..6),
+        after in prop::collection::vec(0.0..1e12_f64, 1..6),
+        earlier in prop::collection::vec(0.0..1e12_f64, 0..6),
+    ) {
+        let set = |values: &[f64]| -> Vec<Measured> {
+            values.iter().map(|value| run("a", &[("iops", *value)])).collect()
+        };
+        if let Ok(found) = compare(&set(&before), &set(&after), &set(&earlier), &[]) {
+            for (_, figure) in found.figures() {
+                let Some(ratio) = figure.interval() else { continue };
+                prop_assert!(ratio.low <= ratio.value * 1.000001 && ratio.value <= ratio.high * 1.000001);
+                prop_assert!(ratio.low.is_finite() && ratio.high.is_finite());
+            }
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! `fathom compare`: stored results against others, or sets of repetitions against other sets.
+
+use crate::experiment::record_files;
+use crate::page::{self, PageArgs};
+use crate::show;
+use crate::stdio;
+use fathom_analysis::compare::{Measured, SET_MIN, Threshold, ThresholdOutcome, compare, is_fio};
+use fathom_analysis::rules::{missing_limit_verdict, missing_verdict};
+use fathom_analysis::watch::Observed;
+use fathom_model::Record;
+use fathom_model::outcome::RecordKind;
+use fathom_report::{fio_json, json, pages};
+use fathom_store::{Runs, read_record, read_windows};
+use serde_json::Value;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Maximum size of fio's JSON, in bytes.
+const FIO_MAX: u64 = 64 << 20;
+/// Earlier runs looked at, the newest first, and used.
+const EARLIER_READ: usize = 200;
+const EARLIER_USED: usize = 20;
+/// Exit status if a condition of --fail-if holds, and if that cannot be decided.
+const HOLDS: u8 = 3;
+const INCONCLUSIVE: u8 = 4;
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// Recorded runs, by name or directory, or fio's JSON files: BEFORE and AFTER, or with --to all runs before
+    #[arg(required = true, value_name = "RUN")]
+    runs: Vec<PathBuf>,
+    /// The runs after, if there are several on a side
+    #[arg(long, value_name = "RUN", num_args = 1..)]
+    to: Vec<PathBuf>,
+    /// Exit with status 3 if this holds, such as 'p99 > +5%', 'iops < -3%' or 'p99 > 2ms'; may be repeated
+    ///
+    /// The status is 4 if no condition holds and one cannot be decided. FIGURE is a name of docs/figures.md; `JOB:FIGURE`
+    /// is that of one job. A change (+5%) is decided by its interval, a value (2ms) by the runs after alone.
+    #[arg(long, value_name = "FIGURE OP VALUE", value_parser = Threshold::parse)]
+    fail_if: Vec<Threshold>,
+    #[command(flatten)]
+    page: PageArgs,
+}
+
+/// A result as stored.
+enum Stored {
+    Record { dir: PathBuf, record: Box<Record> },
+    Fio(Value),
+}
+
+pub fn command(args: &Args) -> Result<ExitCode, String> {
+    let (before, after) = match args.sides() {
+        Ok(sides) => sides,
+        Err(error) => return Ok(stdio::usage_error(&error)),
+    };
+    let [before, after] = [before, after].map(|names| {
+        names
+            .iter()
+            .map(|named| Ok((named.display().to_string(), open(named)?)))
+            .collect::<Result<Vec<_>, String>>()
+    });
+    let (before, after) = (before?, after?);
+    let all = || before.iter().chain(&after);
+    let dirs: Vec<PathBuf> = all().filter_map(|(_, stored)| stored.dir().cloned()).collect();
+    let fio = args.runs.iter().chain(&args.to).filter(|path| path.is_file());
+    let fio = fio.map(|path| path.display().to_string());
+    let used: Vec<String> = record_files(&dirs).into_iter().chain(fio).collect();
+    let to = args.page.destination(used.iter().map(String::as_str))?;
+    let is_any_fio = all().any(|(_, stored)| matches!(stored, Stored::Fio(_)));
+    let measured = |(name, stored): &(String, Stored)| stored.measured(name, is_any_fio);
+    let before = before.iter().map(measured).collect::<Result<Vec<Measured>, String>>()?;
+    let after = after.iter().map(measured).collect::<Result<Vec<Measured>, String>>()?;
+    let earlier = match before.len().min(after.len()) >= SET_MIN || is_any_fio {
+        true => Vec::new(),
+        false => earlier(&before, &after, &dirs)?,
+    };
+    let compared = compare(&before, &after, &earlier, &args.fail_if)?;
+    let page = pages::compare(&compared, &fathom_runner::command(), page::zone());
+    args.page.print(&page, || json::text(&compared), to.as_ref())?;
+    let has = |wanted| compared.requirements.iter().any(|one| one.outcome == wanted);
+    Ok(match (has(ThresholdOutcome::Holds), has(ThresholdOutcome::Inconclusive)) {
+        (true, _) => ExitCode::from(HOLDS),
+        (false, true) => ExitCode::from(INCONCLUSIVE),
+        (false, false) => ExitCode::SUCCESS,
+    })
+}
+
+impl Args {
+    fn sides(&self) -> Result<(&[PathBuf], &[PathBuf]), String> {
+        let (before, after) = match (self.runs.as_slice(), self.to.is_empty()) {
+            ([_, _], true) => self.runs.split_at(1),
+            (runs, false) => (runs, self.to.as_slice()),
+            ([_], true) => return Err("name two runs: BEFORE and AFTER".into()),
+            (runs, true) => {
+                return Err(format!(
+                    "{} runs: name BEFORE and AFTER, or write --to before the runs after",
+                    runs.len()
+                ));
+            }
+        };
+        let all: Vec<&PathBuf> = before.iter().chain(after).collect();
+        let is_twice = |at: &usize| all[..*at].contains(&all[*at]);
+        match (0..all.len()).find(is_twice) {
+            Some(at) => Err(format!("{} is named twice; name each run once", all[at].display())),
+            None => Ok((before, after)),
+        }
+    }
+}
+
+fn open(named: &Path) -> Result<Stored, String> {
+    if named.is_file() {
+        return fio_file(named).map(Stored::Fio);
+    }
+    let dir = show::find(Some(named))?;
+    let record = Box::new(show::completed(&dir)?);
+    Ok(Stored::Record { dir, record })
+}
+
+fn fio_file(path: &Path) -> Result<Value, String> {
+    let failed = |error: std::io::Error| format!("cannot read {}: {error}", path.display());
+    let file = File::open(path).map_err(failed)?;
+    let mut text = Vec::new();
+    file.take(FIO_MAX + 1).read_to_end(&mut text).map_err(failed)?;
+    if text.len() as u64 > FIO_MAX {
+        return Err(format!(
+            "{} is too large for fio's JSON; name a run directory",
+            path.display()
+        ));
+    }
+    // fio prints messages before it.
+    let begin = text.iter().position(|byte| *byte == b'{').unwrap_or(text.len());
+    let mut documents = serde_json::Deserializer::from_slice(&text[begin..]).into_iter::<Value>();
+    match documents.next() {
+        Some(Ok(data)) if is_fio(&data) => Ok(data),
+        _ => Err(format!(
+            "{} is not fio's JSON; name a run directory, or a file made with --output-format=json",
+            path.display()
+        )),
+    }
+}
+
+impl Stored {
+    fn dir(&self) -> Option<&PathBuf> {
+        match self {
+            Self::Record { dir, .. } => Some(dir),
+            Self::Fio(_) => None,
+        }
+    }
+
+    /// What is compared; where other results are fio's, of a run only what fio's JSON holds.
+    fn measured(&self, name: &str, as_fio: bool) -> Result<Measured, String> {
+        let (dir, record) = match self {
+            Self::Record { dir, record } => (dir, record.as_ref()),
+            Self::Fio(data) => return Measured::of_fio(name, data),
+        };
+        let samples = || fathom_runner::stored(dir, |_| Ok(()));
+        Ok(match record {
+            Record::Run(record) if as_fio && record.header.kind == RecordKind::Run => {
+                Measured::of_fio(name, &fio_json::value(record))?
+            }
+            Record::Run(record) => {
+                if record.header.sampling.as_ref().is_some_and(|sampling| sampling.view.is_some()) {
+                    return Err(format!(
+                        "{name} holds samples of one source; compare results of run, watch, limit, sweep or try"
+                    ));
+                }
+                let observed = samples()?;
+                let mut record = record.clone();
+                record.header.findings.extend(missing_verdict(&record, &observed));
+                Measured::of_run(name, &record, &observed)
+            }
+            Record::Limit(record) => {
+                let mut record = record.clone();
+                let missing = missing_limit_verdict(&record);
+                record.header.findings.extend(missing);
+                Measured::of_limit(name, &record, &samples()?)
+            }
+            Record::Experiment(record) => {
+                Measured::of_experiment(name, record, &read_windows(dir)?)
+            }
+        })
+    }
+}
+
+/// Complete runs of the same plan on the same machine that began before those after.
+fn earlier(
+    before: &[Measured],
+    after: &[Measured],
+    compared: &[PathBuf],
+) -> Result<Vec<Measured>, String> {
+    let Some(first) = before.first() else { return Ok(Vec::new()) };
+    if before.iter().chain(after).any(|run| !run.is_repetition_of(first)) {
+        return Ok(Vec::new());
+    }
+    let until = after.iter().map(|run| run.started_unix_ns).min().unwrap_or(0);
+    let compared: Vec<PathBuf> =
+        compared.iter().filter_map(|dir| dir.canonicalize().ok()).collect();
+    let mut runs = Runs::open()?.map_or(Ok(Vec::new()), |runs| runs.list())?;
+    runs.retain(|run| {
+        let is_compared = run.path.canonicalize().is_ok_and(|path| compared.contains(&path));
+        !run.is_active && !is_compared && run.started_unix_ns < until
+    });
+    let none = Observed::default();
+    let measured = runs.iter().rev().take(EARLIER_READ).filter_map(|run| {
+        // A record that cannot be read shows nothing about this plan.
+        let found = match read_record(&run.path).ok()? {
+            Record::Run(record) => Measured::of_run(&run.name, &record, &none),
+            Record::Limit(record) => Measured::of_limit(&run.name, &record, &none),
+            Record::Experiment(record) => Measured::of_experiment(&run.name, &record, &[]),
+        };
+        (found.incomplete.is_none() && found.is_repetition_of(first)).then_some(found)
+    });
+    Ok(measured.take(EARLIER_USED).collect())
+}

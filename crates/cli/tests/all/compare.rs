@@ -1,0 +1,288 @@
+//! `fathom compare` as a user sees it, on recorded runs. None of these asserts a speed.
+
+use crate::common::{MIB, Place, assert_one_error, says};
+use fathom_model::experiment::{ExperimentRecord, TrialWindow};
+use fathom_model::outcome::Outcome;
+use fathom_model::window::CpuTime;
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const READS: [&str; 5] =
+    ["--rw=randread", "--bs=4k", "--direct=1", "--time_based", "--runtime=200ms"];
+
+/// Records a short run in the directory `name`.
+fn record(place: &Place, name: &str, args: &[&str]) {
+    let to = format!("--record={name}");
+    let run = ["run", "--eta=never", "--sampling=off", &to, "--name=reads", "--filename=data"];
+    place.ask(&[&run[..], &READS, args].concat()).done();
+}
+
+fn recorded() -> Place {
+    let place = Place::new();
+    place.data("data", 4 * MIB);
+    record(&place, "kept", &["--iodepth=4"]);
+    place
+}
+
+fn copied(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().flatten() {
+        fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
+    }
+}
+
+/// The run `kept` as a run in the directory `to`, which did `per_mille` of its I/Os.
+fn variant(place: &Place, to: &Path, per_mille: u64, change: impl FnOnce(&mut Value)) {
+    copied(&place.path("kept"), to);
+    let file = to.join("record.json");
+    let mut record: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    let ios = &mut record["jobs"][0]["dirs"]["read"]["counts"]["ios"];
+    *ios = (100_000 * per_mille / 1000).into();
+    record["facts"]["host"]["host_id"] = "this-machine".into();
+    change(&mut record);
+    fs::write(file, record.to_string()).unwrap();
+}
+
+/// Runs of the default directory, of which the first ones did as many I/Os as given.
+fn stored(place: &Place, per_mille: &[u64]) -> Vec<String> {
+    let runs = place.home().join(".local/state/fathom/runs");
+    let one = |(at, part): (usize, &u64)| {
+        let name = format!("2026110{}-120000-{at}", at + 1);
+        let started = 1_793_620_800_000_000_000 + at as u64 * 86_400_000_000_000;
+        variant(place, &runs.join(&name), *part, |r| r["started_unix_ns"] = started.into());
+        name
+    };
+    per_mille.iter().enumerate().map(one).collect()
+}
+
+#[test]
+fn two_runs_show_figures_and_claim_nothing() {
+    let place = recorded();
+    record(&place, "other", &["--iodepth=8"]);
+    let answer = place.ask(&["compare", "kept", "other"]).done();
+    let shown = [
+        "The plans differ (iodepth: 4 → 8).",
+        "No difference is claimed (",
+        "Repeat each at least three times",
+        "Whether other programs ran during kept, other is not known",
+        "\nreads\n",
+        "change (95% CI)",
+        "p99.9",
+        "CPU per I/O",
+        "in flight",
+        "what differs",
+    ];
+    says(&answer.stdout, &shown);
+    let json = place.ask(&["compare", "kept", "other", "--json"]).done().json();
+    let reads = &json["parts"][0];
+    assert_eq!((&json["kind"], &reads["name"]), (&"run".into(), &"reads".into()));
+    let figure =
+        reads["figures"].as_array().unwrap().iter().find(|one| one["id"] == "iops").unwrap();
+    assert_eq!((&figure["verdict"], &figure["interval"]), (&"unknown".into(), &Value::Null));
+    let markdown = place.ask(&["compare", "kept", "other", "--format=markdown"]).done().stdout;
+    assert!(markdown.contains("| IOPS |"), "{markdown}");
+    let html = ["compare", "kept", "other", "--format=html", "-o", "page.html"];
+    place.ask(&html).done();
+    says(&place.read("page.html"), &["<title>", "fathom compare", "</html>"]);
+    // No file of a compared run may be replaced.
+    let over = place.ask(&["compare", "kept", "other", "-o", "kept/record.json"]);
+    assert_eq!(over.code, Some(1), "{}", over.stderr);
+    assert!(place.read("kept/record.json").contains("run_id"));
+}
+
+#[test]
+fn sets_of_repetitions_allow_claims() {
+    let place = recorded();
+    let set = |name: &str, parts: [u64; 5]| -> Vec<String> {
+        let one = |(at, part): (usize, u64)| {
+            let name = format!("{name}{at}");
+            variant(&place, &place.path(&name), part, |_| ());
+            name
+        };
+        parts.into_iter().enumerate().map(one).collect()
+    };
+    let before = set("a", [1000, 1004, 997, 1001, 998]);
+    let after = set("b", [900, 903, 897, 901, 899]);
+    let again = set("c", [1001, 999, 1003, 996, 1000]);
+    let compare = |others: &[String], more: &[&str]| {
+        let names = before.iter().map(String::as_str).chain(["--to"]);
+        let args: Vec<&str> =
+            ["compare"].into_iter().chain(names).chain(others.iter().map(String::as_str)).collect();
+        place.ask(&[&args, more].concat())
+    };
+    let page = compare(&after, &[]).done().stdout;
+    says(&page, &["Slower: ", "IOPS −10.0% (95% CI −10.", "worse", "5 runs"]);
+    let page = compare(&again, &[]).done().stdout;
+    says(&page, &["No difference is shown: ", "not shown"]);
+    let failed = compare(&after, &["--fail-if", "iops < -3%"]);
+    assert_eq!(failed.code, Some(3), "{}{}", failed.stdout, failed.stderr);
+    says(&failed.stdout, &["fail if iops < -3%", "holds: ", "IOPS −10.0%"]);
+    let passed = compare(&again, &["--fail-if", "iops < -3%", "--fail-if", "reads:p99 > +50%"]);
+    assert_eq!(passed.code, Some(0), "{}{}", passed.stdout, passed.stderr);
+    // The threshold is within the interval.
+    let open = compare(&after, &["--fail-if", "iops < -10%", "--json"]);
+    assert_eq!(open.code, Some(4), "{}{}", open.stdout, open.stderr);
+    assert_eq!(open.json()["requirements"][0]["outcome"], "inconclusive");
+    // An incomplete run blocks the claim.
+    variant(&place, &place.path("b4"), 899, |r| {
+        r["outcome"] = serde_json::json!({"interrupted": {"by": "SIGINT"}})
+    });
+    let page = compare(&after, &[]).done().stdout;
+    says(&page, &["b4 is incomplete.", "the runs are not comparable", "not comparable"]);
+    assert!(!page.contains("Slower"), "{page}");
+}
+
+#[test]
+fn earlier_runs_show_how_much_single_ones_differ() {
+    let place = recorded();
+    let names = stored(&place, &[1000, 1002, 999, 1001, 1000, 800]);
+    let (before, after) = (names[4].as_str(), names[5].as_str());
+    let json = place.ask(&["compare", before, after, "--json"]).done().json();
+    let earlier = json["earlier"].as_array().unwrap();
+    assert_eq!(
+        earlier.iter().map(|n| n.as_str().unwrap()).collect::<Vec<_>>(),
+        [&names[3], &names[2], &names[1], &names[0]]
+    );
+    let page = place.ask(&["compare", before, after]).done().stdout;
+    says(&page, &["Slower: ", "IOPS −20.0%", "from 4 earlier runs: "]);
+    // Runs on another machine, or of another plan, say nothing.
+    for (run, pointer, value) in
+        [(0, "/facts/host/host_id", "other"), (1, "/plan/jobs/0/name", "x")]
+    {
+        let file =
+            place.home().join(format!(".local/state/fathom/runs/{}/record.json", names[run]));
+        let mut record: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+        *record.pointer_mut(pointer).unwrap() = value.into();
+        fs::write(file, record.to_string()).unwrap();
+    }
+    let page = place.ask(&["compare", before, after]).done().stdout;
+    says(&page, &["No difference is claimed ("]);
+}
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../store/fixtures").join(name)
+}
+
+#[test]
+fn every_kind_of_result_is_compared_with_its_own() {
+    let place = Place::new();
+    for (name, part) in
+        [("run", "IOPS"), ("watch", "vda"), ("limit", "peak"), ("experiment", "IOPS")]
+    {
+        let from = fixture(&format!("v2/{name}"));
+        copied(&from, &place.path(name));
+        let page = place.ask(&["compare", from.to_str().unwrap(), name]).done().stdout;
+        says(&page, &["No difference is claimed (", part, "nothing that is recorded"]);
+    }
+    let wrong = place.ask(&["compare", "run", "limit"]);
+    assert_eq!(wrong.code, Some(1));
+    assert_one_error(&wrong.stderr, &["run is a result of `run`, limit one of `limit`"]);
+}
+
+#[test]
+fn fio_json_is_compared_with_fio_json_and_with_runs() {
+    let place = recorded();
+    let fio = Path::new(env!("CARGO_MANIFEST_DIR")).join("../report/tests/fio-3.33/run.json");
+    let text = fs::read_to_string(fio).unwrap();
+    place.write("a.json", &text);
+    place.write("b.json", format!("fio: a message\n{}", text.replace("496000", "248000")));
+    let page = place.ask(&["compare", "a.json", "b.json"]).done().stdout;
+    says(&page, &["a read", "IOPS", "496k", "248k", "−50.0%", "is not known; differences include"]);
+    assert!(!page.contains("limited by"), "{page}");
+    let absolute = place.ask(&["compare", "a.json", "b.json", "--fail-if", "a read:iops < 300k"]);
+    assert_eq!(absolute.code, Some(3), "{}", absolute.stderr);
+    // A run is read as the JSON that it prints for fio's users.
+    let reads = text.replace("\"jobname\" : \"a\"", "\"jobname\" : \"reads\"");
+    place.write("reads.json", reads);
+    let page = place.ask(&["compare", "reads.json", "kept"]).done().stdout;
+    says(&page, &["The plans differ (", "\nreads\n"]);
+    place.write("text.json", "{\"jobs\": 1}");
+    let wrong = place.ask(&["compare", "a.json", "text.json"]);
+    assert_eq!(wrong.code, Some(1));
+    assert_one_error(&wrong.stderr, &["text.json is not fio's JSON", "--output-format=json"]);
+}
+
+#[test]
+fn wrong_command_lines_are_usage_errors() {
+    let place = recorded();
+    let cases: [(&[&str], &[&str]); 6] = [
+        (&["kept"], &["name two runs"]),
+        (&["kept", "a", "b"], &["3 runs", "--to"]),
+        (&["kept", "kept"], &["kept is named twice"]),
+        (
+            &["kept", "a", "--fail-if", "p98 > 2ms"],
+            &["unknown figure 'p98'", "p99.9", "cpu_ms_per_io"],
+        ),
+        (&["kept", "a", "--fail-if", "p99"], &["expected FIGURE > VALUE"]),
+        (&["kept", "a", "--fail-if", "iops < 5%"], &["+5%"]),
+    ];
+    for (args, parts) in cases {
+        let before = place.look();
+        let answer = place.ask(&[&["compare"], args].concat());
+        assert_eq!(answer.code, Some(2), "{args:?}: {}", answer.stderr);
+        says(&answer.stderr, parts);
+        assert!(answer.stdout.is_empty() && place.look() == before, "{args:?}");
+    }
+    let missing = place.ask(&["compare", "kept", "nosuch"]);
+    assert_eq!(missing.code, Some(1));
+    assert_one_error(&missing.stderr, &["no such run: nosuch"]);
+}
+
+/// The experiment in `once` as a run on `kernel`, with so many IOPS of the variant "buffered" and this CPU time.
+fn on_kernel(place: &Place, name: &str, kernel: &str, buffered: f64, cpu: CpuTime) {
+    copied(&place.path("once"), &place.path(name));
+    let text = place.read("once/record.json");
+    let mut record: ExperimentRecord = serde_json::from_str(&text).unwrap();
+    record.header.outcome = Outcome::Finished;
+    record.header.facts.host.kernel = kernel.to_string();
+    for (condition, found) in
+        record.request.experiment.conditions.iter().zip(&mut record.report.conditions)
+    {
+        (found.windows, found.errors) = (9, 0);
+        found.iops = if condition.name == "buffered" { buffered } else { 5000.0 };
+    }
+    place.write(&format!("{name}/record.json"), serde_json::to_vec(&record).unwrap());
+    let window = |line: &str| {
+        let mut window: TrialWindow = serde_json::from_str(line).unwrap();
+        // What else ran on this machine is no part of the test.
+        let sample = window.outcome.as_mut().unwrap();
+        (sample.cpu, sample.disk) = (Some(cpu), None);
+        serde_json::to_string(&window).unwrap() + "\n"
+    };
+    let windows: String = place.read("once/windows.ndjson").lines().map(window).collect();
+    place.write(&format!("{name}/windows.ndjson"), windows);
+}
+
+#[test]
+fn experiments_on_two_kernels_are_compared_variant_by_variant() {
+    let place = Place::new();
+    place.data("data", 4 * MIB);
+    place.ask(&[
+        "try",
+        "kernels",
+        "data",
+        "--duration=1",
+        "--window=50ms",
+        "--sampling=off",
+        "--record=once",
+    ]);
+    let idle = CpuTime { idle_ns: 1_000_000_000, ..CpuTime::default() };
+    let busy = CpuTime { busy_ns: 900_000_000, idle_ns: 100_000_000, ..CpuTime::default() };
+    for at in 0..3 {
+        let noise = f64::from(at);
+        on_kernel(&place, &format!("old{at}"), "5.8.0", 2000.0 + noise, idle);
+        on_kernel(&place, &format!("new{at}"), "5.11.0", 3000.0 + noise, idle);
+        on_kernel(&place, &format!("beside{at}"), "5.11.0", 3000.0 + noise, busy);
+    }
+    let compare = |with: &str| {
+        let after = [0, 1, 2].map(|at| format!("{with}{at}"));
+        let args = ["compare", "old0", "old1", "old2", "--to", &after[0], &after[1], &after[2]];
+        place.ask(&args).done().stdout
+    };
+    let page = compare("new");
+    says(&page, &["Faster: buffered IOPS +50.0% (", "5.8.0", "5.11.0"]);
+    let page = compare("beside");
+    says(&page, &["CPUs were busy besides the load before, ", "the runs are not comparable"]);
+    assert!(!page.contains("Faster"), "{page}");
+}
