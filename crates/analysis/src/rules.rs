@@ -47,6 +47,8 @@ use limiters::{SettingView, View};
 pub struct Rule {
     /// Stable id, such as `sparse-target`.
     pub id: &'static str,
+    /// What limits a workload, in a few words that follow "limited by"; empty for rules of other classes.
+    limits: &'static str,
     /// What kind of statement its findings make.
     pub class: Class,
     /// The severity of its findings; a check lowers or raises it if `threshold` states it.
@@ -70,6 +72,7 @@ impl Rule {
     /// Most rules warn that figures may mislead, and leave the findings of others alone.
     const DEFAULT: Self = Self {
         id: "",
+        limits: "",
         class: Class::Validity,
         severity: Severity::Warning,
         meaning: "",
@@ -386,7 +389,9 @@ impl Rule {
             (Check::Run(check), Input::Run(record)) => check(record),
             (Check::Target(check), Input::Target(target)) => check(target),
             (Check::Limit(check), Input::Limit(record)) => check(record),
-            (Check::View(check), Input::View(view)) => check(view),
+            (Check::View(check), Input::View(view)) => {
+                check(view).map(|claim| Claim { limited_by: Some(self.limits), ..claim })
+            }
             (Check::Setting(limit, check), Input::Setting(view)) => {
                 check(view).map(|claim| Claim { limited_by: Some(limit), ..claim })
             }
@@ -399,7 +404,7 @@ impl Rule {
     }
 
     /// What it is called where it limits a setting of a search.
-    fn limits(&self) -> Option<&'static str> {
+    fn limits_setting(&self) -> Option<&'static str> {
         self.checks.iter().find_map(|check| match check {
             Check::Setting(limit, _) => Some(*limit),
             _ => None,

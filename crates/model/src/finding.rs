@@ -27,7 +27,7 @@ pub struct Finding {
     /// The part of a search or of an experiment that it is about, if not the whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part: Option<Part>,
-    /// What limits that part, in a few words, such as `the I/O scheduler`.
+    /// What limits the workload or that part, in a few words, such as `the I/O scheduler`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limited_by: Option<String>,
     /// What it is about.
@@ -54,6 +54,11 @@ impl Finding {
     /// Whether it is part of the verdict: what limited the workload, or that nothing is known to have.
     pub fn is_verdict(&self) -> bool {
         self.rank.is_some()
+    }
+
+    /// What limits, in a few words; of records before this was stored, the rule's id.
+    pub fn limiter(&self) -> &str {
+        self.limited_by.as_deref().unwrap_or(&self.rule)
     }
 }
 

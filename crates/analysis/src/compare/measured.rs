@@ -10,7 +10,6 @@ use crate::rules::from_disk;
 use crate::watch::Observed;
 use fathom_model::experiment::{Condition, ExperimentRecord, Load, MeasuredCondition, TrialWindow};
 use fathom_model::facts::TargetFacts;
-use fathom_model::finding::Finding;
 use fathom_model::limit::{BlockLimit, LimitRecord};
 use fathom_model::outcome::{Outcome, RecordKind};
 use fathom_model::record::{Header, RunRecord};
@@ -64,7 +63,7 @@ pub struct Measured {
     pub host_id: String,
     /// Why it is not complete, if so.
     pub incomplete: Option<String>,
-    /// Ids of the rules that state what limited it.
+    /// What limited it, in a few words, or the ids of rules.
     pub limited_by: Vec<String>,
     pub conditions: RunConditions,
     pub parts: Vec<MeasuredPart>,
@@ -132,7 +131,7 @@ impl Measured {
             started_unix_ns: header.started_unix_ns,
             host_id: host.host_id.clone(),
             incomplete,
-            limited_by: verdicts.map(limiter).collect(),
+            limited_by: verdicts.map(|verdict| verdict.limiter().to_string()).collect(),
             conditions: RunConditions {
                 cpus: host.cpus_allowed.len() as u32,
                 hot_drives: hot_drives(header),
@@ -319,11 +318,6 @@ impl Measured {
         let same_machine = !self.host_id.is_empty() && self.host_id == other.host_id;
         same_machine && self.kind == other.kind && self.plan == other.plan
     }
-}
-
-/// What limited it, in a few words, or the id of the rule.
-fn limiter(verdict: &Finding) -> String {
-    verdict.limited_by.clone().unwrap_or_else(|| verdict.rule.clone())
 }
 
 fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {

@@ -248,6 +248,7 @@ macro_rules! checks {
         judge: $judge:expr, case: $case:expr, near_miss: $near_miss:expr,
     })*) => { &[$(Rule {
         id: $id,
+        limits: "",
         class: fathom_model::finding::Class::Advice,
         severity: Severity::$severity,
         meaning: $cost,

@@ -40,6 +40,7 @@ const SAMPLES_MIN: u64 = 2;
 /// None of the causes; found for want of others.
 pub(super) static INCONCLUSIVE: Rule = Rule {
     id: "inconclusive",
+    limits: "",
     class: Class::Limiter,
     severity: Severity::Info,
     meaning: "Nothing that was sampled is known to have limited the workload.",

@@ -116,6 +116,7 @@ fn direct_refused(record: &RunRecord) -> Option<Claim> {
 
 pub(super) static MEMORY_LOCK: Rule = Rule {
     id: "memory-lock",
+    limits: "",
     class: Class::Advice,
     severity: Severity::Warning,
     meaning: "Buffers were not registered, which raises the CPU time per I/O: RLIMIT_MEMLOCK is too low.",
@@ -181,6 +182,7 @@ fn fallbacks(record: &RunRecord) -> Option<Claim> {
 
 pub(super) static REFUSED_FLAGS: Rule = Rule {
     id: "refused-flags",
+    limits: "",
     class: Class::Advice,
     severity: Severity::Info,
     meaning: "The kernel rejected io_uring setup flags; the ring works without them, at a higher cost per I/O.",

@@ -60,6 +60,7 @@ pub(super) static DEGRADED_LINK: Rule = Rule {
 
 pub(super) static SLOW_PORT: Rule = Rule {
     id: "slow-port",
+    limits: "",
     class: Class::Advice,
     severity: Severity::Info,
     meaning: "A disk supports a faster or wider link than its port.",
@@ -89,6 +90,7 @@ pub(super) static ONE_INTERRUPT_CPU: Rule = Rule {
 
 pub(super) static REMOTE_DISK: Rule = Rule {
     id: "remote-disk",
+    limits: "",
     class: Class::Advice,
     severity: Severity::Info,
     meaning: "fathom is not allowed to run on the CPUs of a disk's NUMA node, so its data crosses the interconnect between packages.",

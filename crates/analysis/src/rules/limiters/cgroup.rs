@@ -34,6 +34,7 @@ const COST_WAITS: [&str; 2] = ["ioc_rqos_throttle", "blkcg_maybe_throttle_curren
 /// A limit on the I/Os or bytes per second of the cgroup.
 pub(in crate::rules) static IO_LIMIT: Rule = Rule {
     id: "cgroup-io-limit",
+    limits: "an I/O limit of its cgroup",
     class: Class::Limiter,
     severity: Severity::Info,
     meaning: "The cgroup's limit on IOPS or bandwidth was reached.",
@@ -162,6 +163,7 @@ fn settings(view: &View, keys: &[&str]) -> Vec<String> {
 /// Threads that wait for the cgroup's share of a device's capacity.
 pub(in crate::rules) static IO_COST: Rule = Rule {
     id: "cgroup-io-cost",
+    limits: "its cgroup's share of the device (io.cost)",
     class: Class::Limiter,
     severity: Severity::Info,
     meaning: "The cgroup used up its share of a device (io.cost, io.weight), so the kernel throttled its I/Os.",
@@ -218,6 +220,7 @@ pub(super) fn is_writeback_throttled(view: &View, device: &str, call: &str) -> b
 /// Threads that wait so that another cgroup meets its latency target.
 pub(in crate::rules) static IO_LATENCY: Rule = Rule {
     id: "cgroup-io-latency",
+    limits: "another cgroup's latency target (io.latency)",
     class: Class::Limiter,
     severity: Severity::Info,
     meaning: "The kernel throttled I/Os so that another cgroup meets its latency target (io.latency).",
@@ -272,6 +275,7 @@ fn io_latency(view: &View) -> Option<Claim> {
 /// BFQ serves other cgroups first.
 pub(in crate::rules) static IO_WEIGHT: Rule = Rule {
     id: "cgroup-io-weight",
+    limits: "its cgroup's I/O weight",
     class: Class::Limiter,
     severity: Severity::Info,
     meaning: "The I/O scheduler BFQ served other cgroups first, by their weights.",
@@ -328,6 +332,7 @@ fn weighted(scene: &mut Scene, weight: u32) {
 /// A limit on the CPU time of the cgroup.
 pub(in crate::rules) static CPU_QUOTA: Rule = Rule {
     id: "cgroup-cpu-quota",
+    limits: "the CPU quota of its cgroup",
     class: Class::Limiter,
     severity: Severity::Info,
     meaning: "The cgroup used up its CPU quota, and its threads waited for the next period.",
@@ -401,6 +406,7 @@ fn quota_at_setting(view: &SettingView) -> Option<Claim> {
 /// A limit on the memory of the cgroup, page cache included.
 pub(in crate::rules) static MEMORY_LIMIT: Rule = Rule {
     id: "cgroup-memory-limit",
+    limits: "the memory limit of its cgroup",
     class: Class::Limiter,
     severity: Severity::Info,
     meaning: "The cgroup's memory limit made the kernel reclaim pages that were needed again soon.",

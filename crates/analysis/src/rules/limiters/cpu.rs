@@ -36,6 +36,7 @@ const NEEDED_MIN: f64 = 0.3;
 /// Other programs use the CPUs that the workload waits for.
 pub(in crate::rules) static OTHER_PROGRAMS: Rule = Rule {
     id: "other-programs-cpu",
+    limits: "other programs on the CPUs",
     class: Class::Limiter,
     severity: Severity::Info,
     meaning: "Other programs used the CPUs that the workload's threads waited for.",
@@ -204,6 +205,7 @@ pub(super) fn program(uses: &ProcessUse) -> Subject {
 /// All CPUs are in use.
 pub(in crate::rules) static BUSY_CPUS: Rule = Rule {
     id: "busy-cpus",
+    limits: "the CPUs",
     class: Class::Limiter,
     severity: Severity::Info,
     meaning: "All CPUs were in use.",
@@ -261,6 +263,22 @@ pub(in crate::rules) static BUSY_CPUS: Rule = Rule {
             summary: "The 2 CPUs were 98% busy; stress-ng (pid 812) used 1.90 of them.",
         },
         Case::View {
+            // Threads of other programs wait for each other.
+            holds: |s| {
+                s.whole_machine();
+                s.hog(1.9, 1.9, 0.3);
+                s.busy(98);
+                s.state(ThreadState::FutexBrief, 4.5);
+            },
+            near_miss: |s| {
+                s.whole_machine();
+                s.hog(1.9, 1.9, 0.0);
+                s.busy(98);
+                s.state(ThreadState::FutexBrief, 4.5);
+            },
+            summary: "The 2 CPUs were 98% busy; stress-ng (pid 812) used 1.90 of them.",
+        },
+        Case::View {
             // A client of a program that does the work.
             holds: client,
             // Nobody waits for a CPU.
@@ -302,7 +320,9 @@ fn busy_cpus(view: &View) -> Option<Claim> {
         true => wanted / (view.busy_threads() + others).max(1e-9),
         false => 1.0,
     };
-    let is_short = runnable >= WAITING_MIN.max(view.state(S::FutexBrief));
+    // Of all the threads of a machine, many wait for each other in other programs than those that wait for a CPU.
+    let brief = if view.is_own { view.state(S::FutexBrief) } else { 0.0 };
+    let is_short = runnable >= WAITING_MIN.max(brief);
     let is_idle = view.is_own && view.busy_threads() + worked_for < BUSY_MIN;
     if !is_short
         || is_idle
@@ -366,6 +386,7 @@ fn on_half_of_the_cpus(record: &mut LimitRecord, interval: [f64; 2]) {
 /// The workload's own CPU time.
 pub(in crate::rules) static OWN_TIME: Rule = Rule {
     id: "own-cpu-time",
+    limits: "its own CPU time",
     class: Class::Limiter,
     severity: Severity::Info,
     meaning: "The workload is CPU-bound.",

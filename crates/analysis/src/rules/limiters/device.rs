@@ -30,6 +30,7 @@ const OTHERS_BYTES_MIN: f64 = 1e6;
 /// Other programs' I/O on the device that the workload waits for.
 pub(in crate::rules) static OTHER_PROGRAMS: Rule = Rule {
     id: "other-programs-io",
+    limits: "other programs on the device",
     class: Class::Limiter,
     severity: Severity::Info,
     meaning: "Other programs issued much of the I/O on the disks while the workload waited for its own.",
@@ -156,6 +157,7 @@ fn other_programs(view: &View) -> Option<Claim> {
 /// The device, with nothing known above it that holds I/Os back.
 pub(in crate::rules) static DEVICE: Rule = Rule {
     id: "device",
+    limits: "the device",
     class: Class::Limiter,
     severity: Severity::Info,
     meaning: "The workload waited for a busy device.",

@@ -39,6 +39,7 @@ const RULES: [&str; 3] = ["sparse-target", "cached-reads", "in-memory"];
 /// Pages are read from swap.
 pub(in crate::rules) static SWAPPING: Rule = Rule {
     id: "swapping",
+    limits: "swapping",
     class: Class::Limiter,
     severity: Severity::Info,
     meaning: "Memory ran short: programs waited for pages that had been swapped out.",
@@ -145,6 +146,7 @@ fn swapping(view: &View) -> Option<Claim> {
 /// Reads and writes end in memory.
 pub(in crate::rules) static NOT_ON_DISK: Rule = Rule {
     id: "not-on-disk",
+    limits: "memory: I/O did not reach a disk",
     class: Class::Limiter,
     severity: Severity::Info,
     meaning: "I/O did not reach a disk: the file is sparse, on a file system in memory, or in the page cache.",

@@ -59,6 +59,7 @@ const OWN_SHARE_MIN: f64 = 0.5;
 /// All requests of a device's queue are in use.
 pub(in crate::rules) static REQUESTS: Rule = Rule {
     id: "queue-requests",
+    limits: "the number of requests in the device's queues",
     class: Class::Limiter,
     severity: Severity::Info,
     meaning: "The queue had too few requests (nr_requests): I/Os waited for one before they were queued.",
@@ -206,6 +207,7 @@ fn full_queue(record: &mut LimitRecord, half_iops: f64) {
 /// I/Os wait in the I/O scheduler, or it uses the CPU time.
 pub(in crate::rules) static SCHEDULER: Rule = Rule {
     id: "io-scheduler",
+    limits: "the I/O scheduler",
     class: Class::Limiter,
     severity: Severity::Info,
     meaning: "The I/O scheduler held I/Os back although the device could have accepted more, or it used a lot of CPU time.",
@@ -381,6 +383,7 @@ fn held_at_driver(record: &mut LimitRecord, at_driver: f64) {
 /// The queue depth itself.
 pub(in crate::rules) static DEPTH: Rule = Rule {
     id: "queue-depth",
+    limits: "the queue depth",
     class: Class::Limiter,
     severity: Severity::Info,
     meaning: "A deeper queue yields more than the deepest one that the search allows.",
@@ -446,6 +449,7 @@ pub(super) fn time_in_scheduler(view: &View, disk: &DiskRates) -> Option<f64> {
 /// The kernel limits buffered writes in flight, so that reads do not wait behind them.
 pub(in crate::rules) static WRITEBACK_THROTTLING: Rule = Rule {
     id: "writeback-throttling",
+    limits: "writeback throttling",
     class: Class::Limiter,
     severity: Severity::Info,
     meaning: "Writeback throttling limited the buffered writes in flight, to keep read latency low.",
@@ -524,6 +528,7 @@ fn writeback_throttling(view: &View) -> Option<Claim> {
 /// I/Os are larger than the queue's limits.
 pub(in crate::rules) static SPLITS: Rule = Rule {
     id: "splits",
+    limits: "splits of I/Os",
     class: Class::Limiter,
     severity: Severity::Info,
     meaning: "I/Os were larger than a limit of the queue and were split, which costs CPU time and latency.",

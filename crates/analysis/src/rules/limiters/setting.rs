@@ -93,7 +93,7 @@ fn stored(tests: &Confirmation) -> Option<Finding> {
     };
     let rule = RULES.iter().find(|rule| rule.id == id)?;
     let claim = Claim::new(format!("{}.", tests.reason.as_deref().unwrap_or("")), Vec::new());
-    Some(rule.finding(Claim { limited_by: rule.limits(), ..claim }))
+    Some(rule.finding(Claim { limited_by: rule.limits_setting(), ..claim }))
 }
 
 impl SettingView<'_> {

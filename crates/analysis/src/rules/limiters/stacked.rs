@@ -18,6 +18,7 @@ const IN_LAYER_MIN: f64 = 0.5;
 /// The layer of a stacked device takes the time, not the devices below.
 pub(in crate::rules) static STACKED_DEVICE: Rule = Rule {
     id: "stacked-device",
+    limits: "the stacked device itself",
     class: Class::Limiter,
     severity: Severity::Info,
     meaning: "I/Os spent their time in the layer of a stacked device (device mapper, md, loop), not below it.",

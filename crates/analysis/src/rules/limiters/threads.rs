@@ -50,6 +50,7 @@ const FILE_LOCKS: [&str; 4] =
 /// fsync and the journal.
 pub(in crate::rules) static FSYNC: Rule = Rule {
     id: "fsync",
+    limits: "flushes (fsync)",
     class: Class::Limiter,
     severity: Severity::Info,
     meaning: "The workload waited for fsync(2) and the like, or for the file system's journal.",
@@ -159,6 +160,7 @@ fn flushed<'a>(view: &'a View) -> Option<&'a DiskRates> {
 /// A lock that the program's threads share.
 pub(in crate::rules) static LOCK: Rule = Rule {
     id: "lock",
+    limits: "a lock in the program",
     class: Class::Limiter,
     severity: Severity::Info,
     meaning: "The program's threads waited for each other.",
@@ -236,6 +238,7 @@ fn lock(view: &View) -> Option<Claim> {
 /// A lock of the kernel, such as a file's.
 pub(in crate::rules) static KERNEL_LOCK: Rule = Rule {
     id: "kernel-lock",
+    limits: "a lock in the kernel",
     class: Class::Limiter,
     severity: Severity::Info,
     meaning: "The workload's threads waited for a kernel lock, such as that of a file they write to.",
@@ -330,6 +333,7 @@ fn file_lock_claim(view: &View, comm: &str, wchan: &str, share: f64) -> Claim {
 /// io_uring hands I/Os to worker threads.
 pub(in crate::rules) static IO_WORKERS: Rule = Rule {
     id: "io-wq",
+    limits: "io_uring's worker threads",
     class: Class::Limiter,
     severity: Severity::Info,
     meaning: "io_uring could not submit I/Os without blocking and punted them to worker threads (io-wq).",
@@ -399,6 +403,7 @@ fn io_workers(view: &View) -> Option<Claim> {
 /// One I/O in flight at any time.
 pub(in crate::rules) static ONE_AT_A_TIME: Rule = Rule {
     id: "one-at-a-time",
+    limits: "latency: one I/O at a time",
     class: Class::Limiter,
     severity: Severity::Info,
     meaning: "The workload issued one I/O at a time: the device's latency limited it, not its throughput.",

@@ -54,6 +54,7 @@ fn wait(share: f64, summary: String, name: &str) -> Claim {
 /// Waits for input, from a process that is not part of the account.
 pub(in crate::rules) static PEER: Rule = Rule {
     id: "peer",
+    limits: "another program that it waits for",
     class: Class::Limiter,
     severity: Severity::Info,
     meaning: "The program waited for input or room in a socket or pipe: for another machine, or for a program that is not watched.",
@@ -221,6 +222,7 @@ fn on_another_machine(view: &View, mut claim: Claim, remote: &RemotePeer) -> Cla
 /// Sleeps that the program chose.
 pub(in crate::rules) static TIMER: Rule = Rule {
     id: "timer",
+    limits: "its own timer",
     class: Class::Limiter,
     severity: Severity::Info,
     meaning: "The program slept for a time that it chose: nothing limits it meanwhile.",
@@ -249,12 +251,13 @@ fn timer(view: &View) -> Option<Claim> {
         share * 100.0,
         rate_and_time(view, &[ThreadState::Timer])
     );
-    Some(wait(share, summary, "time asleep").about(view.workload()).gain_of(share))
+    Some(wait(share, summary, "time asleep").about(view.workload()))
 }
 
 /// Stopped, or waiting for a user.
 pub(in crate::rules) static NOT_RUNNING: Rule = Rule {
     id: "not-running",
+    limits: "being stopped, or a terminal",
     class: Class::Limiter,
     severity: Severity::Info,
     meaning: "The program was stopped by a signal or a debugger, or waited for a terminal.",
@@ -299,6 +302,7 @@ fn not_running(view: &View) -> Option<Claim> {
 /// No thread has anything to do.
 pub(in crate::rules) static IDLE: Rule = Rule {
     id: "idle",
+    limits: "nothing: no work",
     class: Class::Limiter,
     severity: Severity::Info,
     meaning: "The program had nothing to do: all of its threads waited for a signal, for each other, for a child or for an event.",
@@ -344,6 +348,7 @@ fn idle(view: &View) -> Option<Claim> {
 /// Memory accesses that wait for a disk.
 pub(in crate::rules) static PAGE_FAULTS: Rule = Rule {
     id: "page-faults",
+    limits: "page faults",
     class: Class::Limiter,
     severity: Severity::Info,
     meaning: "Memory accesses waited for pages of files (mmap): each thread waits for one page at a time.",
@@ -392,6 +397,7 @@ fn page_faults(view: &View) -> Option<Claim> {
 /// Pages that are read ahead and not used.
 pub(in crate::rules) static READAHEAD: Rule = Rule {
     id: "readahead",
+    limits: "unused readahead",
     class: Class::Limiter,
     severity: Severity::Info,
     meaning: "Much more was read from disks than the program read: readahead for random reads.",
@@ -448,6 +454,7 @@ fn readahead(view: &View) -> Option<Claim> {
 /// Asynchronous I/O whose submission blocks.
 pub(in crate::rules) static BLOCKING_SUBMIT: Rule = Rule {
     id: "blocking-submit",
+    limits: "blocking submission of I/O",
     class: Class::Limiter,
     severity: Severity::Info,
     meaning: "Asynchronous I/O was synchronous: its submission waited for the disk.",
