@@ -27,6 +27,8 @@ const DISKS: &str = "/sys/block";
 /// Where it lists NUMA nodes, and mounts.
 const NODES: &str = "/sys/devices/system/node/online";
 const MOUNTS: &str = "/proc/self/mountinfo";
+/// Where this process's CPUs and capabilities come from.
+const STATUS: &str = "/proc/self/status";
 /// I/Os of this size should not be split.
 const LARGE_KB: u64 = 1024;
 /// The control groups of this process.
@@ -158,6 +160,7 @@ fn chosen(text: &str) -> &str {
 
 /// The mounts of a disk; reports the first bad one.
 fn mounted(disk: &Disk, is_bad: fn(&MountedFileSystem) -> bool, wanted: &str) -> Answer {
+    disk.machine.read(MOUNTS)?;
     let mounts = &disk.seen.mounts;
     match mounts.iter().find(|mount| is_bad(mount)) {
         _ if mounts.is_empty() => Err(Skip::NotApplicable),
@@ -174,9 +177,15 @@ impl Machine<'_> {
     /// That a source of values was read, even if it held none.
     fn read(&self, source: &str) -> Result<(), Skip> {
         match self.files.missing.get(source) {
+            Some(reason) if reason.starts_with(source) => Err(reason.clone().into()),
             Some(reason) => Err(format!("{source}: {reason}").into()),
             None => Ok(()),
         }
+    }
+
+    /// Whether this process has root's capabilities.
+    fn is_privileged(&self) -> Result<bool, Skip> {
+        self.read(STATUS).map(|()| self.host.privileged)
     }
 
     /// Limits in files of control groups, of which there should be none.
@@ -399,13 +408,9 @@ pub fn diagnose(host: &Host, inspection: &Inspection) -> Diagnosis {
     let files = &inspection.host;
     let machine = Machine { host, files, daemons: &inspection.daemons };
     let mut diagnosis = Diagnosis::default();
-    if let Some(reason) = files.missing.get(DISKS) {
-        diagnosis.not_checked.push(NotChecked {
-            check: "disks",
-            title: "disks",
-            subject: String::new(),
-            reason: format!("{DISKS}: {reason}"),
-        });
+    if let Err(Skip::Unread(reason)) = machine.read(DISKS) {
+        let (check, title, subject) = ("disks", "disks", String::new());
+        diagnosis.not_checked.push(NotChecked { check, title, subject, reason });
     }
     for rule in all() {
         for check in rule.checks {

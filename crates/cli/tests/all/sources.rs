@@ -163,3 +163,27 @@ fn a_cgroup_too_small_for_fathom_itself_is_refused() {
     assert!(answer.signal.is_none() && answer.code != Some(0), "{}", answer.stderr);
     says(&(answer.stdout + &answer.stderr), &["too little for fathom"]);
 }
+
+#[test]
+fn doctor_does_not_take_what_it_cannot_read_for_a_value() {
+    let Some(_guard) = as_root("mount namespaces without /proc and /sys") else { return };
+    let place = Place::new();
+    let covered = |path: &str| format!("mount --bind /dev/null {path}");
+    for (script, sources) in [
+        (NO_SYS.to_string(), vec!["/sys/block"]),
+        (NO_PROC.to_string(), vec!["/proc/loadavg", "/proc/self/status"]),
+        ("mount -t tmpfs none /sys/block".to_string(), vec!["/sys/block is not sysfs"]),
+        (covered("/proc/loadavg"), vec!["/proc/loadavg is not procfs"]),
+        (covered("/proc/self/status"), vec!["/proc/self/status is not procfs"]),
+    ] {
+        // The process that mounts becomes fathom.
+        let script = script.replace("/proc/self/", "/proc/$$/");
+        let answer = ask(&place, &script, &["doctor"]);
+        let said = format!("{}{}", answer.stdout, answer.stderr);
+        says(&said, &["not checked"]);
+        says(&said, &sources);
+        for wrong in ["on 0 of", "run fathom as root", "load average 0.0"] {
+            assert!(!said.contains(wrong), "{script}: {wrong}\n{said}");
+        }
+    }
+}

@@ -11,7 +11,7 @@ use fathom_model::inspection::{
 use fathom_sys::cgroup::{self, Hierarchy};
 use fathom_sys::device::{self, Node};
 use fathom_sys::mounts::{self, Mount};
-use fathom_sys::roots::{Roots, entries, number, text};
+use fathom_sys::roots::{self, Roots, entries, number, text};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -93,12 +93,23 @@ fn host(roots: &Roots) -> Readings {
     if known.is_some_and(|known| known.lines().any(|line| line.ends_with("tracefs"))) {
         host.set("/proc/filesystems", "tracefs");
     }
-    listed(&mut host, "/sys/kernel/tracing/events", &roots.sys.join("kernel/tracing/events"));
-    listed(&mut host, "/sys/block", &roots.sys.join("block"));
-    // Hidden or unmounted, /proc and the control groups look as if there were no programs and no limits.
-    if !roots.proc.join("self/mountinfo").exists() {
-        lacks(&mut host, "/proc", "not mounted");
-        lacks(&mut host, "/proc/self/mountinfo", "not mounted");
+    match std::fs::read_dir(roots.sys.join("kernel/tracing/events")) {
+        Ok(_) => host.set("/sys/kernel/tracing/events", "readable"),
+        Err(error) => lacks(&mut host, "/sys/kernel/tracing/events", &reason(&error)),
+    }
+    // Hidden or unmounted, these look as if there were no disks, programs, mounts and limits.
+    for (path, file) in [
+        ("/sys/block", roots.sys.join("block")),
+        ("/proc", roots.proc.join("self")),
+        ("/proc/loadavg", roots.proc.join("loadavg")),
+        ("/proc/self/mountinfo", roots.proc.join("self/mountinfo")),
+        ("/proc/self/status", roots.proc.join("self/status")),
+    ] {
+        match roots::exists(&file) {
+            Ok(true) => {}
+            Ok(false) => lacks(&mut host, path, "missing"),
+            Err(error) => lacks(&mut host, path, &error.to_string()),
+        }
     }
     let hierarchies = cgroup::own(roots).unwrap_or_else(|error| {
         lacks(&mut host, "cgroup", &error.to_string());
@@ -113,13 +124,6 @@ fn host(roots: &Roots) -> Readings {
 
 fn lacks(host: &mut Readings, path: &str, why: &str) {
     host.missing.insert(path.into(), why.into());
-}
-
-fn listed(host: &mut Readings, path: &str, dir: &Path) {
-    match std::fs::read_dir(dir) {
-        Ok(_) => host.set(path, "readable"),
-        Err(error) => lacks(host, path, &reason(&error)),
-    }
 }
 
 fn limits(host: &mut Readings, hierarchy: &Hierarchy) {

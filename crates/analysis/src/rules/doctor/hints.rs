@@ -333,6 +333,7 @@ pub(super) static HINTS: &[Rule] = checks! {
         change: "run fathom without taskset, outside of a cpuset",
         judge: |machine| {
             let online = cpus(machine.files.text("/sys/devices/system/cpu/online")?).len();
+            machine.read(STATUS)?;
             let allowed = machine.host.cpus_allowed.len();
             verdict(allowed < online, format!("{allowed} of {online}"), "all")
         },
@@ -394,7 +395,7 @@ pub(super) static HINTS: &[Rule] = checks! {
         why: "io_uring_register(2), IORING_REGISTER_BUFFERS; rings themselves do not count since Linux 5.12 (commit 26bfa89e25f4)",
         change: "ulimit -l unlimited, or memlock in /etc/security/limits.conf",
         judge: |machine| match machine.host.memlock_limit_bytes {
-            _ if machine.host.privileged => good("unlimited for root"),
+            _ if machine.is_privileged()? => good("unlimited for root"),
             Some(bytes) => verdict(bytes < LOCKED_BYTES, units::bytes(bytes), "64 MiB or more"),
             None => good("unlimited"),
         },
@@ -434,8 +435,8 @@ pub(super) static HINTS: &[Rule] = checks! {
         change: "run fathom as root, or sysctl kernel.perf_event_paranoid=1",
         judge: |machine| {
             let level = machine.host.perf_event_paranoid.ok_or("the kernel does not report perf_event_paranoid")?;
-            let found = format!("{level}{}", if machine.host.privileged { ", as root" } else { "" });
-            verdict(level > 1 && !machine.host.privileged, found, "1 or less")
+            let is_root = machine.is_privileged()?;
+            verdict(level > 1 && !is_root, format!("{level}{}", if is_root { ", as root" } else { "" }), "1 or less")
         },
         case: |i| (i.facts.privileged, i.facts.perf_event_paranoid) = (false, Some(2)),
         near_miss: |i| i.facts.perf_event_paranoid = Some(2),
@@ -448,7 +449,7 @@ pub(super) static HINTS: &[Rule] = checks! {
         change: "sysctl kernel.kptr_restrict=1, and run fathom as root",
         judge: |machine| {
             let now = machine.files.text("/proc/sys/kernel/kptr_restrict")?;
-            verdict(now == "2" || now == "1" && !machine.host.privileged, now, "0, or 1 as root")
+            verdict(now == "2" || now == "1" && !machine.is_privileged()?, now, "0, or 1 as root")
         },
         case: |i| set(i, "/proc/sys/kernel/kptr_restrict", "2"),
         near_miss: |i| set(i, "/proc/sys/kernel/kptr_restrict", "1"),
@@ -462,7 +463,7 @@ pub(super) static HINTS: &[Rule] = checks! {
         judge: |machine| match machine.files.text("/sys/kernel/tracing/events") {
             Ok(text) => good(text),
             // Then fathom mounts tracefs for itself.
-            Err(_) if machine.host.privileged => {
+            Err(_) if machine.is_privileged()? => {
                 let known = machine.files.text("/proc/filesystems")?;
                 verdict(!known.contains("tracefs"), "unsupported by the kernel", "readable")
             }

@@ -366,7 +366,7 @@ pub(super) static PROBLEMS: &[Rule] = checks! {
         change: "sysctl kernel.io_uring_disabled=0",
         judge: |machine| {
             let now = machine.host.io_uring_disabled.ok_or(Skip::NotApplicable)?;
-            verdict(now == 2 || now == 1 && !machine.host.privileged, now, "0")
+            verdict(now == 2 || now == 1 && !machine.is_privileged()?, now, "0")
         },
         case: |i| i.facts.io_uring_disabled = Some(2), near_miss: |i| i.facts.io_uring_disabled = Some(1),
     }
@@ -402,7 +402,7 @@ pub(super) static PROBLEMS: &[Rule] = checks! {
         change: "fathom top shows what is running",
         judge: |machine| {
             let (load, cpus) = (machine.host.load_1min, machine.host.cpus_online);
-            machine.read("/proc")?;
+            machine.read("/proc/loadavg")?;
             if cpus == 0 {
                 return Err("the number of CPUs is not known".into());
             }
