@@ -83,23 +83,28 @@ impl Live {
 pub struct LayoutProgress {
     quiet: bool,
     line: Line,
+    /// The file of the last line.
+    shown: String,
 }
 
 impl LayoutProgress {
     pub fn new(quiet: bool) -> Self {
         let terminal = std::io::stderr().is_terminal();
         let interval = LAYOUT[usize::from(!terminal)];
-        Self { quiet, line: Line::new(terminal, interval, LAYOUT[0]) }
+        Self { quiet, line: Line::new(terminal, interval, LAYOUT[0]), shown: String::new() }
     }
 
     pub fn show(&mut self, path: &str, done: u64, total: u64) {
         let is_done = done >= total;
-        if self.quiet || !self.line.is_due() && !is_done {
+        // Of many small files, not each has a line.
+        let ends = is_done && self.shown == path;
+        if self.quiet || !self.line.is_due() && !ends {
             return;
         }
         match self.line.terminal && is_done {
             true => stdio::clear_status(),
             false => {
+                self.shown = path.to_string();
                 self.line.show(&format!("laying out {path}: {}%", done * 100 / total.max(1)));
             }
         }

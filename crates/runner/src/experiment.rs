@@ -93,8 +93,11 @@ impl ExperimentRunner {
     /// Measures until all effects are known, the time is up or the experiment is cancelled.
     pub fn run(&mut self, hooks: &mut dyn Hooks) -> Result<ExperimentRecord, String> {
         let cancel = self.options.cancel.clone();
-        let laid_out =
-            self.targets.lay_out(&cancel, |path, done, total| hooks.laying_out(path, done, total));
+        let is_scratch = self.conditions.iter().any(|conditions| conditions.scratch);
+        let laid_out = self.targets.lay_out(&cancel, |path, done, total| {
+            let path = if is_scratch { "the scratch file" } else { path };
+            hooks.laying_out(path, done, total);
+        });
         laid_out.or_else(|error| cancel.reason().map(|_| ()).ok_or(error))?;
         self.targets.keep();
         self.peaks(hooks)?;

@@ -26,7 +26,9 @@ fn started_as_fio_it_prints_what_fio_prints() {
     assert_eq!(fio(&["--parse-only"]).done().stdout, "");
     assert_eq!(fio(&["--parse-only", "--name=a", "--nosuchkey=1"]).code, Some(1));
     says(&fio(&["--enghelp"]).done().stdout, &["io_uring", "libaio", "psync"]);
-    says(&fio(&["--enghelp=io_uring"]).done().stdout, &["hipri", "sqthread_poll"]);
+    let help = fio(&["--enghelp=io_uring"]).done().stdout;
+    says(&help, &["hipri", "sqthread_poll"]);
+    assert!(!help.contains("\\x09"), "{help}");
     says(&fio(&["--cmdhelp=bs"]).done().stdout, &["blocksize"]);
     assert!(place.home().read_dir().unwrap().next().is_none(), "no record is kept");
 }

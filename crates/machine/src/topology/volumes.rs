@@ -2,6 +2,7 @@
 
 use super::affinity;
 use crate::target::block_of;
+use fathom_model::list;
 use fathom_model::topology::{Volume, VolumeKind};
 use fathom_sys::device::{self, Node};
 use fathom_sys::mounts::{self, Mount};
@@ -13,7 +14,9 @@ pub(super) fn read(roots: &Roots) -> Vec<Volume> {
     let block = roots.sys.join("block");
     let uses = Uses::read(roots);
     let mut volumes = Vec::new();
-    for name in entries(&block) {
+    let mut names = entries(&block);
+    names.sort_by(|a, b| list::natural(a, b));
+    for name in names {
         let dir = block.join(&name);
         if number::<u32>(dir.join("hidden")) == Some(1) || size_bytes(&dir) == 0 {
             continue;

@@ -193,7 +193,8 @@ fn conditions(body: &mut Document, record: &ExperimentRecord) {
     let row = |(condition, found): (&Condition, &MeasuredCondition)| {
         let mut row: Vec<Text> = vec![condition.name.as_str().into()];
         row.extend(condition.cell.iter().map(|value| Text::from(value.as_str())));
-        row.push(metric(experiment.metric, found));
+        let noisy = is_noisy(found).then(|| text!("noisy"));
+        row.push(Text::join([metric(experiment.metric, found), Text::from(noisy)], ", "));
         if is_corrected {
             let corrected = found.corrected.as_ref().filter(|_| found.windows > 0);
             row.push(corrected.map(|found| estimate(experiment.metric, found)).into());

@@ -35,9 +35,12 @@ pub struct LimitPageOptions {
 
 pub fn limit(record: &LimitRecord, options: LimitPageOptions) -> Document {
     let mut page = Document::headed(Origin::of("limit", &record.header).heading());
-    head(&mut page, record);
+    if let Some(why) = incomplete(&record.header.outcome) {
+        page.paragraph(why);
+    }
     answers(&mut page, record);
     page.findings(&record.header.findings);
+    spent(&mut page, record);
     for (index, target) in record.report.targets.iter().enumerate() {
         let about = record.header.facts.targets.get(index).map(description);
         let direct = record.conditions.get(index).map(|c| how(c.direct));
@@ -90,10 +93,7 @@ fn missing(record: &LimitRecord) -> Vec<Unavailable> {
     hidden.chain(counters).chain(lacks).collect()
 }
 
-fn head(page: &mut Document, record: &LimitRecord) {
-    if let Some(why) = incomplete(&record.header.outcome) {
-        page.paragraph(why);
-    }
+fn spent(page: &mut Document, record: &LimitRecord) {
     let report = &record.report;
     let spent = text!(
         "measured for ",

@@ -48,7 +48,8 @@ fn scratch_file(
         OpenTargets::with(fathom_machine::host(&roots), vec![target], Vocabulary::Limit);
     suits(options, &targets, &conditions)?;
     try_ring(&targets, &conditions)?;
-    let filled = targets.lay_out(cancel, |path, done, total| hooks.laying_out(path, done, total));
+    let filled =
+        targets.lay_out(cancel, |_, done, total| hooks.laying_out("the scratch file", done, total));
     // If cancelled, nothing is read, and the result reports it.
     filled.or_else(|error| cancel.reason().map(|_| ()).ok_or(error))?;
     Ok((targets, conditions))

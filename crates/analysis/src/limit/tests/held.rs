@@ -68,3 +68,10 @@ fn an_io_scheduler_is_named_where_it_holds_ios_that_the_device_would_take() {
         assert_eq!(held_back(&mut sim, queue), wanted, "{scheduler}, issued {issued}, tags {tags}");
     }
 }
+
+#[test]
+fn a_device_that_is_out_of_sight_is_not_named() {
+    assert_eq!(held_back(&mut Sim::default(), QueueFacts::default()), "device");
+    let queue = QueueFacts { hidden: true, ..QueueFacts::default() };
+    assert_ne!(held_back(&mut Sim::default(), queue), "device");
+}
