@@ -1,12 +1,16 @@
-//! `fathom runs`: lists, removes and prunes recorded runs.
+//! `fathom runs`: lists, tags, removes and prunes recorded runs.
 
 use crate::page::{self, PageArgs};
 use crate::quantity;
+use crate::show;
 use crate::stdio::{self, error};
-use fathom_model::units;
+use fathom_model::{escape, units};
 use fathom_report::json;
 use fathom_report::pages::{self, RunRow, RunSummary};
-use fathom_store::{DEFAULT_BYTES_MAX, DEFAULT_KEEP, RunEntry, Runs, read_record};
+use fathom_store::{
+    DEFAULT_BYTES_MAX, DEFAULT_KEEP, RunEntry, Runs, check_tag, read_record, set_tag,
+};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -20,13 +24,19 @@ pub struct Args {
 
 #[derive(clap::Subcommand)]
 enum RunsCommand {
+    /// Give runs a tag: a name for one run or several, such as all repetitions of a test
+    ///
+    /// Runs with a tag are not pruned. `fathom compare` and `fathom show` take tags for runs.
+    Tag(TagArgs),
+    /// Take a tag away from runs
+    Untag(TagArgs),
     /// Remove runs by name
     Remove {
         /// Names, as listed
         #[arg(required = true, value_name = "NAME")]
         names: Vec<String>,
     },
-    /// Remove the oldest runs
+    /// Remove the oldest runs, but none with a tag
     ///
     /// Without options, removes runs older than 90 days, then the oldest ones in excess of 4 GiB.
     Prune {
@@ -37,6 +47,13 @@ enum RunsCommand {
         #[arg(long, value_name = "SIZE", value_parser = quantity::bytes)]
         max_size: Option<u64>,
     },
+}
+
+#[derive(clap::Args)]
+struct TagArgs {
+    /// Names of runs, run directories or other tags, and last the tag
+    #[arg(required = true, num_args = 2.., value_names = ["RUN", "TAG"])]
+    names: Vec<String>,
 }
 
 pub fn command(args: &Args) -> Result<ExitCode, String> {
@@ -50,6 +67,8 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
             page.heading = page::heading("runs", None);
             args.page.print(&page, || json::text(&rows), to.as_ref())?;
         }
+        (Some(RunsCommand::Tag(args)), _) => tag(args, true)?,
+        (Some(RunsCommand::Untag(args)), _) => tag(args, false)?,
         (Some(RunsCommand::Remove { names }), Some(runs)) => {
             let mut all_gone = true;
             for name in names {
@@ -80,6 +99,25 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Gives all runs the tag, or takes it from them. Nothing is changed if one of them is not found.
+fn tag(args: &TagArgs, is_set: bool) -> Result<(), String> {
+    let Some((tag, names)) = args.names.split_last() else { return Ok(()) };
+    check_tag(tag)?;
+    let dirs = names.iter().map(|name| show::find_all(Path::new(name)));
+    let dirs = dirs.collect::<Result<Vec<_>, String>>()?.concat();
+    for dir in &dirs {
+        let is_changed = set_tag(dir, tag, is_set)?;
+        let word = match (is_set, is_changed) {
+            (true, true) => "tagged",
+            (false, true) => "untagged",
+            (true, false) => "has the tag already",
+            (false, false) => "does not have the tag",
+        };
+        stdio::info(&format!("fathom: {}: {word}", escape::path(dir)));
+    }
+    Ok(())
+}
+
 fn kept(name: &str) -> String {
     format!("{name} was not removed: it contains what fathom did not create; remove that yourself")
 }
@@ -94,6 +132,7 @@ fn row(entry: RunEntry) -> RunRow {
         summary: summary(&entry).unwrap_or_else(unread),
         started_unix_ns: entry.started_unix_ns,
         name: entry.name,
+        tags: entry.tags,
         in_progress: entry.is_active,
         size_bytes: entry.size_bytes,
     }

@@ -26,7 +26,7 @@ use std::time::Duration;
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// Run directory, or name of a recorded run; by default the latest run
+    /// Run directory, name of a recorded run, or a tag (its latest run); by default the latest run
     #[arg(value_name = "DIR|NAME")]
     run: Option<PathBuf>,
     /// For `fathom limit`: also print a plain-English summary for e-mail
@@ -118,20 +118,31 @@ fn show_view(
     shown.finish(record, &observed).map(|()| ExitCode::SUCCESS)
 }
 
-/// An existing path, or one of the user's runs, by default the latest.
+/// The run directory that is named: by its path, by the name of a run, or by a tag, of which it is the latest run. The
+/// latest of all by default.
 pub fn find(named: Option<&Path>) -> Result<PathBuf, String> {
-    if let Some(path) = named.filter(|path| path.exists()) {
-        return Ok(path.to_path_buf());
-    }
-    let runs = Runs::open()?.map_or(Ok(Vec::new()), |runs| runs.list())?;
-    let found = match named {
-        Some(name) => runs.into_iter().find(|run| Path::new(&run.name) == name),
-        None => runs.into_iter().next_back(),
+    let latest = match named {
+        Some(named) => find_all(named)?.pop(),
+        None => Runs::open()?.map_or(Ok(Vec::new()), |runs| runs.list())?.pop().map(|run| run.path),
     };
-    found.map(|run| run.path).ok_or_else(|| match named {
-        Some(name) => format!("no such run: {}; `fathom runs` lists all", name.display()),
-        None => "no runs are recorded; name a run directory".to_string(),
-    })
+    latest.ok_or_else(|| "no runs are recorded; name a run directory".to_string())
+}
+
+/// The same, with all runs of a tag, oldest first; at least one.
+pub fn find_all(named: &Path) -> Result<Vec<PathBuf>, String> {
+    if named.exists() {
+        return Ok(vec![named.to_path_buf()]);
+    }
+    let mut runs = Runs::open()?.map_or(Ok(Vec::new()), |runs| runs.list())?;
+    let is_name = runs.iter().any(|run| Path::new(&run.name) == named);
+    runs.retain(|run| match is_name {
+        true => Path::new(&run.name) == named,
+        false => run.tags.iter().any(|tag| Path::new(tag) == named),
+    });
+    match runs.is_empty() {
+        true => Err(format!("no such run or tag: {}; `fathom runs` lists all", named.display())),
+        false => Ok(runs.into_iter().map(|run| run.path).collect()),
+    }
 }
 
 /// The record in `dir`; that of a run that is running or was killed is completed from its samples.

@@ -1,7 +1,7 @@
 //! Run directories: create, append, read, list, prune; rings of run directories, bounded in age and size.
 //!
 //! A run directory contains `record.json`, `samples.ndjson`, if needed `stacks.ndjson` and, for a search,
-//! `windows.ndjson`; no other crate knows these names. [`RunDir`] creates one, [`Writer`] appends to it from a separate
+//! `windows.ndjson`, and `tags` that users gave it; no other crate knows these names. [`RunDir`] creates one, [`Writer`] appends to it from a separate
 //! thread, [`read_record`] and [`Reader`] read it from any point in time, even while it is being written, and [`SampleRing`]
 //! keeps the most recent ones within limits on age and size.
 //!
@@ -42,6 +42,8 @@ pub use probes::{load_probes, save_probes};
 pub use read::{Reader, StoredSample};
 pub use ring::{Retention, SampleRing};
 pub use run_dir::{EncodedSample, RunDir, read_windows, state_dir};
-pub use runs::{DEFAULT_BYTES_MAX, DEFAULT_KEEP, Pruned, RunEntry, Runs, is_active};
+pub use runs::{
+    DEFAULT_BYTES_MAX, DEFAULT_KEEP, Pruned, RunEntry, Runs, check_tag, is_active, set_tag,
+};
 pub use stored::read_record;
 pub use writer::{Writer, Written};

@@ -12,6 +12,8 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+/// The user's tags of a run, one on each line.
+pub(crate) const TAGS: &str = "tags";
 /// Bytes of windows that are read.
 const WINDOWS_MAX: u64 = 256 << 20;
 
@@ -35,8 +37,8 @@ impl Drop for RunDir {
 }
 
 impl RunDir {
-    pub const FILES: [&str; 4] =
-        ["record.json", "samples.ndjson", "stacks.ndjson", "windows.ndjson"];
+    pub const FILES: [&str; 5] =
+        ["record.json", "samples.ndjson", "stacks.ndjson", "windows.ndjson", TAGS];
 
     /// Checks that `path` can become a run directory: it does not exist, or contains none of its files.
     pub fn check(path: &str) -> Result<(), String> {
@@ -62,11 +64,7 @@ impl RunDir {
                 Self::check(path)?;
                 PathBuf::from(path)
             }
-            None => state_dir("runs")?.join(format!(
-                "{}-{}",
-                stamp(started_unix_ns),
-                std::process::id()
-            )),
+            None => unused(&state_dir("runs")?, started_unix_ns),
         };
         let made = HeldDir::make_all(&path).and_then(|(dir, made)| Self::within(dir, made));
         made.map_err(|error| {
@@ -175,6 +173,15 @@ impl RunDir {
         text.push(b'\n');
         self.dir.replace("record.json", &text, Readers::Owner)
     }
+}
+
+/// The directory of a run of this process in `runs`. Short runs that begin in the same second have later names.
+fn unused(runs: &Path, started_unix_ns: u64) -> PathBuf {
+    let dir = |second: u64| {
+        let stamp = stamp(started_unix_ns + second * 1_000_000_000);
+        runs.join(format!("{stamp}-{}", std::process::id()))
+    };
+    (0..).map(dir).find(|dir| dir.symlink_metadata().is_err()).unwrap_or_else(|| dir(0))
 }
 
 /// The first entry of `dir` that has the name of a run's file.

@@ -1,7 +1,7 @@
 //! Lists, removes and prunes the run directories below [`state_dir`].
 
-use crate::dir::{self, HeldDir};
-use crate::run_dir::{RunDir, state_dir};
+use crate::dir::{self, HeldDir, Readers};
+use crate::run_dir::{RunDir, TAGS, state_dir};
 use crate::time::instant;
 use rustix::fs::{FlockOperation, flock};
 use std::io;
@@ -12,6 +12,10 @@ use std::time::Duration;
 pub const DEFAULT_KEEP: Duration = Duration::from_secs(90 * 86_400);
 /// Default limit on their total size in bytes.
 pub const DEFAULT_BYTES_MAX: u64 = 4 << 30;
+/// Length of a tag in bytes, tags of a run, and bytes of its file of tags.
+const TAG_MAX: usize = 64;
+const TAGS_MAX: usize = 64;
+const TAG_FILE_MAX: u64 = 64 << 10;
 
 #[derive(Debug, Default)]
 pub struct Pruned {
@@ -33,6 +37,8 @@ pub struct RunEntry {
     pub started_unix_ns: u64,
     pub size_bytes: u64,
     pub is_active: bool,
+    /// The user's names for it and other runs.
+    pub tags: Vec<String>,
 }
 
 impl Runs {
@@ -64,7 +70,8 @@ impl Runs {
         let sizes = own_files(&dir).ok()?;
         let size_bytes = sizes.iter().map(|(_, bytes)| bytes).sum();
         let path = self.dir.path().join(&name);
-        Some(RunEntry { is_active: is_locked(&dir), name, path, started_unix_ns, size_bytes })
+        let (is_active, tags) = (is_locked(&dir), tags(&dir));
+        Some(RunEntry { is_active, tags, name, path, started_unix_ns, size_bytes })
     }
 
     /// Removes the run `name`, but no files that fathom did not create; whether nothing remains.
@@ -87,7 +94,7 @@ impl Runs {
     }
 
     /// Removes the runs that started more than `keep` before `now_unix_ns`, and then the oldest until all take at most
-    /// `bytes_max`; returns what was removed. A run that is still being recorded stays.
+    /// `bytes_max`; returns what was removed. Runs with a tag, and those still being recorded, stay.
     pub fn prune(
         &self,
         keep: Duration,
@@ -98,7 +105,8 @@ impl Runs {
         let mut bytes: u64 = entries.iter().map(|entry| entry.size_bytes).sum();
         let oldest = now_unix_ns.saturating_sub(keep.as_nanos() as u64);
         let (mut pruned, mut failure) = (Pruned::default(), None);
-        for entry in entries.into_iter().filter(|entry| !entry.is_active) {
+        let may_go = |entry: &RunEntry| !entry.is_active && entry.tags.is_empty();
+        for entry in entries.into_iter().filter(may_go) {
             if entry.started_unix_ns >= oldest && bytes <= bytes_max {
                 continue;
             }
@@ -150,6 +158,63 @@ fn remove_empty(parent: &HeldDir, name: &str) -> io::Result<bool> {
     }
 }
 
+/// Checks that `tag` can be one: letters, digits, `.`, `_` and `-`, and not the form of a run's name.
+pub fn check_tag(tag: &str) -> Result<(), String> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    let begins = tag.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric());
+    if !begins || tag.len() > TAG_MAX || !tag.bytes().all(is_plain) {
+        return Err(format!(
+            "'{tag}' cannot be a tag; use up to {TAG_MAX} letters, digits, '.', '_' and '-', the first of them a letter or \
+             digit"
+        ));
+    }
+    let is_run = tag.split_at_checked(15).is_some_and(|(stamp, _)| instant(stamp).is_some());
+    if is_run {
+        Err(format!("'{tag}' has the form of a run's name; use another tag"))
+    } else {
+        Ok(())
+    }
+}
+
+/// Gives the run in the directory `run` a tag, or takes it away; whether that changed something.
+///
+/// # Errors
+/// What is not a tag, a directory without a record, or one that cannot be written.
+pub fn set_tag(run: &Path, tag: &str, is_set: bool) -> Result<bool, String> {
+    check_tag(tag)?;
+    let failed = |error: io::Error| format!("cannot tag {error}");
+    let dir = HeldDir::open(run).and_then(HeldDir::to_write).map_err(failed)?;
+    if dir.regular("record.json").map_err(failed)?.is_none() {
+        return Err(format!("{} is not a run directory", run.display()));
+    }
+    let mut tags = tags(&dir);
+    if tags.iter().any(|have| have == tag) == is_set {
+        return Ok(false);
+    }
+    match is_set {
+        true if tags.len() >= TAGS_MAX => {
+            return Err(format!("{} has {TAGS_MAX} tags already; remove one", run.display()));
+        }
+        true => tags.push(tag.to_string()),
+        false => tags.retain(|have| have != tag),
+    }
+    let text: String = tags.iter().map(|tag| format!("{tag}\n")).collect();
+    match tags.is_empty() {
+        true => dir.remove_file(TAGS),
+        false => dir.replace(TAGS, text.as_bytes(), Readers::Owner),
+    }
+    .map_err(failed)?;
+    Ok(true)
+}
+
+/// The tags in a run directory; what cannot be one is left out.
+fn tags(dir: &HeldDir) -> Vec<String> {
+    let is_file = dir.regular(TAGS).is_ok_and(|found| found.is_some());
+    let text = if is_file { dir.read(TAGS, TAG_FILE_MAX).unwrap_or_default() } else { Vec::new() };
+    let text = String::from_utf8_lossy(&text).into_owned();
+    text.lines().filter(|tag| check_tag(tag).is_ok()).map(str::to_string).collect()
+}
+
 /// Whether the run in this directory is still being recorded.
 pub fn is_active(run: &Path) -> bool {
     HeldDir::open(run).is_ok_and(|dir| is_locked(&dir))
@@ -176,6 +241,33 @@ mod tests {
 
     fn names(entries: &[RunEntry]) -> Vec<&str> {
         entries.iter().map(|entry| entry.name.as_str()).collect()
+    }
+
+    #[test]
+    fn a_tagged_run_is_not_pruned() {
+        let dir = tempfile::tempdir().unwrap();
+        let runs = Runs { dir: HeldDir::open(dir.path()).unwrap() };
+        let names = ["20261101-120000-1", "20261101-120000-2"];
+        names.iter().for_each(|name| drop(add(dir.path(), name)));
+        let tagged = dir.path().join(names[0]);
+        assert!(set_tag(&tagged, "nightly", true).unwrap());
+        assert!(set_tag(&tagged, "6.12-rc1", true).unwrap());
+        assert!(!set_tag(&tagged, "nightly", true).unwrap());
+        assert_eq!(runs.list().unwrap()[0].tags, ["nightly", "6.12-rc1"]);
+        let pruned = runs.prune(Duration::ZERO, 0, u64::MAX).unwrap();
+        assert_eq!(super::tests::names(&pruned.removed), [names[1]]);
+        assert!(set_tag(&tagged, "nightly", false).unwrap());
+        assert!(set_tag(&tagged, "6.12-rc1", false).unwrap());
+        assert!(!set_tag(&tagged, "nightly", false).unwrap());
+        assert!(!tagged.join(TAGS).exists());
+        for wrong in ["", "a b", "../x", "-q", "20261101-120000-1", &"x".repeat(65), "ä"] {
+            assert!(set_tag(&tagged, wrong, true).is_err(), "{wrong}");
+        }
+        assert!(set_tag(dir.path(), "nightly", true).unwrap_err().contains("not a run directory"));
+        fs::write(tagged.join(TAGS), "good\n../bad\n").unwrap();
+        assert_eq!(runs.list().unwrap()[0].tags, ["good"]);
+        assert_eq!(runs.prune(Duration::ZERO, 0, u64::MAX).unwrap().removed, []);
+        assert!(runs.remove(names[0]).unwrap(), "by its name");
     }
 
     #[test]

@@ -19,6 +19,8 @@ use serde::{Serialize, Serializer};
 pub struct RunRow {
     /// Its name, by which `fathom show` finds it.
     pub name: String,
+    /// The user's names for it and other runs.
+    pub tags: Vec<String>,
     /// When it started, in nanoseconds since 1970 (UTC).
     pub started_unix_ns: u64,
     /// Whether it is still being recorded.
@@ -47,6 +49,9 @@ pub struct RunSummary {
     pub verdict: Option<String>,
     /// The same by the ids of rules.
     pub limited_by: Vec<String>,
+    /// The same in a few words each.
+    #[serde(skip)]
+    pub limits: Vec<String>,
 }
 
 fn as_line<S: Serializer>(text: &Text, serializer: S) -> Result<S::Ok, S::Error> {
@@ -60,7 +65,7 @@ pub fn runs(rows: &[RunRow], zone: &TimeZone) -> Document {
         page.paragraph("no runs are recorded");
         return page;
     }
-    let columns = vec![
+    let mut columns = vec![
         DataColumn::text("name"),
         DataColumn::text("started").ranked(3),
         DataColumn::text("result"),
@@ -68,17 +73,25 @@ pub fn runs(rows: &[RunRow], zone: &TimeZone) -> Document {
         DataColumn::number("size").ranked(2),
         DataColumn::cut("command").ranked(1),
     ];
+    let has_tags = rows.iter().any(|row| !row.tags.is_empty());
+    if has_tags {
+        columns.insert(1, DataColumn::text("tags"));
+    }
     let cells = |row: &RunRow| -> Vec<Text> {
-        let RunSummary { command, headline, limited_by, .. } = &row.summary;
+        let RunSummary { command, headline, limits, .. } = &row.summary;
         let result = if row.in_progress { "in progress".into() } else { headline.clone() };
-        vec![
+        let mut cells = vec![
             row.name.as_str().into(),
             calendar::date_and_time(row.started_unix_ns, zone).into(),
             result,
-            limited_by.join(", ").into(),
+            limits.join(", ").into(),
             bytes(row.size_bytes).into(),
             command.get(1..).unwrap_or_default().join(" ").into(),
-        ]
+        ];
+        if has_tags {
+            cells.insert(1, row.tags.join(", ").into());
+        }
+        cells
     };
     page.table(columns, rows.iter().map(cells).collect());
     let total = rows.iter().map(|row| row.size_bytes).sum();
@@ -90,15 +103,18 @@ pub fn run_summary(record: &Record) -> RunSummary {
     let header = record.header();
     let found: Vec<&Finding> = header.findings.iter().filter(|f| f.is_verdict()).collect();
     let sentences: Vec<&str> = found.iter().map(|finding| finding.summary.as_str()).collect();
-    let limited_by = found.iter().map(|finding| finding.rule.clone()).collect();
-    let (headline, sentences, limited_by) = match record {
-        Record::Run(record) => (run_result(record), sentences.join(" "), limited_by),
+    let missing = match record {
+        Record::Run(_) => Vec::new(),
+        Record::Limit(record) => missing_limit_verdict(record),
+        Record::Experiment(record) => missing_experiment_verdict(record),
+    };
+    let (headline, sentences, limiters) = match record {
+        Record::Run(record) => (run_result(record), sentences.join(" "), found),
         Record::Limit(record) => {
-            let (sentence, limited_by) = limit_verdict(record);
-            (limit_result(record), sentence, limited_by)
+            let (sentence, limiters) = limit_verdict(record, &missing);
+            (limit_result(record), sentence, limiters.into_iter().collect())
         }
         Record::Experiment(record) => {
-            let missing = missing_experiment_verdict(record);
             let effects = super::experiment::effects(header.findings.iter().chain(&missing));
             (experiment_result(record), effects.join(" "), Vec::new())
         }
@@ -106,7 +122,8 @@ pub fn run_summary(record: &Record) -> RunSummary {
     RunSummary {
         headline,
         verdict: (!sentences.is_empty()).then_some(sentences),
-        limited_by,
+        limited_by: limiters.iter().map(|finding| finding.rule.clone()).collect(),
+        limits: limiters.iter().map(|finding| finding.limiter().to_string()).collect(),
         kind: Some(header.kind),
         outcome: Some(header.outcome.clone()),
         command: header.command.clone(),
@@ -114,21 +131,23 @@ pub fn run_summary(record: &Record) -> RunSummary {
 }
 
 /// What limits the first kind of I/O of the first target.
-fn limit_verdict(record: &LimitRecord) -> (String, Vec<String>) {
-    let missing = missing_limit_verdict(record);
+fn limit_verdict<'a>(
+    record: &'a LimitRecord,
+    missing: &'a [Finding],
+) -> (String, Option<&'a Finding>) {
     let part = Some(Part::Peak { target: 0, block: 0 });
-    let mut all = record.header.findings.iter().chain(&missing);
+    let mut all = record.header.findings.iter().chain(missing);
     let block = record.report.targets.first().and_then(|target| target.blocks.first());
     let verdict = all.find(|found| found.is_verdict() && found.part == part);
     let Some((block, verdict)) = block.zip(verdict) else {
-        return (String::new(), Vec::new());
+        return (String::new(), None);
     };
     let sentence = super::limit::limited(&format!("{} peak", block.name()), verdict);
-    (render::line(&sentence), vec![verdict.rule.clone()])
+    (render::line(&sentence), Some(verdict))
 }
 
 /// The main figure of a run: IOPS and bandwidth of all jobs.
-fn run_result(record: &RunRecord) -> Text {
+pub fn run_result(record: &RunRecord) -> Text {
     if record.jobs.is_empty() {
         let command = record.header.sampling.as_ref().and_then(|watch| watch.command.as_ref());
         let elapsed_ns = command.map_or(record.header.elapsed_ns, |command| command.elapsed_ns);
