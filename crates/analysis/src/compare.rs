@@ -23,7 +23,7 @@ use differences::differences;
 use fathom_model::Histogram;
 use fathom_model::finding::Finding;
 use fathom_model::histogram::SUB_BUCKETS;
-use fathom_model::window::Ratio;
+use fathom_model::window::{Estimate, Ratio};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -64,7 +64,8 @@ pub struct Comparison {
     pub before: ComparedSide,
     /// What is compared with it.
     pub after: ComparedSide,
-    /// Earlier runs of the same plan on the same machine that show how much runs differ; empty where both sides do.
+    /// Earlier runs of the same plan on the same machine, or those of the larger side, that show how much runs differ; empty
+    /// where both sides do.
     pub earlier: Vec<String>,
     /// Jobs, kinds of I/O, variants and devices with their figures.
     pub parts: Vec<ComparedPart>,
@@ -206,6 +207,11 @@ impl ComparedFigure {
         }
     }
 
+    /// The mean of the runs after, with the interval that their variation gives it.
+    pub fn estimate(&self) -> Estimate {
+        stats::mean(&self.after_runs)
+    }
+
     fn is_outside(&self) -> bool {
         self.interval.is_some_and(|(low, high)| low > 1.0 || high < 1.0)
     }
@@ -289,6 +295,22 @@ pub fn compare(
     rules::judge_comparison(&mut comparison);
     comparison.requirements = thresholds.iter().map(|one| one.check(&comparison)).collect();
     Ok(comparison)
+}
+
+/// Runs of one plan by themselves, as the side after of a comparison without another, and whether they meet the
+/// requirements, which are values.
+///
+/// # Errors
+/// Results of different kinds.
+pub fn rounds(runs: &[Measured], thresholds: &[Threshold]) -> Result<Comparison, String> {
+    let mut rounds = Comparison {
+        kind: one_kind(runs.iter())?,
+        after: ComparedSide::of(runs),
+        parts: parts(runs, runs),
+        ..Comparison::default()
+    };
+    rounds.requirements = thresholds.iter().map(|one| one.check(&rounds)).collect();
+    Ok(rounds)
 }
 
 fn one_kind<'a>(mut runs: impl Iterator<Item = &'a Measured>) -> Result<ComparedKind, String> {

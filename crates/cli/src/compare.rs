@@ -4,7 +4,9 @@ use crate::experiment::record_files;
 use crate::page::{self, PageArgs};
 use crate::show;
 use crate::stdio;
-use fathom_analysis::compare::{Measured, SET_MIN, Threshold, ThresholdOutcome, compare, is_fio};
+use fathom_analysis::compare::{
+    Comparison, Measured, SET_MIN, Threshold, ThresholdOutcome, compare, is_fio,
+};
 use fathom_analysis::rules::{missing_limit_verdict, missing_verdict};
 use fathom_analysis::watch::Observed;
 use fathom_model::Record;
@@ -28,12 +30,17 @@ const INCONCLUSIVE: u8 = 4;
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// Recorded runs, by name or directory, or fio's JSON files: BEFORE and AFTER, or with --to all runs before
+    /// Recorded runs, by name, directory or tag, or fio's JSON files: BEFORE and AFTER, or with --to all runs before
+    ///
+    /// A tag stands for all of its runs.
     #[arg(required = true, value_name = "RUN")]
     runs: Vec<PathBuf>,
     /// The runs after, if there are several on a side
     #[arg(long, value_name = "RUN", num_args = 1..)]
     to: Vec<PathBuf>,
+    /// The run before, or the tag of all runs before; all others are after
+    #[arg(long, value_name = "RUN|TAG", conflicts_with = "to")]
+    baseline: Option<PathBuf>,
     /// Exit with status 3 if this holds, such as 'p99 > +5%', 'iops < -3%' or 'p99 > 2ms'; may be repeated
     ///
     /// The status is 4 if no condition holds and one cannot be decided. FIGURE is a name of docs/figures.md; `JOB:FIGURE`
@@ -45,77 +52,99 @@ pub struct Args {
 }
 
 /// A result as stored.
-enum Stored {
+pub enum Stored {
     Record { dir: PathBuf, record: Box<Record> },
     Fio(Value),
 }
+
+/// Results of one side, with their names.
+pub type Side = Vec<(String, Stored)>;
 
 pub fn command(args: &Args) -> Result<ExitCode, String> {
     let (before, after) = match args.sides() {
         Ok(sides) => sides,
         Err(error) => return Ok(stdio::usage_error(&error)),
     };
-    let [before, after] = [before, after].map(|names| {
-        names
-            .iter()
-            .map(|named| Ok((named.display().to_string(), open(named)?)))
-            .collect::<Result<Vec<_>, String>>()
-    });
-    let (before, after) = (before?, after?);
+    let (before, after) = (open(before)?, open(after)?);
     let all = || before.iter().chain(&after);
-    let dirs: Vec<PathBuf> = all().filter_map(|(_, stored)| stored.dir().cloned()).collect();
-    let fio = args.runs.iter().chain(&args.to).filter(|path| path.is_file());
-    let fio = fio.map(|path| path.display().to_string());
+    let mut dirs: Vec<PathBuf> = all().filter_map(|(_, one)| one.dir().cloned()).collect();
+    if let Some(twice) = (1..dirs.len()).find(|at| dirs[..*at].contains(&dirs[*at])) {
+        let dir = dirs.swap_remove(twice);
+        let error = format!("{} is named twice; name each run once", dir.display());
+        return Ok(stdio::usage_error(&error));
+    }
+    let fio = all().filter(|(_, one)| one.dir().is_none()).map(|(name, _)| name.clone());
     let used: Vec<String> = record_files(&dirs).into_iter().chain(fio).collect();
     let to = args.page.destination(used.iter().map(String::as_str))?;
-    let is_any_fio = all().any(|(_, stored)| matches!(stored, Stored::Fio(_)));
-    let measured = |(name, stored): &(String, Stored)| stored.measured(name, is_any_fio);
-    let before = before.iter().map(measured).collect::<Result<Vec<Measured>, String>>()?;
-    let after = after.iter().map(measured).collect::<Result<Vec<Measured>, String>>()?;
-    let earlier = match before.len().min(after.len()) >= SET_MIN || is_any_fio {
-        true => Vec::new(),
-        false => earlier(&before, &after, &dirs)?,
-    };
-    let compared = compare(&before, &after, &earlier, &args.fail_if)?;
+    let is_any_fio = all().any(|(_, one)| one.dir().is_none());
+    let after = measured(&after, is_any_fio)?;
+    let compared = compare_sides(&measured(&before, is_any_fio)?, &after, &dirs, &args.fail_if)?;
     let page = pages::compare(&compared, &fathom_runner::command(), page::zone());
     args.page.print(&page, || json::text(&compared), to.as_ref())?;
+    Ok(status(&compared))
+}
+
+/// Compares results, of which those in `dirs` are recorded.
+pub fn compare_sides(
+    before: &[Measured],
+    after: &[Measured],
+    dirs: &[PathBuf],
+    fail_if: &[Threshold],
+) -> Result<Comparison, String> {
+    let is_any_fio = before.iter().chain(after).any(|one| one.is_fio);
+    let earlier = match before.len().min(after.len()) >= SET_MIN || is_any_fio {
+        true => Vec::new(),
+        false => earlier(before, after, dirs)?,
+    };
+    compare(before, after, &earlier, fail_if)
+}
+
+/// The exit status that the requirements give.
+pub fn status(compared: &Comparison) -> ExitCode {
     let has = |wanted| compared.requirements.iter().any(|one| one.outcome == wanted);
-    Ok(match (has(ThresholdOutcome::Holds), has(ThresholdOutcome::Inconclusive)) {
+    match (has(ThresholdOutcome::Holds), has(ThresholdOutcome::Inconclusive)) {
         (true, _) => ExitCode::from(HOLDS),
         (false, true) => ExitCode::from(INCONCLUSIVE),
         (false, false) => ExitCode::SUCCESS,
-    })
+    }
+}
+
+/// The figures of results, where some are fio's only those that fio's JSON holds.
+pub fn measured(side: &Side, as_fio: bool) -> Result<Vec<Measured>, String> {
+    side.iter().map(|(name, stored)| stored.measured(name, as_fio)).collect()
 }
 
 impl Args {
     fn sides(&self) -> Result<(&[PathBuf], &[PathBuf]), String> {
-        let (before, after) = match (self.runs.as_slice(), self.to.is_empty()) {
-            ([_, _], true) => self.runs.split_at(1),
-            (runs, false) => (runs, self.to.as_slice()),
-            ([_], true) => return Err("name two runs: BEFORE and AFTER".into()),
-            (runs, true) => {
-                return Err(format!(
-                    "{} runs: name BEFORE and AFTER, or write --to before the runs after",
-                    runs.len()
-                ));
-            }
-        };
-        let all: Vec<&PathBuf> = before.iter().chain(after).collect();
-        let is_twice = |at: &usize| all[..*at].contains(&all[*at]);
-        match (0..all.len()).find(is_twice) {
-            Some(at) => Err(format!("{} is named twice; name each run once", all[at].display())),
-            None => Ok((before, after)),
+        match (self.runs.as_slice(), self.to.as_slice(), &self.baseline) {
+            (runs, [], Some(baseline)) => Ok((std::slice::from_ref(baseline), runs)),
+            ([_, _], [], None) => Ok(self.runs.split_at(1)),
+            ([_], [], None) => Err("name two runs: BEFORE and AFTER".into()),
+            (runs, [], None) => Err(format!(
+                "{} runs: name BEFORE and AFTER, or write --to before the runs after",
+                runs.len()
+            )),
+            (runs, to, _) => Ok((runs, to)),
         }
     }
 }
 
-fn open(named: &Path) -> Result<Stored, String> {
-    if named.is_file() {
-        return fio_file(named).map(Stored::Fio);
+/// Results by name: runs, all runs of a tag, and fio's JSON.
+pub fn open(names: &[PathBuf]) -> Result<Side, String> {
+    let mut side = Vec::new();
+    for named in names {
+        if named.is_file() {
+            side.push((named.display().to_string(), Stored::Fio(fio_file(named)?)));
+            continue;
+        }
+        for dir in show::find_all(named)? {
+            let own = dir.file_name().filter(|_| !named.exists());
+            let name = own.map_or_else(|| named.as_path(), Path::new).display().to_string();
+            let record = Box::new(show::completed(&dir)?);
+            side.push((name, Stored::Record { dir, record }));
+        }
     }
-    let dir = show::find(Some(named))?;
-    let record = Box::new(show::completed(&dir)?);
-    Ok(Stored::Record { dir, record })
+    Ok(side)
 }
 
 fn fio_file(path: &Path) -> Result<Value, String> {
@@ -142,7 +171,8 @@ fn fio_file(path: &Path) -> Result<Value, String> {
 }
 
 impl Stored {
-    fn dir(&self) -> Option<&PathBuf> {
+    /// Its run directory; fio's JSON has none.
+    pub fn dir(&self) -> Option<&PathBuf> {
         match self {
             Self::Record { dir, .. } => Some(dir),
             Self::Fio(_) => None,
@@ -184,7 +214,8 @@ impl Stored {
     }
 }
 
-/// Complete runs of the same plan on the same machine that began before those after.
+/// What shows how much runs differ where one side alone does not: the runs of the other, or complete runs of the same plan on
+/// the same machine that began before those after.
 fn earlier(
     before: &[Measured],
     after: &[Measured],
@@ -193,6 +224,10 @@ fn earlier(
     let Some(first) = before.first() else { return Ok(Vec::new()) };
     if before.iter().chain(after).any(|run| !run.is_repetition_of(first)) {
         return Ok(Vec::new());
+    }
+    // Repetitions on one side show it as well.
+    if let Some(set) = [before, after].into_iter().find(|side| side.len() >= SET_MIN) {
+        return Ok(set.to_vec());
     }
     let until = after.iter().map(|run| run.started_unix_ns).min().unwrap_or(0);
     let compared: Vec<PathBuf> =

@@ -17,6 +17,7 @@ mod output;
 mod page;
 mod quantity;
 mod record;
+mod rounds;
 mod run;
 mod runs;
 mod settings;

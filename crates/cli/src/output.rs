@@ -4,6 +4,7 @@ use crate::page;
 use crate::stdio::{self, Kind};
 use fathom_analysis::watch::Observed;
 use fathom_model::RunRecord;
+use fathom_report::doc::Document;
 use fathom_report::pages;
 use fathom_report::render;
 use fathom_report::{fio_json, fio_text, terse};
@@ -11,6 +12,7 @@ use fathom_spec::{Format, Output};
 use fathom_store::{HeldDir, Readers};
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
+use std::cell::LazyCell;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -18,30 +20,73 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Renders `record` in every requested format, with the samples of the machine in those for users, and writes it to
-/// `to`, or to standard output, after the interim results `before` of a file.
+/// Renders `record` in every requested format, with the samples of the machine and `more` in those for users, and writes it
+/// to `to`, or to standard output, after the interim results `before` of a file.
 pub fn write(
     record: &RunRecord,
     observed: &Observed,
     output: &Output,
     to: Option<&Destination>,
-    before: &str,
+    (before, more): (&str, Document),
 ) -> Result<(), String> {
-    let style = page::style(output.file.is_some());
-    let lines = if style.color { Kind::ColoredLines } else { Kind::Lines };
-    let page = || pages::run(record, Some(observed), output.verbose).in_zone(page::zone());
+    let page = LazyCell::new(|| {
+        let mut page = pages::run(record, Some(observed), output.verbose);
+        page.blocks.extend(more.blocks);
+        page.in_zone(page::zone())
+    });
     let mut text = before.to_string();
     for format in formats(output) {
-        text.push_str(&match format {
-            Format::Normal if !output.as_fio => {
-                lines.safe(&render::text(&page(), style)).into_owned()
-            }
-            Format::Markdown => Kind::Lines.safe(&render::markdown(&page())).into_owned(),
-            Format::Html => Kind::Lines.safe(&render::html(&page())).into_owned(),
-            other => for_programs(record, output, *other),
+        text.push_str(&match is_for_programs(output, *format) {
+            true => for_programs(record, output, *format),
+            false => for_users(&page, output, *format),
         });
     }
-    emit(&text, lines, to)
+    emit(&text, kind(output), to)
+}
+
+/// Writes the page of several runs in the formats for users, after what a file holds already.
+pub fn write_page(
+    page: &Document,
+    output: &Output,
+    to: Option<&Destination>,
+    before: &str,
+) -> Result<(), String> {
+    let formats = formats(output).iter().filter(|format| !is_for_programs(output, **format));
+    let pages: String = formats.map(|format| for_users(page, output, *format)).collect();
+    if pages.is_empty() { Ok(()) } else { emit(&format!("{before}{pages}"), kind(output), to) }
+}
+
+/// Writes one of several runs in the formats for programs; a file holds them all.
+pub fn write_for_programs(
+    record: &RunRecord,
+    output: &Output,
+    to: Option<&Destination>,
+    before: &mut String,
+) -> Result<(), String> {
+    let text = interim(record, output);
+    if text.is_empty() {
+        return Ok(());
+    }
+    if !to.is_some_and(Destination::is_replaced) {
+        return emit(&text, Kind::Lines, to);
+    }
+    before.push_str(&text);
+    emit(before, Kind::Lines, to)
+}
+
+fn kind(output: &Output) -> Kind {
+    if page::style(output.file.is_some()).color { Kind::ColoredLines } else { Kind::Lines }
+}
+
+fn for_users(page: &Document, output: &Output, format: Format) -> String {
+    match format {
+        Format::Markdown => Kind::Lines.safe(&render::markdown(page)).into_owned(),
+        Format::Html => Kind::Lines.safe(&render::html(page)).into_owned(),
+        _ => {
+            let text = render::text(page, page::style(output.file.is_some()));
+            kind(output).safe(&text).into_owned()
+        }
+    }
 }
 
 fn interim(record: &RunRecord, output: &Output) -> String {

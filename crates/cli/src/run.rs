@@ -4,6 +4,7 @@ use crate::live::{LayoutProgress, Live};
 use crate::logs::LogWriters;
 use crate::output::{self, Destination, Interim};
 use crate::page::{self, Color};
+use crate::rounds::Rounds;
 use crate::signals::Signals;
 use crate::stdio::{self, Kind, error};
 use crate::{manual, settings};
@@ -85,12 +86,32 @@ fn execute(spec: &Spec, job_files: &[String]) -> Result<ExitCode, Vec<String>> {
         return fathom_spec::check(spec).map(|()| ExitCode::SUCCESS).map_err(all);
     }
     let is_restored = settings::recover();
-    let facts = facts(spec).map_err(one)?;
-    let to = check_outputs(&spec.output, &facts, job_files).map_err(one)?;
-    let plan = fathom_spec::plan(spec, &facts).map_err(all)?;
+    let mut rounds = Rounds::of(&spec.output).map_err(one)?;
+    let mut known = facts(spec).map_err(one)?;
+    let to = check_outputs(&spec.output, &known, job_files).map_err(one)?;
+    let mut plan = fathom_spec::plan(spec, &known).map_err(all)?;
     let signals = Signals::take().map_err(one)?;
-    let done = perform(spec, &plan, facts, &signals, (to.as_ref(), job_files)).map_err(one)?;
-    Ok(if done && is_restored { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let (mut done, mut printed) = (is_restored, String::new());
+    for round in 1..=rounds.count() {
+        if round > 1 {
+            // The last round may have created files.
+            known = facts(spec).map_err(one)?;
+            plan = fathom_spec::plan(spec, &known).map_err(all)?;
+        }
+        let outputs = (to.as_ref(), job_files, &mut printed);
+        let facts = std::mem::take(&mut known);
+        done &=
+            perform(spec, &plan, facts, &signals, (outputs, &mut rounds, round)).map_err(one)?;
+        if signals.cancel_token().reason().is_some() {
+            break;
+        }
+    }
+    let judged = rounds.judge().map_err(one)?;
+    if rounds.is_several() {
+        let page = rounds.page(&judged).map_err(one)?;
+        output::write_page(&page, &spec.output, to.as_ref(), &printed).map_err(one)?;
+    }
+    Ok(if done { judged.status() } else { ExitCode::FAILURE })
 }
 
 fn answer_without_running(spec: &Spec) -> Option<Result<String, String>> {
@@ -121,15 +142,23 @@ fn check_outputs(
     facts: &Facts,
     job_files: &[String],
 ) -> Result<Option<Destination>, String> {
-    let record = record_to(output).check()?;
+    let mut record = Vec::new();
+    for round in 1..=output.repeat.max(1) {
+        record.extend(record_to(output, round).check()?);
+    }
     let Some(file) = &output.file else { return Ok(None) };
     let targets = facts.targets.iter().map(|target| &target.path);
     let used = targets.chain(job_files).chain(&record).map(String::as_str);
     Destination::open(file, used).map(Some)
 }
 
-fn record_to(output: &Output) -> RecordTo {
-    RecordTo::from_options(output.record.as_deref(), output.no_record)
+/// Where a round is recorded: of several, in a directory named by its number.
+fn record_to(output: &Output, round: u32) -> RecordTo {
+    let dir = output.record.as_ref().map(|dir| match output.repeat {
+        0 | 1 => dir.clone(),
+        _ => format!("{dir}/{round}"),
+    });
+    RecordTo::from_options(dir.as_deref(), output.no_record)
 }
 
 fn facts(spec: &Spec) -> Result<Facts, String> {
@@ -141,16 +170,19 @@ fn facts(spec: &Spec) -> Result<Facts, String> {
     Ok(Facts { host: fathom_machine::host(&roots), targets, inspection: None })
 }
 
+/// Where results go, the job files, and what a file holds of them so far.
+type Outputs<'a> = (Option<&'a Destination>, &'a [String], &'a mut String);
+
 /// Runs the plan; whether everything was carried out.
 fn perform(
     spec: &Spec,
     plan: &Plan,
     facts: Facts,
     signals: &Signals,
-    (to, job_files): (Option<&Destination>, &[String]),
+    ((to, job_files, printed), rounds, round): (Outputs, &mut Rounds, u32),
 ) -> Result<bool, String> {
     let output = &spec.output;
-    let record = record_to(output);
+    let record = record_to(output, round);
     // No samples are taken if they would be neither printed nor recorded.
     let sampled = record != RecordTo::Nowhere || is_for_people(output) && !output.as_fio;
     let options = RunOptions {
@@ -176,11 +208,20 @@ fn perform(
     }
     record.header.findings = fathom_analysis::rules::judge(&record, runner.observed());
     let closed = runner.close_targets();
-    // Printed before the record is completed, because its disk may be full or stall.
-    let shown = output::write(&record, runner.observed(), output, to, view.interim_results());
-    report_errors(&record, output);
     let dir = runner.record_dir().map(Path::to_path_buf);
+    rounds.add(&record, runner.observed(), dir.as_deref())?;
+    printed.push_str(view.interim_results());
+    // Printed before the record is completed, because its disk may be full or stall.
+    let shown = match rounds.is_several() {
+        true => output::write_for_programs(&record, output, to, printed),
+        false => rounds.judge().and_then(|judged| {
+            let more = judged.section();
+            output::write(&record, runner.observed(), output, to, (printed, more))
+        }),
+    };
+    report_errors(&record, output);
     let finished = runner.finish(&mut record, &mut view);
+    let tagged = if finished.is_ok() { rounds.tag_last() } else { Ok(()) };
     match (&finished, dir) {
         (Err(error), _) => error!("{error}"),
         (Ok(()), Some(dir)) if std::io::stderr().is_terminal() => {
@@ -188,11 +229,12 @@ fn perform(
         }
         _ => {}
     }
-    for error in [&shown, &closed].into_iter().filter_map(|result| result.as_ref().err()) {
+    for error in [&shown, &closed, &tagged].into_iter().filter_map(|result| result.as_ref().err()) {
         error!("{error}");
     }
     Ok(shown.is_ok()
         && closed.is_ok()
+        && tagged.is_ok()
         && finished.is_ok()
         && !view.has_failed
         && record.is_complete())

@@ -24,6 +24,14 @@ pub struct Output {
     pub showcmd: bool,
     pub record: Option<String>,
     pub no_record: bool,
+    /// `--repeat`: how often the jobs run, one round after the other; 0 means once.
+    pub repeat: u32,
+    /// `--tag`: the tag that the runs get.
+    pub tag: Option<String>,
+    /// `--compare`: the run, or the tag of runs, that the results are compared with.
+    pub compare: Option<String>,
+    /// `--fail-if`: requirements on the results.
+    pub fail_if: Vec<String>,
     pub sampling: Level,
     pub verbose: bool,
     pub quiet: bool,
@@ -141,6 +149,8 @@ macro_rules! options {
     };
 }
 
+/// Rounds at most.
+const REPEAT_MAX: u32 = 1000;
 const MANY: &str = "remote jobs are not supported yet; start fathom on each machine";
 const LOGS: &str = "use samples.ndjson in the run directory, which has one line per second";
 const TESTS: &str = "this tests fio itself; use 'fathom limit' to measure fathom";
@@ -175,6 +185,13 @@ options! {
     "parse-only": "Parse and check the jobs, then exit" => |o, _, _| o.parse_only = true;
     "showcmd": "Print the equivalent command line, then exit" => |o, _, _| o.showcmd = true;
     "record" "DIR": "Write the run directory to DIR" = |o, _, v| once(&mut o.record, v);
+    "repeat" "N": "Run all jobs N times; figures have intervals between these rounds"
+        => |o, _, v| o.repeat = value(v).count32(1, REPEAT_MAX)?;
+    "tag" "TAG": "Give the runs this tag, as `fathom runs tag` does" = |o, _, v| once(&mut o.tag, v);
+    "compare" "RUN|TAG": "Compare the results with recorded ones, as `fathom compare` does"
+        = |o, _, v| once(&mut o.compare, v);
+    "fail-if" "FIGURE OP VALUE": "Exit with status 3 if this holds, such as 'p99 > 2ms', or with --compare 'p99 > +5%'; repeatable"
+        => |o, _, v| o.fail_if.push(v.to_string());
     "verbose": "Also print how figures were measured, or why they are missing" => |o, _, _| o.verbose = true;
     "quiet": "Print results and errors only" => |o, _, _| (o.quiet, o.eta) = (true, Eta::Never);
     "utc": "Show times in UTC instead of local time" => |o, _, _| o.utc = true;
@@ -222,7 +239,7 @@ fn once(slot: &mut Option<String>, value: &str) -> Result<(), String> {
         Some(before) if before != value => {
             Err(format!("given as both {before} and {value}; use one"))
         }
-        _ if value.is_empty() => Err("missing path; add one".to_string()),
+        _ if value.is_empty() => Err("missing value; add one".to_string()),
         _ => {
             *slot = Some(value.to_string());
             Ok(())
@@ -280,6 +297,11 @@ impl Output {
     pub(crate) fn check(&self, jobs: &[JobSpec], job_files: &[String]) -> Result<(), String> {
         if self.record.is_some() && self.no_record {
             return Err("--record and --no-record conflict; remove one".into());
+        }
+        if self.tag.is_some() && self.no_record {
+            return Err(
+                "--tag and --no-record conflict: a tag is part of the record; remove one".into()
+            );
         }
         let Some(file) = &self.file else { return Ok(()) };
         if self.record.as_deref().map(|dir| dir.trim_end_matches('/')) == Some(file) {

@@ -95,6 +95,11 @@ impl Threshold {
         Ok(Self { text: text.trim().to_string(), part, figure, is_above, bound })
     }
 
+    /// Whether it is about a change, which takes results to compare with.
+    pub fn is_change(&self) -> bool {
+        matches!(self.bound, Bound::Ratio(_))
+    }
+
     /// Whether it holds for any part that has the figure.
     pub(super) fn check(&self, comparison: &Comparison) -> ThresholdResult {
         let (mut found, mut seen) = (Vec::new(), Vec::new());

@@ -145,7 +145,7 @@ fn earlier_runs_show_how_much_single_ones_differ() {
         [&names[3], &names[2], &names[1], &names[0]]
     );
     let page = place.ask(&["compare", before, after]).done().stdout;
-    says(&page, &["Slower: ", "IOPS −20.0%", "from 4 earlier runs: "]);
+    says(&page, &["Slower: ", "IOPS −20.0%", "from 4 runs: "]);
     // Runs on another machine, or of another plan, say nothing.
     for (run, pointer, value) in
         [(0, "/facts/host/host_id", "other"), (1, "/plan/jobs/0/name", "x")]
@@ -226,7 +226,7 @@ fn wrong_command_lines_are_usage_errors() {
     }
     let missing = place.ask(&["compare", "kept", "nosuch"]);
     assert_eq!(missing.code, Some(1));
-    assert_one_error(&missing.stderr, &["no such run: nosuch"]);
+    assert_one_error(&missing.stderr, &["no such run or tag: nosuch"]);
 }
 
 /// The experiment in `once` as a run on `kernel`, with so many IOPS of the variant "buffered" and this CPU time.
@@ -285,4 +285,100 @@ fn experiments_on_two_kernels_are_compared_variant_by_variant() {
     let page = compare("beside");
     says(&page, &["CPUs were busy besides the load before, ", "the runs are not comparable"]);
     assert!(!page.contains("Faster"), "{page}");
+}
+
+#[test]
+fn a_tag_stands_for_all_of_its_runs() {
+    let place = recorded();
+    let names = stored(&place, &[1000, 1004, 996, 2000, 2004, 1996]);
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    place.ask(&["runs", "tag", names[0], names[1], names[2], "slow"]).done();
+    place.ask(&["runs", "tag", names[3], names[4], names[5], "fast"]).done();
+    let list = place.ask(&["runs", "--json"]).done().json();
+    assert_eq!((&list[0]["tags"][0], &list[5]["tags"][0]), (&"slow".into(), &"fast".into()));
+    says(&place.ask(&["runs"]).done().stdout, &["tags", "slow", "fast"]);
+    let compared = place.ask(&["compare", "slow", "fast", "--json"]).done().json();
+    assert_eq!(compared["before"]["runs"].as_array().unwrap().len(), 3);
+    assert_eq!(compared["after"]["runs"][2]["name"], names[5]);
+    assert_eq!(compared["parts"][0]["figures"][0]["verdict"], "changed", "{compared}");
+    // Three runs on one side show how much the single one after differs by itself.
+    let single = ["compare", "--baseline", "slow", names[3], "--json"];
+    let single = place.ask(&single).done().json();
+    assert_eq!(single["earlier"], serde_json::json!(names[..3]));
+    assert!(!single["parts"][0]["figures"][0]["interval"].is_null(), "{single}");
+    let twice = place.ask(&["compare", "--baseline", "slow", names[0]]);
+    assert_eq!(twice.code, Some(2));
+    assert_one_error(&twice.stderr, &["is named twice"]);
+    let shown = place.ask(&["show", "fast", "--json"]).done().json();
+    assert_eq!(shown, place.ask(&["show", names[5], "--json"]).done().json());
+    place.ask(&["runs", "untag", "slow", "slow"]).done();
+    place.ask(&["runs", "prune", "--keep=0s"]).done();
+    let list = place.ask(&["runs", "--json"]).done().json();
+    assert_eq!(list.as_array().unwrap().len(), 3, "those with a tag stay");
+    for (args, why) in [
+        (["slow", "x"], "no such run or tag: slow"),
+        (["fast", "a b"], "cannot be a tag"),
+        (["fast", names[3]], "has the form of a run's name"),
+    ] {
+        let answer = place.ask(&[&["runs", "tag"], &args[..]].concat());
+        assert_eq!(answer.code, Some(1));
+        assert_one_error(&answer.stderr, &[why]);
+    }
+}
+
+#[test]
+fn rounds_are_one_result_with_intervals_between_them() {
+    let place = Place::new();
+    place.data("data", 4 * MIB);
+    let run = |args: &[&str]| {
+        let run = ["run", "--eta=never", "--sampling=off", "--name=reads", "--filename=data"];
+        place.ask(&[&run[..], &READS, args].concat())
+    };
+    let page = run(&["--repeat=3", "--tag=rounds"]).done().stdout;
+    says(&page, &["3 rounds: reads IOPS ", "mean (95% CI between rounds)", "least", "bandwidth"]);
+    let list = place.ask(&["runs", "--json"]).done().json();
+    let list = list.as_array().unwrap();
+    assert!(list.len() == 3 && list.iter().all(|run| run["tags"][0] == "rounds"), "{list:?}");
+    // Programs get each round, and a file holds all of them.
+    run(&["--repeat=2", "--record=kept", "--output-format=json", "--output=out.json"]).done();
+    let text = fs::read_to_string(place.path("out.json")).unwrap();
+    let each = serde_json::Deserializer::from_str(&text).into_iter::<Value>();
+    assert_eq!(each.filter(|one| one.as_ref().unwrap()["jobs"][0]["error"] == 0).count(), 2);
+    assert!(place.path("kept/1/record.json").exists() && place.path("kept/2/record.json").exists());
+    let both = run(&["--repeat=2", "--no-record", "--output-format=json,normal"]).done().stdout;
+    says(&both, &["\"jobs\"", "2 rounds: "]);
+}
+
+#[test]
+fn a_run_is_compared_and_held_to_requirements() {
+    let place = recorded();
+    let run = |args: &[&str]| {
+        let run = ["run", "--eta=never", "--sampling=off", "--no-record", "--iodepth=4"];
+        let job = ["--name=reads", "--filename=data"];
+        place.ask(&[&run[..], args, &job, &READS].concat())
+    };
+    let compared = run(&["--compare=kept", "--fail-if=p99 > +900%"]);
+    assert_eq!(compared.code, Some(4), "{}", compared.stderr);
+    says(
+        &compared.stdout,
+        &["comparison  with kept", "before", "fail if p99 > +900%  inconclusive"],
+    );
+    for (requirement, code) in [("iops > 1", 3), ("iops < 1", 0), ("p99 < 1us", 0)] {
+        let answer = run(&["--fail-if", requirement]);
+        assert_eq!(answer.code, Some(code), "{requirement}: {}", answer.stderr);
+        says(&answer.stdout, &[&format!("fail if {requirement}")]);
+        let rounds = run(&["--repeat=2", "--fail-if", requirement]);
+        assert_eq!(rounds.code, Some(code), "{requirement}: {}", rounds.stderr);
+    }
+    for (args, why) in [
+        (["--fail-if=p99 > +5%", "--eta=never"], "name what to compare with: --compare=RUN"),
+        (["--fail-if=speed > 5", "--eta=never"], "unknown figure 'speed'"),
+        (["--compare=nosuch", "--eta=never"], "no such run or tag: nosuch"),
+        (["--repeat=0", "--eta=never"], "--repeat"),
+        (["--tag=good", "--eta=never"], "--tag and --no-record conflict"),
+    ] {
+        let answer = run(&args);
+        assert_eq!(answer.code, Some(1), "{}", answer.stdout);
+        assert_one_error(&answer.stderr, &[why]);
+    }
 }

@@ -1,5 +1,6 @@
 //! The result of `fathom compare`: the answer, the figures of both sides, the conditions, and everything that differs.
 
+use super::header::Origin;
 use super::parts;
 use crate::calendar::{self, TimeZone};
 use crate::doc::{
@@ -14,6 +15,7 @@ use fathom_analysis::compare::{
 use fathom_analysis::metrics::{FigureUnit, MetricRow};
 use fathom_model::finding::Finding;
 use fathom_model::list;
+use fathom_model::record::Header;
 
 /// Runs of a side that are named.
 const RUNS_NAMED: usize = 4;
@@ -35,6 +37,13 @@ pub fn compare(comparison: &Comparison, command: &[String], zone: &TimeZone) -> 
         zone: zone.clone(),
     };
     let mut page = Document::headed(Some(heading));
+    page.blocks.extend(compared(comparison, zone).blocks);
+    page
+}
+
+/// The same without what the page of a command begins with.
+pub fn compared(comparison: &Comparison, zone: &TimeZone) -> Document {
+    let mut page = Document::default();
     plans(&mut page, &comparison.plan);
     let answer = comparison.findings.iter().find(|finding| finding.is_verdict());
     answer.iter().for_each(|finding| answered(&mut page, finding));
@@ -46,13 +55,73 @@ pub fn compare(comparison: &Comparison, command: &[String], zone: &TimeZone) -> 
         let names = list::few(&comparison.earlier, RUNS_NAMED);
         page.entry(
             "variation",
-            text!("from ", plural(comparison.earlier.len() as u64, "earlier run"), ": ", names),
+            text!("from ", plural(comparison.earlier.len() as u64, "run"), ": ", names),
         );
     }
     figure_tables(&mut page, &comparison.parts);
-    conditions(&mut page, comparison);
+    conditions(&mut page, &[("before", &comparison.before), ("after", &comparison.after)]);
     differences(&mut page, comparison);
     page
+}
+
+/// Runs of one plan by themselves: the mean of each figure with its interval between runs, and their range. `header` is
+/// that of the first.
+pub fn rounds(rounds: &Comparison, header: &Header, zone: &TimeZone) -> Document {
+    let mut page = Document::headed(Origin::of("run", header).heading());
+    let runs = &rounds.after.runs;
+    let main = |part: &ComparedPart| {
+        let figure = part.figures.first()?;
+        let mean = figure.row().map(|row| estimate(&row, figure));
+        let name = if rounds.parts.len() > 1 { format!("{} ", part.name) } else { String::new() };
+        Some(text!(format!("{name}{} ", figure.title), Text::from(mean)))
+    };
+    let main = rounds.parts.first().and_then(main);
+    page.paragraph(text!(plural(runs.len() as u64, "round"), ": ", Text::from(main)));
+    for run in runs.iter().filter(|run| run.incomplete.is_some()) {
+        let why = run.incomplete.as_deref().unwrap_or_default();
+        page.paragraph(format!("{} is incomplete: {why}", run.name));
+    }
+    if !rounds.after.limited_by.is_empty() {
+        page.entry("limited by", rounds.after.limited_by.join(", "));
+    }
+    requirements(&mut page, rounds);
+    let names: Vec<String> = runs.iter().map(|run| run.name.clone()).collect();
+    page.entry("rounds", list::few(&names, RUNS_NAMED));
+    for part in &rounds.parts {
+        let columns = vec![
+            DataColumn::text(""),
+            DataColumn::number("mean (95% CI between rounds)"),
+            DataColumn::number("least"),
+            DataColumn::number("greatest"),
+        ];
+        let row = |figure: &ComparedFigure| {
+            let of = figure.row();
+            let value = |value: f64| Text::from(of.as_ref().map(|row| shown(row, value)));
+            let runs = &figure.after_runs;
+            vec![
+                title(figure).into(),
+                Text::from(of.as_ref().map(|row| estimate(row, figure))),
+                value(runs.iter().copied().fold(f64::INFINITY, f64::min)),
+                value(runs.iter().copied().fold(0.0, f64::max)),
+            ]
+        };
+        let mut table = Document::default();
+        table.table(columns, part.figures.iter().map(row).collect());
+        page.section(&part.name, Text::default(), table);
+    }
+    let unlimited = ComparedSide { limited_by: Vec::new(), ..rounds.after.clone() };
+    conditions(&mut page, &[("range", &unlimited)]);
+    page.in_zone(zone)
+}
+
+/// The mean of a figure with its interval, which does not go below 0.
+fn estimate(row: &MetricRow<()>, figure: &ComparedFigure) -> Quantity {
+    let found = figure.estimate();
+    let mean = shown(row, found.mean);
+    match found.low.zip(found.high) {
+        Some((low, high)) => mean.within(shown(row, low.max(0.0)).value, shown(row, high).value),
+        None => mean,
+    }
 }
 
 /// What differs in what was asked for, which comes before any figure.
@@ -74,7 +143,8 @@ fn answered(page: &mut Document, answer: &Finding) {
     page.blocks.extend(step.map(|step| Block::Paragraph(step.into())));
 }
 
-fn requirements(page: &mut Document, comparison: &Comparison) {
+/// What became of the requirements.
+pub fn requirements(page: &mut Document, comparison: &Comparison) {
     for one in &comparison.requirements {
         let outcome = format!("{}: {}", one.outcome.name(), one.reason);
         page.entry(&format!("fail if {}", one.condition), outcome);
@@ -159,7 +229,7 @@ fn shown(row: &MetricRow<()>, value: f64) -> Quantity {
 }
 
 /// The runs' conditions, and what limited them.
-fn conditions(page: &mut Document, comparison: &Comparison) {
+fn conditions(page: &mut Document, sides: &[(&str, &ComparedSide)]) {
     let all: [Condition; 6] = [
         ("CPUs of other programs", |of| of.other_cpus, number),
         ("CPUs busy besides the load", |of| of.unaccounted_cpus, number),
@@ -168,21 +238,20 @@ fn conditions(page: &mut Document, comparison: &Comparison) {
         ("CPUs withheld by the cgroup", |of| of.throttled_cpus, number),
         ("bytes read from disks", |of| of.read_from_disk, |share| percent(share * 100.0)),
     ];
-    let sides = [&comparison.before, &comparison.after];
     let mut rows: Vec<Vec<Text>> = Vec::new();
-    if sides.iter().any(|side| !side.limited_by.is_empty()) {
-        let limits = sides.map(|side| Text::from(side.limited_by.join(", ")));
-        rows.push(std::iter::once(Text::from("limited by")).chain(limits).collect());
-    }
-    for (name, of, show) in all {
-        let ranges = sides.map(|side| range(side, of, show));
-        if ranges.iter().any(|range| !range.is_empty()) {
-            rows.push(std::iter::once(Text::from(name)).chain(ranges).collect());
+    let mut row = |name: &str, cells: Vec<Text>| {
+        if cells.iter().any(|cell| !cell.is_empty()) {
+            rows.push(std::iter::once(Text::from(name)).chain(cells).collect());
         }
+    };
+    let limits = sides.iter().map(|(_, side)| Text::from(side.limited_by.join(", ")));
+    row("limited by", limits.collect());
+    for (name, of, show) in all {
+        row(name, sides.iter().map(|(_, side)| range(side, of, show)).collect());
     }
     let mut body = Document::default();
-    let columns = vec![DataColumn::text(""), DataColumn::text("before"), DataColumn::text("after")];
-    body.table(columns, rows);
+    let titles = sides.iter().map(|(title, _)| DataColumn::text(*title));
+    body.table(std::iter::once(DataColumn::text("")).chain(titles).collect(), rows);
     if !body.blocks.is_empty() {
         page.section("conditions", Text::default(), body);
     }
