@@ -1,6 +1,7 @@
 //! `fathom compare`: stored results against others, or sets of repetitions against other sets.
 
 use crate::experiment::record_files;
+use crate::limit::{INCONCLUSIVE, MISSED};
 use crate::page::{self, PageArgs};
 use crate::show;
 use crate::stdio;
@@ -24,9 +25,6 @@ const FIO_MAX: u64 = 64 << 20;
 /// Earlier runs looked at, the newest first, and used.
 const EARLIER_READ: usize = 200;
 const EARLIER_USED: usize = 20;
-/// Exit status if a condition of --fail-if holds, and if that cannot be decided.
-const HOLDS: u8 = 3;
-const INCONCLUSIVE: u8 = 4;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -103,7 +101,7 @@ pub fn compare_sides(
 pub fn status(compared: &Comparison) -> ExitCode {
     let has = |wanted| compared.requirements.iter().any(|one| one.outcome == wanted);
     match (has(ThresholdOutcome::Holds), has(ThresholdOutcome::Inconclusive)) {
-        (true, _) => ExitCode::from(HOLDS),
+        (true, _) => ExitCode::from(MISSED),
         (false, true) => ExitCode::from(INCONCLUSIVE),
         (false, false) => ExitCode::SUCCESS,
     }

@@ -8,7 +8,7 @@ use crate::signals::Signals;
 use crate::stdio::error;
 use fathom_machine::guard::Permissions;
 use fathom_machine::scratch::ScratchSize;
-use fathom_model::limit::{BlockSpec, LatencyTarget, LimitRecord, SuiteTest};
+use fathom_model::limit::{BlockSpec, LatencyTarget, LimitRecord, SuiteTest, TargetResult};
 use fathom_model::watch::Level;
 use fathom_model::window::Rw;
 use fathom_report::pages::LimitPageOptions;
@@ -20,6 +20,11 @@ use std::time::Duration;
 const SCRATCH: u64 = 1 << 30;
 /// The same for --quick: laying out the file takes time too.
 const SCRATCH_QUICK: u64 = 256 << 20;
+
+/// Exit status if a requirement (`--target`, `--fail-if`) is missed.
+pub const MISSED: u8 = 3;
+/// Exit status if that cannot be decided.
+pub const INCONCLUSIVE: u8 = 4;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -40,7 +45,7 @@ pub struct Args {
     /// Block sizes, such as 4k,64k; by default 4k and 1m
     #[arg(long, value_name = "SIZE", value_delimiter = ',', value_parser = quantity::block_size)]
     bs: Vec<u64>,
-    /// Also find the highest load within a latency, such as 'p99<2ms'
+    /// Also find the highest load within a latency, such as 'p99<2ms'; exit status 3 if there is none
     #[arg(long, value_name = "LATENCY", conflicts_with = "suite")]
     target: Option<LatencyTarget>,
     /// Run the tests of CrystalDiskMark's default profile instead
@@ -88,7 +93,17 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     // After the result is printed: the record's disk may be full, or stall.
     let finished = limit.finish(&mut record, &mut view);
     shown.and(closed).and(finished)?;
-    Ok(if record.is_complete() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let blocks = record.report.targets.iter().flat_map(|target| &target.blocks);
+    let open = blocks.filter_map(|block| block.target.as_ref()).filter(|one| one.best.is_none());
+    let open: Vec<&TargetResult> = open.collect();
+    let is_missed =
+        |one: &&TargetResult| !one.tried.is_empty() && one.tried.iter().all(|rate| !rate.meets);
+    Ok(match (record.is_complete(), open.as_slice()) {
+        (false, _) => ExitCode::FAILURE,
+        (true, []) => ExitCode::SUCCESS,
+        (true, open) if open.iter().any(is_missed) => ExitCode::from(MISSED),
+        (true, _) => ExitCode::from(INCONCLUSIVE),
+    })
 }
 
 /// Checks the place of the record, and opens that of the result, which must not be a target.

@@ -191,12 +191,13 @@ Examples:
   fathom restore --list              changed settings and their old values
   fathom restore                     restore them")]
     Restore(settings::Args),
-    /// List, remove or prune recorded runs
+    /// List, tag, remove or prune recorded runs
     ///
-    /// Run directories are kept for 90 days and up to 4 GiB in total; each new run prunes older ones.
+    /// Run directories are kept for 90 days and up to 4 GiB in total; each new run prunes older ones. Those with a tag stay.
     #[command(after_help = "\
 Examples:
   fathom runs                        all recorded runs, newest last
+  fathom runs tag RUN1 RUN2 nightly  a name for both, also in `fathom compare`
   fathom runs prune --keep 30d --max-size 2g")]
     Runs(runs::Args),
     /// Reprint the result of a recorded run
@@ -207,14 +208,14 @@ Examples:
     Show(show::Args),
     /// Compare recorded runs: is it slower, what changed, and may that be claimed
     ///
-    /// BEFORE and AFTER are recorded runs, by name or directory, or fio's JSON files; --to compares sets of repetitions.
-    /// A change is claimed only if it is more than runs differ by themselves: of three or more runs on each side, or of
-    /// as many earlier runs of the same plan on the same machine. Other programs, throttling, a cache that was warm on
+    /// BEFORE and AFTER are recorded runs, by name, directory or tag, or fio's JSON files; tags and --to compare sets of
+    /// repetitions. A change is claimed only if it is more than runs differ by themselves: of three or more runs on one
+    /// side, or of as many earlier runs of the same plan on the same machine. Other programs, throttling, a cache that was warm on
     /// one side only and incomplete runs block every claim. docs/compare.md describes the method.
     #[command(after_help = "\
 Examples:
   fathom compare BEFORE AFTER        two runs, as `fathom runs` lists them
-  fathom compare A1 A2 A3 --to B1 B2 B3 --fail-if 'p99 > +5%'")]
+  fathom compare --baseline nightly RUN --fail-if 'p99 > +5%'")]
     Compare(compare::Args),
     /// List files left by killed runs, and remove them with --remove
     ///

@@ -122,11 +122,11 @@ pub struct Interim<'a> {
 }
 
 impl<'a> Interim<'a> {
-    /// For `output` to `to`, if it has interim results.
-    pub fn new(output: &'a Output, to: Option<&'a Destination>) -> Option<Self> {
+    /// For `output` to `to`, of which a file holds `printed` already, if it has interim results.
+    pub fn new(output: &'a Output, to: Option<&'a Destination>, printed: &str) -> Option<Self> {
         let interval = Duration::from_nanos(output.status_interval_ns?);
         let next = Instant::now() + interval;
-        let interim = Self { output, to, interval, next, kept: String::new() };
+        let interim = Self { output, to, interval, next, kept: printed.to_string() };
         has_interim(output).then_some(interim)
     }
 

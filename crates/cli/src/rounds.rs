@@ -10,6 +10,7 @@ use fathom_report::doc::Document;
 use fathom_report::{fio_json, pages, render};
 use fathom_spec::Output;
 use fathom_store::{check_tag, set_tag};
+use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -23,6 +24,9 @@ pub struct Rounds {
     header: Option<Header>,
     results: Vec<Measured>,
     dirs: Vec<PathBuf>,
+    judged: OnceCell<Result<Judged, String>>,
+    /// What a file holds of the results so far.
+    pub printed: String,
 }
 
 impl Rounds {
@@ -53,6 +57,8 @@ impl Rounds {
             header: None,
             results: Vec::new(),
             dirs: Vec::new(),
+            judged: OnceCell::new(),
+            printed: String::new(),
         })
     }
 
@@ -72,6 +78,7 @@ impl Rounds {
         observed: &Observed,
         dir: Option<&Path>,
     ) -> Result<(), String> {
+        self.judged.take();
         let number = self.results.len() + 1;
         let recorded =
             dir.and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
@@ -107,7 +114,11 @@ impl Rounds {
     }
 
     /// The rounds so far by themselves and, with `--compare`, compared with earlier runs.
-    pub fn judge(&self) -> Result<Judged, String> {
+    pub fn judged(&self) -> Result<&Judged, String> {
+        self.judged.get_or_init(|| self.judge()).as_ref().map_err(Clone::clone)
+    }
+
+    fn judge(&self) -> Result<Judged, String> {
         let Some((name, side)) = &self.baseline else {
             let comparison = rounds(&self.results, &self.fail_if)?;
             return Ok(Judged { comparison, with: None });

@@ -4,7 +4,7 @@ use crate::live::{LayoutProgress, Live};
 use crate::logs::LogWriters;
 use crate::output::{self, Destination, Interim};
 use crate::page::{self, Color};
-use crate::rounds::Rounds;
+use crate::rounds::{Judged, Rounds};
 use crate::signals::Signals;
 use crate::stdio::{self, Kind, error};
 use crate::{manual, settings};
@@ -17,6 +17,7 @@ use fathom_model::progress::JobTotals;
 use fathom_model::record::Header;
 use fathom_model::watch::Level;
 use fathom_model::{Facts, Plan, Progress, RunRecord, escape, shell};
+use fathom_report::doc::Document;
 use fathom_runner::{Hooks, RecordTo, RunOptions, Runner, System, cost, new_header};
 use fathom_spec::{Eta, Format, Help, Output, Problems, Spec};
 use std::fs::File;
@@ -91,27 +92,47 @@ fn execute(spec: &Spec, job_files: &[String]) -> Result<ExitCode, Vec<String>> {
     let to = check_outputs(&spec.output, &known, job_files).map_err(one)?;
     let mut plan = fathom_spec::plan(spec, &known).map_err(all)?;
     let signals = Signals::take().map_err(one)?;
-    let (mut done, mut printed) = (is_restored, String::new());
+    let request = Request { spec, job_files, to: to.as_ref(), signals: &signals };
+    let mut done = is_restored;
     for round in 1..=rounds.count() {
         if round > 1 {
             // The last round may have created files.
             known = facts(spec).map_err(one)?;
             plan = fathom_spec::plan(spec, &known).map_err(all)?;
         }
-        let outputs = (to.as_ref(), job_files, &mut printed);
-        let facts = std::mem::take(&mut known);
-        done &=
-            perform(spec, &plan, facts, &signals, (outputs, &mut rounds, round)).map_err(one)?;
+        match request.perform(&plan, std::mem::take(&mut known), round, &mut rounds) {
+            Ok(is_done) => done &= is_done,
+            Err(error) if round == 1 => return Err(one(error)),
+            // What the rounds before showed is printed.
+            Err(error) => {
+                error!("{error}");
+                done = false;
+                break;
+            }
+        }
         if signals.cancel_token().reason().is_some() {
             break;
         }
     }
-    let judged = rounds.judge().map_err(one)?;
+    let concluded = conclude(&rounds, &spec.output, to.as_ref());
+    concluded.as_ref().err().iter().for_each(|error| error!("{error}"));
+    Ok(match concluded {
+        Ok(status) if done => status,
+        _ => ExitCode::FAILURE,
+    })
+}
+
+/// Prints what several rounds show together; the status that the requirements give.
+fn conclude(
+    rounds: &Rounds,
+    output: &Output,
+    to: Option<&Destination>,
+) -> Result<ExitCode, String> {
+    let judged = rounds.judged()?;
     if rounds.is_several() {
-        let page = rounds.page(&judged).map_err(one)?;
-        output::write_page(&page, &spec.output, to.as_ref(), &printed).map_err(one)?;
+        output::write_page(&rounds.page(judged)?, output, to, &rounds.printed)?;
     }
-    Ok(if done { judged.status() } else { ExitCode::FAILURE })
+    Ok(judged.status())
 }
 
 fn answer_without_running(spec: &Spec) -> Option<Result<String, String>> {
@@ -170,74 +191,88 @@ fn facts(spec: &Spec) -> Result<Facts, String> {
     Ok(Facts { host: fathom_machine::host(&roots), targets, inspection: None })
 }
 
-/// Where results go, the job files, and what a file holds of them so far.
-type Outputs<'a> = (Option<&'a Destination>, &'a [String], &'a mut String);
+/// What is asked for, and where results go.
+struct Request<'a> {
+    spec: &'a Spec,
+    job_files: &'a [String],
+    to: Option<&'a Destination>,
+    signals: &'a Signals,
+}
 
-/// Runs the plan; whether everything was carried out.
-fn perform(
-    spec: &Spec,
-    plan: &Plan,
-    facts: Facts,
-    signals: &Signals,
-    ((to, job_files, printed), rounds, round): (Outputs, &mut Rounds, u32),
-) -> Result<bool, String> {
-    let output = &spec.output;
-    let record = record_to(output, round);
-    // No samples are taken if they would be neither printed nor recorded.
-    let sampled = record != RecordTo::Nowhere || is_for_people(output) && !output.as_fio;
-    let options = RunOptions {
-        permissions: spec.permissions.clone(),
-        sampling: if sampled { output.sampling } else { Level::Off },
-        record,
-        cancel: signals.cancel_token().clone(),
-    };
-    let mut view = RunView::new(output, plan, to);
-    let targets = facts.targets.iter().map(|target| target.path.clone()).collect::<Vec<_>>();
-    let mut runner = Runner::open(plan, facts, options, &mut view)?;
-    let used = targets.iter().chain(&output.file).chain(job_files).map(String::as_str);
-    view.logs = LogWriters::create(plan, output.bandwidth_log.as_deref(), used)?;
-    // After the targets were opened, so that a refusal is a single line.
-    plan.notes.iter().for_each(|note| stdio::info(&format!("fathom: note: {note}")));
-    let ran = runner.run(plan, &mut view);
-    let errors = view.logs.finish();
-    view.report_errors(&errors);
-    let mut record = ran?;
-    view.clear();
-    if record.header.outcome.is_finished() {
-        cost::measure(runner.targets(), plan, signals.cancel_token(), &mut record.jobs);
-    }
-    record.header.findings = fathom_analysis::rules::judge(&record, runner.observed());
-    let closed = runner.close_targets();
-    let dir = runner.record_dir().map(Path::to_path_buf);
-    rounds.add(&record, runner.observed(), dir.as_deref())?;
-    printed.push_str(view.interim_results());
-    // Printed before the record is completed, because its disk may be full or stall.
-    let shown = match rounds.is_several() {
-        true => output::write_for_programs(&record, output, to, printed),
-        false => rounds.judge().and_then(|judged| {
-            let more = judged.section();
-            output::write(&record, runner.observed(), output, to, (printed, more))
-        }),
-    };
-    report_errors(&record, output);
-    let finished = runner.finish(&mut record, &mut view);
-    let tagged = if finished.is_ok() { rounds.tag_last() } else { Ok(()) };
-    match (&finished, dir) {
-        (Err(error), _) => error!("{error}"),
-        (Ok(()), Some(dir)) if std::io::stderr().is_terminal() => {
-            stdio::info(&format!("record: {}", escape::path(&dir)));
+impl Request<'_> {
+    /// Runs the plan; whether everything was carried out.
+    fn perform(
+        &self,
+        plan: &Plan,
+        facts: Facts,
+        round: u32,
+        rounds: &mut Rounds,
+    ) -> Result<bool, String> {
+        let Self { spec, job_files, to, signals } = *self;
+        let output = &spec.output;
+        let record = record_to(output, round);
+        // No samples are taken if they would be neither printed nor recorded.
+        let sampled = record != RecordTo::Nowhere || is_for_people(output) && !output.as_fio;
+        let options = RunOptions {
+            permissions: spec.permissions.clone(),
+            sampling: if sampled { output.sampling } else { Level::Off },
+            record,
+            cancel: signals.cancel_token().clone(),
+        };
+        let mut view = RunView::new(output, plan, to, &rounds.printed);
+        let targets = facts.targets.iter().map(|target| target.path.clone()).collect::<Vec<_>>();
+        let mut runner = Runner::open(plan, facts, options, &mut view)?;
+        let used = targets.iter().chain(&output.file).chain(job_files).map(String::as_str);
+        view.logs = LogWriters::create(plan, output.bandwidth_log.as_deref(), used)?;
+        // After the targets were opened, so that a refusal is a single line.
+        plan.notes.iter().for_each(|note| stdio::info(&format!("fathom: note: {note}")));
+        let ran = runner.run(plan, &mut view);
+        let errors = view.logs.finish();
+        view.report_errors(&errors);
+        let mut record = ran?;
+        view.clear();
+        if record.header.outcome.is_finished() {
+            cost::measure(runner.targets(), plan, signals.cancel_token(), &mut record.jobs);
         }
-        _ => {}
+        record.header.findings = fathom_analysis::rules::judge(&record, runner.observed());
+        let closed = runner.close_targets();
+        let dir = runner.record_dir().map(Path::to_path_buf);
+        let added = rounds.add(&record, runner.observed(), dir.as_deref());
+        if let Some(interim) = &view.interim {
+            rounds.printed = interim.kept().to_string();
+        }
+        // Printed before the record is completed, because its disk may be full or stall.
+        let shown = match rounds.is_several() {
+            true => output::write_for_programs(&record, output, to, &mut rounds.printed),
+            false => {
+                let more = rounds.judged().map_or_else(|_| Document::default(), Judged::section);
+                output::write(&record, runner.observed(), output, to, (&rounds.printed, more))
+            }
+        };
+        report_errors(&record, output);
+        let finished = runner.finish(&mut record, &mut view);
+        let tagged = if finished.is_ok() { rounds.tag_last() } else { Ok(()) };
+        match (&finished, dir) {
+            (Err(error), _) => error!("{error}"),
+            (Ok(()), Some(dir)) if std::io::stderr().is_terminal() => {
+                stdio::info(&format!("record: {}", escape::path(&dir)));
+            }
+            _ => {}
+        }
+        for error in [&added, &shown, &closed, &tagged]
+            .into_iter()
+            .filter_map(|result| result.as_ref().err())
+        {
+            error!("{error}");
+        }
+        Ok(added.is_ok()
+            && shown.is_ok()
+            && closed.is_ok()
+            && tagged.is_ok()
+            && finished.is_ok()
+            && !view.has_failed
+            && record.is_complete())
     }
-    for error in [&shown, &closed, &tagged].into_iter().filter_map(|result| result.as_ref().err()) {
-        error!("{error}");
-    }
-    Ok(shown.is_ok()
-        && closed.is_ok()
-        && tagged.is_ok()
-        && finished.is_ok()
-        && !view.has_failed
-        && record.is_complete())
 }
 
 /// Prints errors on standard error unless the results, which include them, are on a terminal.
@@ -272,8 +307,9 @@ struct RunView<'a> {
 }
 
 impl<'a> RunView<'a> {
-    fn new(output: &'a Output, plan: &'a Plan, to: Option<&'a Destination>) -> Self {
-        let interim = Interim::new(output, to);
+    /// `printed` is what a file holds already.
+    fn new(output: &'a Output, plan: &'a Plan, to: Option<&'a Destination>, printed: &str) -> Self {
+        let interim = Interim::new(output, to, printed);
         let interval = output.status_interval_ns.filter(|_| interim.is_none());
         let interval = interval.map(Duration::from_nanos);
         let quiet = is_quiet(output);
@@ -281,10 +317,6 @@ impl<'a> RunView<'a> {
         let layout = LayoutProgress::new(quiet);
         let logs = LogWriters::default();
         Self { plan, live, layout, interim, logs, has_failed: false }
-    }
-
-    fn interim_results(&self) -> &str {
-        self.interim.as_ref().map_or("", Interim::kept)
     }
 
     fn report_errors(&mut self, errors: &[String]) {

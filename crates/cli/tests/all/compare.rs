@@ -363,6 +363,12 @@ fn a_run_is_compared_and_held_to_requirements() {
         &compared.stdout,
         &["comparison  with kept", "before", "fail if p99 > +900%  inconclusive"],
     );
+    // What cannot be compared is an error, after the result.
+    place.ask(&["watch", "--record=watched", "--", "true"]).done();
+    let different = run(&["--compare=watched"]);
+    assert_eq!(different.code, Some(1));
+    says(&different.stdout, &["IOPS"]);
+    says(&different.stderr, &["round 1 one of `run`; compare results of the same command"]);
     for (requirement, code) in [("iops > 1", 3), ("iops < 1", 0), ("p99 < 1us", 0)] {
         let answer = run(&["--fail-if", requirement]);
         assert_eq!(answer.code, Some(code), "{requirement}: {}", answer.stderr);

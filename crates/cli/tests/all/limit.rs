@@ -80,6 +80,21 @@ fn a_signal_leaves_a_partial_result_and_no_scratch_file() {
 }
 
 #[test]
+fn a_latency_that_no_load_meets_has_an_exit_status() {
+    let place = Place::new();
+    place.data("data", 8 * MIB);
+    let options = ["--rw=randread", "--bs=4k", "--no-record", "--sampling=off"];
+    let latency = ["limit", "-t", "6", "--target", "p99<1us", "data"];
+    let answer = place.ask(&[&latency[..], &options].concat());
+    // On a slow machine, the search may end before any rate was tried, or before it has a peak.
+    let codes = match answer.stdout.contains("not met at any rate tried: ") {
+        true => [3, 3],
+        false => [1, 4],
+    };
+    assert!(codes.map(Some).contains(&answer.code), "{:?}: {}", answer.code, answer.stdout);
+}
+
+#[test]
 fn a_killed_search_keeps_its_windows() {
     let place = Place::new();
     place.data("data", 8 * MIB);

@@ -250,7 +250,7 @@ fn conditions(page: &mut Document, sides: &[(&str, &ComparedSide)]) {
         row(name, sides.iter().map(|(_, side)| range(side, of, show)).collect());
     }
     let mut body = Document::default();
-    let titles = sides.iter().map(|(title, _)| DataColumn::text(*title));
+    let titles = sides.iter().map(|(title, _)| DataColumn::text(title));
     body.table(std::iter::once(DataColumn::text("")).chain(titles).collect(), rows);
     if !body.blocks.is_empty() {
         page.section("conditions", Text::default(), body);
