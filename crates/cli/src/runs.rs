@@ -10,7 +10,7 @@ use fathom_report::pages::{self, RunRow, RunSummary};
 use fathom_store::{
     DEFAULT_BYTES_MAX, DEFAULT_KEEP, RunEntry, Runs, check_tag, read_record, set_tag,
 };
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -26,9 +26,10 @@ pub struct Args {
 enum RunsCommand {
     /// Give runs a tag: a name for one run or several, such as all repetitions of a test
     ///
-    /// Runs with a tag are not pruned. `fathom compare` and `fathom show` take tags for runs.
+    /// Runs with a tag are not pruned, and do not count towards the limit of their size. `fathom compare` and `fathom show`
+    /// take tags for runs.
     Tag(TagArgs),
-    /// Take a tag away from runs
+    /// Take a tag away from runs; for RUN, the tag itself stands for all that have it
     Untag(TagArgs),
     /// Remove runs by name
     Remove {
@@ -51,9 +52,12 @@ enum RunsCommand {
 
 #[derive(clap::Args)]
 struct TagArgs {
-    /// Names of runs, run directories or other tags, and last the tag
-    #[arg(required = true, num_args = 2.., value_names = ["RUN", "TAG"])]
-    names: Vec<String>,
+    /// Names of runs, or other tags
+    #[arg(required = true, value_name = "RUN")]
+    runs: Vec<PathBuf>,
+    /// The tag: letters, digits, '.', '_' and '-'
+    #[arg(required = true, value_name = "TAG")]
+    tag: String,
 }
 
 pub fn command(args: &Args) -> Result<ExitCode, String> {
@@ -101,9 +105,9 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
 
 /// Gives all runs the tag, or takes it from them. Nothing is changed if one of them is not found.
 fn tag(args: &TagArgs, is_set: bool) -> Result<(), String> {
-    let Some((tag, names)) = args.names.split_last() else { return Ok(()) };
+    let tag = &args.tag;
     check_tag(tag)?;
-    let dirs = names.iter().map(|name| show::find_all(Path::new(name)));
+    let dirs = args.runs.iter().map(|name| show::recorded(name));
     let dirs = dirs.collect::<Result<Vec<_>, String>>()?.concat();
     for dir in &dirs {
         let is_changed = set_tag(dir, tag, is_set)?;

@@ -128,11 +128,22 @@ pub fn find(named: Option<&Path>) -> Result<PathBuf, String> {
     latest.ok_or_else(|| "no runs are recorded; name a run directory".to_string())
 }
 
-/// The same, with all runs of a tag, oldest first; at least one.
+/// The path, or the run directories, that a path, the name of a run or a tag stand for: of a tag all runs, oldest first.
 pub fn find_all(named: &Path) -> Result<Vec<PathBuf>, String> {
-    if named.exists() {
-        return Ok(vec![named.to_path_buf()]);
+    if !named.exists() {
+        return recorded(named);
     }
+    match recorded(named) {
+        Ok(_) => Err(format!(
+            "{0} is a path and a tag or run; write ./{0} for the path, or take the tag away (fathom runs untag)",
+            named.display()
+        )),
+        Err(_) => Ok(vec![named.to_path_buf()]),
+    }
+}
+
+/// The same of runs in the default directory, by name or tag; at least one.
+pub fn recorded(named: &Path) -> Result<Vec<PathBuf>, String> {
     let mut runs = Runs::open()?.map_or(Ok(Vec::new()), |runs| runs.list())?;
     let is_name = runs.iter().any(|run| Path::new(&run.name) == named);
     runs.retain(|run| match is_name {

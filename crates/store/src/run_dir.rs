@@ -175,13 +175,12 @@ impl RunDir {
     }
 }
 
-/// The directory of a run of this process in `runs`. Short runs that begin in the same second have later names.
+/// The directory of a run of this process in `runs`; those that begin in the same second are numbered.
 fn unused(runs: &Path, started_unix_ns: u64) -> PathBuf {
-    let dir = |second: u64| {
-        let stamp = stamp(started_unix_ns + second * 1_000_000_000);
-        runs.join(format!("{stamp}-{}", std::process::id()))
-    };
-    (0..).map(dir).find(|dir| dir.symlink_metadata().is_err()).unwrap_or_else(|| dir(0))
+    let name = format!("{}-{}", stamp(started_unix_ns), std::process::id());
+    let numbered = (2_u64..).map(|number| runs.join(format!("{name}-{number}")));
+    let mut all = std::iter::once(runs.join(&name)).chain(numbered);
+    all.find(|dir| dir.symlink_metadata().is_err()).unwrap_or_default()
 }
 
 /// The first entry of `dir` that has the name of a run's file.

@@ -3,6 +3,7 @@
 use crate::dir::{self, HeldDir, Readers};
 use crate::run_dir::{RunDir, TAGS, state_dir};
 use crate::time::instant;
+use fathom_model::list;
 use rustix::fs::{FlockOperation, flock};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -30,7 +31,8 @@ pub struct Runs {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunEntry {
-    /// Its name, such as `20261121-193600-4711`: start (UTC) and process ID.
+    /// Its name, such as `20261121-193600-4711`: start (UTC) and process ID, then a number if the process began others in the
+    /// same second.
     pub name: String,
     pub path: PathBuf,
     /// When the run started, in nanoseconds since 1970 (UTC).
@@ -39,6 +41,8 @@ pub struct RunEntry {
     pub is_active: bool,
     /// The user's names for it and other runs.
     pub tags: Vec<String>,
+    /// Whether it is not pruned: it has a tag, or that cannot be read.
+    pub is_kept: bool,
 }
 
 impl Runs {
@@ -57,21 +61,24 @@ impl Runs {
         let names = self.dir.names().map_err(|e| format!("cannot read {e}"))?;
         let names = names.filter_map(|name| name.ok()?.into_string().ok());
         let mut entries: Vec<RunEntry> = names.filter_map(|name| self.entry(name)).collect();
-        entries.sort_by(|a, b| a.name.cmp(&b.name));
+        entries.sort_by(|a, b| list::natural(&a.name, &b.name));
         Ok(entries)
     }
 
     fn entry(&self, name: String) -> Option<RunEntry> {
         let (stamp, pid) = name.split_at_checked(15)?;
-        let pid = pid.strip_prefix('-')?;
-        let is_number = !pid.is_empty() && pid.bytes().all(|byte| byte.is_ascii_digit());
+        let mut numbers = pid.strip_prefix('-')?.splitn(2, '-');
+        let is_number = numbers
+            .all(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()));
         let started_unix_ns = instant(stamp).filter(|_| is_number)?;
         let dir = self.dir.dir(&name).ok()?;
         let sizes = own_files(&dir).ok()?;
         let size_bytes = sizes.iter().map(|(_, bytes)| bytes).sum();
         let path = self.dir.path().join(&name);
         let (is_active, tags) = (is_locked(&dir), tags(&dir));
-        Some(RunEntry { is_active, tags, name, path, started_unix_ns, size_bytes })
+        let is_kept = tags.as_ref().map_or(true, |tags| !tags.is_empty());
+        let tags = tags.unwrap_or_default();
+        Some(RunEntry { is_active, tags, is_kept, name, path, started_unix_ns, size_bytes })
     }
 
     /// Removes the run `name`, but no files that fathom did not create; whether nothing remains.
@@ -93,8 +100,8 @@ impl Runs {
         removed.map_err(|e| format!("cannot remove {e}"))
     }
 
-    /// Removes the runs that started more than `keep` before `now_unix_ns`, and then the oldest until all take at most
-    /// `bytes_max`; returns what was removed. Runs with a tag, and those still being recorded, stay.
+    /// Removes the runs that started more than `keep` before `now_unix_ns`, and then the oldest until those without
+    /// a tag take at most `bytes_max`; returns what was removed. Runs with a tag, and those still being recorded, stay.
     pub fn prune(
         &self,
         keep: Duration,
@@ -102,10 +109,12 @@ impl Runs {
         now_unix_ns: u64,
     ) -> Result<Pruned, String> {
         let entries = self.list()?;
-        let mut bytes: u64 = entries.iter().map(|entry| entry.size_bytes).sum();
+        // Others than those that may go do not count: they would leave no room.
+        let counted = entries.iter().filter(|entry| !entry.is_kept);
+        let mut bytes: u64 = counted.map(|entry| entry.size_bytes).sum();
         let oldest = now_unix_ns.saturating_sub(keep.as_nanos() as u64);
         let (mut pruned, mut failure) = (Pruned::default(), None);
-        let may_go = |entry: &RunEntry| !entry.is_active && entry.tags.is_empty();
+        let may_go = |entry: &RunEntry| !entry.is_active && !entry.is_kept;
         for entry in entries.into_iter().filter(may_go) {
             if entry.started_unix_ns >= oldest && bytes <= bytes_max {
                 continue;
@@ -187,7 +196,7 @@ pub fn set_tag(run: &Path, tag: &str, is_set: bool) -> Result<bool, String> {
     if dir.regular("record.json").map_err(failed)?.is_none() {
         return Err(format!("{} is not a run directory", run.display()));
     }
-    let mut tags = tags(&dir);
+    let mut tags = tags(&dir).map_err(failed)?;
     if tags.iter().any(|have| have == tag) == is_set {
         return Ok(false);
     }
@@ -208,11 +217,12 @@ pub fn set_tag(run: &Path, tag: &str, is_set: bool) -> Result<bool, String> {
 }
 
 /// The tags in a run directory; what cannot be one is left out.
-fn tags(dir: &HeldDir) -> Vec<String> {
-    let is_file = dir.regular(TAGS).is_ok_and(|found| found.is_some());
-    let text = if is_file { dir.read(TAGS, TAG_FILE_MAX).unwrap_or_default() } else { Vec::new() };
-    let text = String::from_utf8_lossy(&text).into_owned();
-    text.lines().filter(|tag| check_tag(tag).is_ok()).map(str::to_string).collect()
+fn tags(dir: &HeldDir) -> io::Result<Vec<String>> {
+    if dir.regular(TAGS)?.is_none() {
+        return Ok(Vec::new());
+    }
+    let text = String::from_utf8_lossy(&dir.read(TAGS, TAG_FILE_MAX)?).into_owned();
+    Ok(text.lines().filter(|tag| check_tag(tag).is_ok()).map(str::to_string).collect())
 }
 
 /// Whether the run in this directory is still being recorded.
@@ -244,6 +254,20 @@ mod tests {
     }
 
     #[test]
+    fn runs_that_begin_in_the_same_second_are_numbered() {
+        let dir = tempfile::tempdir().unwrap();
+        let runs = Runs { dir: HeldDir::open(dir.path()).unwrap() };
+        let in_order = ["20261101-120000-7", "20261101-120000-7-2", "20261101-120000-7-10"];
+        in_order.iter().rev().for_each(|name| drop(add(dir.path(), name)));
+        for other in ["20261101-120000-7-", "20261101-120000-7-x", "20261101-120000-7-2-3"] {
+            fs::create_dir(dir.path().join(other)).unwrap();
+        }
+        let all = runs.list().unwrap();
+        assert_eq!(names(&all), in_order);
+        assert!(all.iter().all(|run| run.started_unix_ns == all[0].started_unix_ns));
+    }
+
+    #[test]
     fn a_tagged_run_is_not_pruned() {
         let dir = tempfile::tempdir().unwrap();
         let runs = Runs { dir: HeldDir::open(dir.path()).unwrap() };
@@ -267,6 +291,12 @@ mod tests {
         fs::write(tagged.join(TAGS), "good\n../bad\n").unwrap();
         assert_eq!(runs.list().unwrap()[0].tags, ["good"]);
         assert_eq!(runs.prune(Duration::ZERO, 0, u64::MAX).unwrap().removed, []);
+        // What cannot be read may be a tag.
+        fs::remove_file(tagged.join(TAGS)).unwrap();
+        std::os::unix::fs::symlink("nowhere", tagged.join(TAGS)).unwrap();
+        assert!(set_tag(&tagged, "nightly", true).is_err());
+        assert_eq!(runs.prune(Duration::ZERO, 0, u64::MAX).unwrap().removed, []);
+        fs::remove_file(tagged.join(TAGS)).unwrap();
         assert!(runs.remove(names[0]).unwrap(), "by its name");
     }
 
