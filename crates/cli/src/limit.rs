@@ -5,10 +5,10 @@ use crate::output::Destination;
 use crate::page::{PageArgs, RecordArgs};
 use crate::quantity;
 use crate::signals::Signals;
-use crate::stdio::error;
+use crate::stdio::{self, error};
 use fathom_machine::guard::Permissions;
 use fathom_machine::scratch::ScratchSize;
-use fathom_model::limit::{BlockSpec, LatencyTarget, LimitRecord, SuiteTest, TargetResult};
+use fathom_model::limit::{BlockSpec, LatencyTarget, LimitRecord, SuiteTest};
 use fathom_model::watch::Level;
 use fathom_model::window::Rw;
 use fathom_report::pages::LimitPageOptions;
@@ -20,11 +20,6 @@ use std::time::Duration;
 const SCRATCH: u64 = 1 << 30;
 /// The same for --quick: laying out the file takes time too.
 const SCRATCH_QUICK: u64 = 256 << 20;
-
-/// Exit status if a requirement (`--target`, `--fail-if`) is missed.
-pub const MISSED: u8 = 3;
-/// Exit status if that cannot be decided.
-pub const INCONCLUSIVE: u8 = 4;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -93,16 +88,11 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     // After the result is printed: the record's disk may be full, or stall.
     let finished = limit.finish(&mut record, &mut view);
     shown.and(closed).and(finished)?;
-    let blocks = record.report.targets.iter().flat_map(|target| &target.blocks);
-    let open = blocks.filter_map(|block| block.target.as_ref()).filter(|one| one.best.is_none());
-    let open: Vec<&TargetResult> = open.collect();
-    let is_missed =
-        |one: &&TargetResult| !one.tried.is_empty() && one.tried.iter().all(|rate| !rate.meets);
-    Ok(match (record.is_complete(), open.as_slice()) {
+    Ok(match (record.is_complete(), record.meets_target()) {
         (false, _) => ExitCode::FAILURE,
-        (true, []) => ExitCode::SUCCESS,
-        (true, open) if open.iter().any(is_missed) => ExitCode::from(MISSED),
-        (true, _) => ExitCode::from(INCONCLUSIVE),
+        (true, Some(true)) => ExitCode::SUCCESS,
+        (true, Some(false)) => ExitCode::from(stdio::MISSED),
+        (true, None) => ExitCode::from(stdio::UNDECIDED),
     })
 }
 

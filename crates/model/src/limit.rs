@@ -68,7 +68,22 @@ impl LimitRecord {
             && blocks().all(|b| b.problems.iter().all(|p| p.errors == 0 && p.short_ios == 0))
             && blocks().all(|b| b.peak.is_some())
     }
+
+    /// Whether the latency target is met with all kinds of I/O; `None` if that is undecided: the time was up before a rate
+    /// met it, or one did so only once.
+    pub fn meets_target(&self) -> Option<bool> {
+        let Some(_) = self.config.target else { return Some(true) };
+        let blocks = self.report.targets.iter().flat_map(|target| &target.blocks);
+        let all: Vec<Option<bool>> = blocks.map(BlockLimit::meets_target).collect();
+        match all.contains(&Some(false)) {
+            true => Some(false),
+            false => all.iter().all(|met| *met == Some(true)).then_some(true),
+        }
+    }
 }
+
+/// A search for a rate that meets a latency target ends below this share of the peak.
+const LEAST_TRIED: f64 = 0.06;
 
 /// What a search measures and what it may use.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -373,6 +388,17 @@ pub struct RatedPoint {
 }
 
 impl BlockLimit {
+    fn meets_target(&self) -> Option<bool> {
+        let (found, peak) = self.target.as_ref().zip(self.peak.as_ref())?;
+        let least = found.tried.iter().map(|rate| rate.iops).fold(f64::INFINITY, f64::min);
+        match found.best {
+            Some(_) => Some(true),
+            None if found.tried.iter().any(|rate| rate.meets) => None,
+            // Otherwise lower rates were not tried.
+            None => (least < LEAST_TRIED * peak.iops.mean).then_some(false),
+        }
+    }
+
     /// Such as `4 KiB randread`.
     pub fn name(&self) -> String {
         format!("{} {}", units::bytes(self.block_bytes), self.rw)
