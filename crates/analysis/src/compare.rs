@@ -84,14 +84,14 @@ pub struct Comparison {
 pub struct ComparedSide {
     /// Its runs.
     pub runs: Vec<ComparedRun>,
-    /// What limited them: ids of rules, or names of limits.
+    /// What limited them, in a few words, or by the ids of rules.
     pub limited_by: Vec<String>,
 }
 
 /// A run of a comparison.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct ComparedRun {
-    /// As named on the command line.
+    /// As named on the command line, or the name of a run with the tag that is named there.
     pub name: String,
     /// When it started, in nanoseconds since 1970 (UTC); 0 if unknown.
     pub started_unix_ns: u64,
@@ -298,17 +298,23 @@ pub fn compare(
 }
 
 /// Runs of one plan by themselves, as the side after of a comparison without another, and whether they meet the
-/// requirements, which are values.
+/// requirements, which are values. Figures are the means of those that are complete, if there are any.
 ///
 /// # Errors
 /// Results of different kinds.
 pub fn rounds(runs: &[Measured], thresholds: &[Threshold]) -> Result<Comparison, String> {
+    let complete: Vec<Measured> =
+        runs.iter().filter(|run| run.incomplete.is_none()).cloned().collect();
+    let counted = if complete.is_empty() { runs } else { &complete };
     let mut rounds = Comparison {
         kind: one_kind(runs.iter())?,
         after: ComparedSide::of(runs),
-        parts: parts(runs, runs),
+        parts: parts(counted, counted),
         ..Comparison::default()
     };
+    for figure in rounds.parts.iter_mut().flat_map(|part| &mut part.figures) {
+        figure.after = figure.estimate().mean;
+    }
     rounds.requirements = thresholds.iter().map(|one| one.check(&rounds)).collect();
     Ok(rounds)
 }

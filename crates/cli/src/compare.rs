@@ -1,7 +1,6 @@
 //! `fathom compare`: stored results against others, or sets of repetitions against other sets.
 
 use crate::experiment::record_files;
-use crate::limit::{INCONCLUSIVE, MISSED};
 use crate::page::{self, PageArgs};
 use crate::show;
 use crate::stdio;
@@ -15,6 +14,7 @@ use fathom_model::outcome::RecordKind;
 use fathom_report::{fio_json, json, pages};
 use fathom_store::{Runs, read_record, read_windows};
 use serde_json::Value;
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -65,12 +65,10 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     };
     let (before, after) = (open(before)?, open(after)?);
     let all = || before.iter().chain(&after);
-    let mut dirs: Vec<PathBuf> = all().filter_map(|(_, one)| one.dir().cloned()).collect();
-    if let Some(twice) = (1..dirs.len()).find(|at| dirs[..*at].contains(&dirs[*at])) {
-        let dir = dirs.swap_remove(twice);
-        let error = format!("{} is named twice; name each run once", dir.display());
-        return Ok(stdio::usage_error(&error));
+    if let Some(twice) = named_twice(all()) {
+        return Ok(stdio::usage_error(&format!("{twice} is named twice; name each result once")));
     }
+    let dirs: Vec<PathBuf> = all().filter_map(|(_, one)| one.dir().cloned()).collect();
     let fio = all().filter(|(_, one)| one.dir().is_none()).map(|(name, _)| name.clone());
     let used: Vec<String> = record_files(&dirs).into_iter().chain(fio).collect();
     let to = args.page.destination(used.iter().map(String::as_str))?;
@@ -80,6 +78,17 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     let page = pages::compare(&compared, &fathom_runner::command(), page::zone());
     args.page.print(&page, || json::text(&compared), to.as_ref())?;
     Ok(status(&compared))
+}
+
+/// The name of a result that is there under another name as well.
+fn named_twice<'a>(all: impl Iterator<Item = &'a (String, Stored)>) -> Option<&'a str> {
+    let mut seen = HashSet::new();
+    let path = |(name, stored): &(String, Stored)| {
+        let path = stored.dir().cloned().unwrap_or_else(|| PathBuf::from(name));
+        path.canonicalize().unwrap_or(path)
+    };
+    let mut again = all.filter(|one| !seen.insert(path(one)));
+    again.next().map(|(name, _)| name.as_str())
 }
 
 /// Compares results, of which those in `dirs` are recorded.
@@ -101,8 +110,8 @@ pub fn compare_sides(
 pub fn status(compared: &Comparison) -> ExitCode {
     let has = |wanted| compared.requirements.iter().any(|one| one.outcome == wanted);
     match (has(ThresholdOutcome::Holds), has(ThresholdOutcome::Inconclusive)) {
-        (true, _) => ExitCode::from(MISSED),
-        (false, true) => ExitCode::from(INCONCLUSIVE),
+        (true, _) => ExitCode::from(stdio::MISSED),
+        (false, true) => ExitCode::from(stdio::UNDECIDED),
         (false, false) => ExitCode::SUCCESS,
     }
 }
@@ -131,15 +140,17 @@ impl Args {
 pub fn open(names: &[PathBuf]) -> Result<Side, String> {
     let mut side = Vec::new();
     for named in names {
-        if named.is_file() {
-            side.push((named.display().to_string(), Stored::Fio(fio_file(named)?)));
-            continue;
-        }
-        for dir in show::find_all(named)? {
-            let own = dir.file_name().filter(|_| !named.exists());
-            let name = own.map_or_else(|| named.as_path(), Path::new).display().to_string();
-            let record = Box::new(show::completed(&dir)?);
-            side.push((name, Stored::Record { dir, record }));
+        let is_path = named.exists();
+        for path in show::find_all(named)? {
+            let own = path.file_name().filter(|_| !is_path).map(Path::new);
+            let name = own.unwrap_or(named).display().to_string();
+            side.push(match path.is_file() {
+                true => (name, Stored::Fio(fio_file(&path)?)),
+                false => {
+                    let record = Box::new(show::completed(&path)?);
+                    (name, Stored::Record { dir: path, record })
+                }
+            });
         }
     }
     Ok(side)
@@ -159,8 +170,12 @@ fn fio_file(path: &Path) -> Result<Value, String> {
     // fio prints messages before it.
     let begin = text.iter().position(|byte| *byte == b'{').unwrap_or(text.len());
     let mut documents = serde_json::Deserializer::from_slice(&text[begin..]).into_iter::<Value>();
-    match documents.next() {
-        Some(Ok(data)) if is_fio(&data) => Ok(data),
+    match (documents.next(), documents.next()) {
+        (Some(Ok(_)), Some(Ok(_))) => Err(format!(
+            "{} holds several results; name run directories, or files with one each",
+            path.display()
+        )),
+        (Some(Ok(data)), _) if is_fio(&data) => Ok(data),
         _ => Err(format!(
             "{} is not fio's JSON; name a run directory, or a file made with --output-format=json",
             path.display()
@@ -212,8 +227,8 @@ impl Stored {
     }
 }
 
-/// What shows how much runs differ where one side alone does not: the runs of the other, or complete runs of the same plan on
-/// the same machine that began before those after.
+/// What shows how much runs differ where not both sides do: complete runs of the same plan on the same machine that began
+/// before those after, or the runs of one side.
 fn earlier(
     before: &[Measured],
     after: &[Measured],
@@ -222,10 +237,6 @@ fn earlier(
     let Some(first) = before.first() else { return Ok(Vec::new()) };
     if before.iter().chain(after).any(|run| !run.is_repetition_of(first)) {
         return Ok(Vec::new());
-    }
-    // Repetitions on one side show it as well.
-    if let Some(set) = [before, after].into_iter().find(|side| side.len() >= SET_MIN) {
-        return Ok(set.to_vec());
     }
     let until = after.iter().map(|run| run.started_unix_ns).min().unwrap_or(0);
     let compared: Vec<PathBuf> =
@@ -245,5 +256,11 @@ fn earlier(
         };
         (found.incomplete.is_none() && found.is_repetition_of(first)).then_some(found)
     });
-    Ok(measured.take(EARLIER_USED).collect())
+    let earlier: Vec<Measured> = measured.take(EARLIER_USED).collect();
+    // Runs of other days differ more than those that follow each other.
+    let repeated = [before, after].into_iter().find(|side| side.len() >= SET_MIN);
+    Ok(match repeated {
+        Some(side) if earlier.len() < SET_MIN => side.to_vec(),
+        _ => earlier,
+    })
 }

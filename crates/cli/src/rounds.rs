@@ -1,9 +1,11 @@
 //! Rounds of `fathom run`: the same jobs once or several times, tagged, compared with earlier runs, and held to requirements.
 
-use crate::compare::{self, Side};
+use crate::compare;
 use crate::page;
-use crate::stdio;
-use fathom_analysis::compare::{Comparison, Measured, Threshold, rounds};
+use crate::stdio::{self, error};
+use fathom_analysis::compare::{
+    ComparedKind, Comparison, Measured, Threshold, ThresholdOutcome, rounds,
+};
 use fathom_analysis::watch::Observed;
 use fathom_model::record::{Header, RunRecord};
 use fathom_report::doc::Document;
@@ -17,10 +19,11 @@ use std::process::ExitCode;
 /// What is asked of the rounds together, and the results so far.
 pub struct Rounds {
     count: u32,
+    as_fio: bool,
     tag: Option<String>,
-    baseline: Option<(String, Side)>,
+    baseline: Option<Baseline>,
     fail_if: Vec<Threshold>,
-    /// The header of the first.
+    /// The header of the first, with what was found in any of them about the validity of figures.
     header: Option<Header>,
     results: Vec<Measured>,
     dirs: Vec<PathBuf>,
@@ -29,11 +32,36 @@ pub struct Rounds {
     pub printed: String,
 }
 
+/// What the rounds are compared with.
+struct Baseline {
+    name: String,
+    results: Vec<Measured>,
+    dirs: Vec<PathBuf>,
+}
+
+impl Baseline {
+    fn open(name: &str) -> Result<Self, String> {
+        let side = compare::open(&[PathBuf::from(name)])?;
+        let dirs = side.iter().filter_map(|(_, stored)| stored.dir().cloned()).collect();
+        let results = compare::measured(&side, false)?;
+        let is_of_jobs =
+            |one: &&Measured| matches!(one.kind, ComparedKind::Run | ComparedKind::Fio);
+        match results.iter().find(|one| !is_of_jobs(one)) {
+            Some(other) => Err(format!(
+                "{} is a result of `{}`; name one of `run`, or fio's JSON",
+                other.name,
+                other.kind.name()
+            )),
+            None => Ok(Self { name: name.to_string(), results, dirs }),
+        }
+    }
+}
+
 impl Rounds {
     /// What the options ask for.
     ///
     /// # Errors
-    /// For users, before anything is measured: a tag, a condition or an earlier run that is none.
+    /// For users, before anything is measured: an invalid tag or condition, or an unknown run.
     pub fn of(output: &Output) -> Result<Self, String> {
         output.tag.as_deref().map_or(Ok(()), check_tag).map_err(|e| format!("--tag: {e}"))?;
         let fail_if = output.fail_if.iter().map(|text| {
@@ -45,15 +73,13 @@ impl Rounds {
                 false => Ok(parsed),
             }
         });
-        let baseline = output.compare.as_ref().map(|name| {
-            let side = compare::open(&[PathBuf::from(name)]);
-            side.map(|side| (name.clone(), side)).map_err(|e| format!("--compare: {e}"))
-        });
+        let baseline = output.compare.as_deref().map(Baseline::open).transpose();
         Ok(Self {
             count: output.repeat.max(1),
+            as_fio: output.as_fio,
             tag: output.tag.clone(),
             fail_if: fail_if.collect::<Result<_, _>>()?,
-            baseline: baseline.transpose()?,
+            baseline: baseline.map_err(|e| format!("--compare: {e}"))?,
             header: None,
             results: Vec::new(),
             dirs: Vec::new(),
@@ -88,8 +114,14 @@ impl Rounds {
             false => Measured::of_run(&name, record, observed),
         });
         self.dirs.extend(dir.map(Path::to_path_buf));
-        self.header.get_or_insert_with(|| record.header.clone());
-        if self.is_several() {
+        let empty = || Header { findings: Vec::new(), ..record.header.clone() };
+        let all = &mut self.header.get_or_insert_with(empty).findings;
+        for found in record.header.findings.iter().filter(|found| !found.is_verdict()) {
+            if !all.iter().any(|have| have.rule == found.rule) {
+                all.push(found.clone());
+            }
+        }
+        if self.is_several() && !self.as_fio {
             let result = render::line(&pages::run_result(record));
             stdio::info(&format!("fathom: round {number} of {}: {result}", self.count));
         }
@@ -98,18 +130,16 @@ impl Rounds {
 
     /// Whether what they are compared with is fio's JSON.
     fn is_beside_fio(&self) -> bool {
-        let side = self.baseline.iter().flat_map(|(_, side)| side);
-        side.map(|(_, stored)| stored).any(|stored| stored.dir().is_none())
+        self.baseline.iter().flat_map(|baseline| &baseline.results).any(|one| one.is_fio)
     }
 
-    /// Tags the round that was added last, once its record is complete.
-    pub fn tag_last(&self) -> Result<(), String> {
-        match (&self.tag, self.dirs.last()) {
-            (Some(tag), Some(dir)) if self.dirs.len() == self.results.len() => {
-                set_tag(dir, tag, true).map(drop)
-            }
-            (Some(tag), _) => Err(format!("the run was not recorded and cannot be tagged '{tag}'")),
+    /// Tags a complete round, once its record in `dir` is.
+    pub fn tag(&self, record: &RunRecord, dir: Option<&Path>) -> Result<(), String> {
+        match (&self.tag, dir) {
             (None, _) => Ok(()),
+            (Some(tag), Some(dir)) if record.is_complete() => set_tag(dir, tag, true).map(drop),
+            (Some(tag), Some(_)) => Err(format!("the run is not tagged '{tag}': it is incomplete")),
+            (Some(tag), None) => Err(format!("the run is not tagged '{tag}': it was not recorded")),
         }
     }
 
@@ -119,34 +149,33 @@ impl Rounds {
     }
 
     fn judge(&self) -> Result<Judged, String> {
-        let Some((name, side)) = &self.baseline else {
+        let Some(baseline) = &self.baseline else {
             let comparison = rounds(&self.results, &self.fail_if)?;
-            return Ok(Judged { comparison, with: None });
+            return Ok(Judged { comparison, baseline: None });
         };
-        let before = compare::measured(side, self.is_beside_fio())?;
-        let recorded = side.iter().filter_map(|(_, stored)| stored.dir().cloned());
-        let dirs: Vec<PathBuf> = recorded.chain(self.dirs.iter().cloned()).collect();
-        let comparison = compare::compare_sides(&before, &self.results, &dirs, &self.fail_if)?;
-        Ok(Judged { comparison, with: Some(name.clone()) })
+        let dirs = [&baseline.dirs[..], &self.dirs[..]].concat();
+        let before = &baseline.results;
+        let comparison = compare::compare_sides(before, &self.results, &dirs, &self.fail_if)?;
+        Ok(Judged { comparison, baseline: Some(baseline.name.clone()) })
     }
 
-    /// The page of several rounds, with what was `judged` of them.
-    pub fn page(&self, judged: &Judged) -> Result<Document, String> {
-        let alone = rounds(&self.results, if judged.with.is_none() { &self.fail_if } else { &[] })?;
+    /// The page of several rounds; they are printed even where they cannot be compared.
+    pub fn page(&self) -> Result<Document, String> {
+        let fail_if = if self.baseline.is_none() { &self.fail_if[..] } else { &[] };
         let header = self.header.clone().unwrap_or_default();
-        let mut page = pages::rounds(&alone, &header, page::zone());
-        if judged.with.is_some() {
+        let mut page = pages::rounds(&rounds(&self.results, fail_if)?, &header, page::zone());
+        if let (Some(_), Ok(judged)) = (&self.baseline, self.judged()) {
             page.blocks.extend(judged.section().blocks);
         }
         Ok(page)
     }
 }
 
-/// What is known of all rounds.
+/// The rounds compared with the baseline, or by themselves, with the requirements.
 pub struct Judged {
     comparison: Comparison,
-    /// The name of what they were compared with.
-    with: Option<String>,
+    /// The name of the baseline.
+    baseline: Option<String>,
 }
 
 impl Judged {
@@ -154,10 +183,18 @@ impl Judged {
         compare::status(&self.comparison)
     }
 
+    /// Reports requirements that are missed or undecided on standard error, where no page for users has them.
+    pub fn report(&self) {
+        let all = self.comparison.requirements.iter();
+        for one in all.filter(|one| one.outcome != ThresholdOutcome::DoesNotHold) {
+            error!("fail if {}: {}: {}", one.condition, one.outcome.name(), one.reason);
+        }
+    }
+
     /// The comparison, or the requirements, as a part of the page of a run.
     pub fn section(&self) -> Document {
         let mut page = Document::default();
-        match &self.with {
+        match &self.baseline {
             Some(name) => {
                 let body = pages::compared(&self.comparison, page::zone());
                 page.section("comparison", format!("with {name}"), body);

@@ -81,31 +81,30 @@ fn set_style(output: &Output) {
 }
 
 fn execute(spec: &Spec, job_files: &[String]) -> Result<ExitCode, Vec<String>> {
-    let all = |problems: Problems| problems.errors.iter().map(ToString::to_string).collect();
     let one = |error: String| vec![error];
     if spec.output.parse_only {
-        return fathom_spec::check(spec).map(|()| ExitCode::SUCCESS).map_err(all);
+        return fathom_spec::check(spec).map(|()| ExitCode::SUCCESS).map_err(texts);
     }
     let is_restored = settings::recover();
     let mut rounds = Rounds::of(&spec.output).map_err(one)?;
-    let mut known = facts(spec).map_err(one)?;
+    let known = facts(spec).map_err(one)?;
     let to = check_outputs(&spec.output, &known, job_files).map_err(one)?;
-    let mut plan = fathom_spec::plan(spec, &known).map_err(all)?;
+    let mut planned = plan(spec, known).map(Some)?;
     let signals = Signals::take().map_err(one)?;
     let request = Request { spec, job_files, to: to.as_ref(), signals: &signals };
     let mut done = is_restored;
     for round in 1..=rounds.count() {
-        if round > 1 {
-            // The last round may have created files.
-            known = facts(spec).map_err(one)?;
-            plan = fathom_spec::plan(spec, &known).map_err(all)?;
-        }
-        match request.perform(&plan, std::mem::take(&mut known), round, &mut rounds) {
+        // The last round may have created files.
+        let ran = planned.take().map_or_else(|| plan(spec, facts(spec).map_err(one)?), Ok);
+        let ran = ran.and_then(|(plan, facts)| {
+            request.perform(&plan, facts, round, &mut rounds).map_err(one)
+        });
+        match ran {
             Ok(is_done) => done &= is_done,
-            Err(error) if round == 1 => return Err(one(error)),
+            Err(errors) if round == 1 => return Err(errors),
             // What the rounds before showed is printed.
-            Err(error) => {
-                error!("{error}");
+            Err(errors) => {
+                errors.iter().for_each(|error| error!("{error}"));
                 done = false;
                 break;
             }
@@ -122,15 +121,34 @@ fn execute(spec: &Spec, job_files: &[String]) -> Result<ExitCode, Vec<String>> {
     })
 }
 
+fn texts(problems: Problems) -> Vec<String> {
+    problems.errors.iter().map(ToString::to_string).collect()
+}
+
+fn plan(spec: &Spec, facts: Facts) -> Result<(Plan, Facts), Vec<String>> {
+    let plan = fathom_spec::plan(spec, &facts).map_err(texts)?;
+    let has_logs =
+        spec.output.bandwidth_log.is_some() || plan.jobs.iter().any(|job| job.logs.is_some());
+    match spec.output.repeat > 1 && has_logs {
+        true => Err(vec![
+            "--repeat and logs conflict: each round would replace those before; remove one".into(),
+        ]),
+        false => Ok((plan, facts)),
+    }
+}
+
 /// Prints what several rounds show together; the status that the requirements give.
 fn conclude(
     rounds: &Rounds,
     output: &Output,
     to: Option<&Destination>,
 ) -> Result<ExitCode, String> {
-    let judged = rounds.judged()?;
     if rounds.is_several() {
-        output::write_page(&rounds.page(judged)?, output, to, &rounds.printed)?;
+        output::write_page(&rounds.page()?, output, to, &rounds.printed)?;
+    }
+    let judged = rounds.judged()?;
+    if output.as_fio || !is_for_people(output) {
+        judged.report();
     }
     Ok(judged.status())
 }
@@ -211,8 +229,10 @@ impl Request<'_> {
         let Self { spec, job_files, to, signals } = *self;
         let output = &spec.output;
         let record = record_to(output, round);
-        // No samples are taken if they would be neither printed nor recorded.
-        let sampled = record != RecordTo::Nowhere || is_for_people(output) && !output.as_fio;
+        // No samples are taken if they would be neither printed, recorded nor compared.
+        let sampled = record != RecordTo::Nowhere
+            || is_for_people(output) && !output.as_fio
+            || output.compare.is_some();
         let options = RunOptions {
             permissions: spec.permissions.clone(),
             sampling: if sampled { output.sampling } else { Level::Off },
@@ -251,7 +271,7 @@ impl Request<'_> {
         };
         report_errors(&record, output);
         let finished = runner.finish(&mut record, &mut view);
-        let tagged = if finished.is_ok() { rounds.tag_last() } else { Ok(()) };
+        let tagged = if finished.is_ok() { rounds.tag(&record, dir.as_deref()) } else { Ok(()) };
         match (&finished, dir) {
             (Err(error), _) => error!("{error}"),
             (Ok(()), Some(dir)) if std::io::stderr().is_terminal() => {
@@ -275,9 +295,10 @@ impl Request<'_> {
     }
 }
 
-/// Prints errors on standard error unless the results, which include them, are on a terminal.
+/// Prints errors on standard error unless the results, which include them, are on a terminal at once.
 fn report_errors(record: &RunRecord, output: &Output) {
-    if output.file.is_none() && is_for_people(output) && std::io::stdout().is_terminal() {
+    let is_shown = output.file.is_none() && is_for_people(output) && output.repeat <= 1;
+    if is_shown && std::io::stdout().is_terminal() {
         return;
     }
     for finding in record.header.findings.iter().filter(|f| f.severity == Severity::Error) {

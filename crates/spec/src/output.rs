@@ -298,10 +298,11 @@ impl Output {
         if self.record.is_some() && self.no_record {
             return Err("--record and --no-record conflict; remove one".into());
         }
-        if self.tag.is_some() && self.no_record {
-            return Err(
-                "--tag and --no-record conflict: a tag is part of the record; remove one".into()
-            );
+        if self.tag.is_some() && (self.no_record || self.record.is_some()) {
+            let other = if self.no_record { "--no-record" } else { "--record" };
+            return Err(format!(
+                "--tag and {other} conflict: tags name runs of the default directory; remove one"
+            ));
         }
         let Some(file) = &self.file else { return Ok(()) };
         if self.record.as_deref().map(|dir| dir.trim_end_matches('/')) == Some(file) {

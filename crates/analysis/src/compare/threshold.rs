@@ -123,6 +123,9 @@ impl Threshold {
                         comparison.parts.iter().map(|part| part.name.as_str()).collect();
                     format!("no part is called '{part}'; parts are {}", names.join(", "))
                 }
+                _ if comparison.before.runs.is_empty() => {
+                    "the runs do not have this figure".to_string()
+                }
                 _ => "the figure is not available on both sides".to_string(),
             };
             return result(ThresholdOutcome::Inconclusive, reason);

@@ -336,8 +336,8 @@ pub(super) static DIFFERENCE: Rule = Rule {
     threshold: || {
         format!(
             "A change is claimed if its interval excludes \"no difference\" and no warning makes the runs incomparable. Intervals \
-             need {SET_MIN} runs on each side, or {SET_MIN} earlier runs of the same plan on the same machine; all of a \
-             comparison hold at once with 95% confidence."
+             need {SET_MIN} runs on each side, or {SET_MIN} runs of the same plan on the same machine, earlier or on one side; \
+             all of a comparison hold at once with 95% confidence."
         )
     },
     checks: &[Check::Comparison(difference)],
@@ -414,7 +414,7 @@ fn difference(comparison: &Comparison) -> Option<Claim> {
             format!(
                 "No difference is claimed ({main}): how much runs differ by themselves is not known."
             ),
-            "Repeat each at least three times, better five, and compare the sets: `fathom compare A1 A2 A3 --to B1 B2 B3`",
+            "Repeat each at least three times, better five: `fathom run --repeat 5 --tag NAME`, then `fathom compare NAME NAME`",
         ),
         (None, Some(_)) => (format!("No difference is shown: {main}."), ""),
     };

@@ -1,6 +1,6 @@
 //! `fathom compare` as a user sees it, on recorded runs. None of these asserts a speed.
 
-use crate::common::{MIB, Place, assert_one_error, says};
+use crate::common::{MIB, Place, assert_one_error, says, until};
 use fathom_model::experiment::{ExperimentRecord, TrialWindow};
 use fathom_model::outcome::Outcome;
 use fathom_model::window::CpuTime;
@@ -206,10 +206,11 @@ fn fio_json_is_compared_with_fio_json_and_with_runs() {
 #[test]
 fn wrong_command_lines_are_usage_errors() {
     let place = recorded();
-    let cases: [(&[&str], &[&str]); 6] = [
+    let cases: [(&[&str], &[&str]); 7] = [
         (&["kept"], &["name two runs"]),
         (&["kept", "a", "b"], &["3 runs", "--to"]),
         (&["kept", "kept"], &["kept is named twice"]),
+        (&["kept", "./kept"], &["./kept is named twice"]),
         (
             &["kept", "a", "--fail-if", "p98 > 2ms"],
             &["unknown figure 'p98'", "p99.9", "cpu_ms_per_io"],
@@ -339,6 +340,23 @@ fn rounds_are_one_result_with_intervals_between_them() {
     let list = place.ask(&["runs", "--json"]).done().json();
     let list = list.as_array().unwrap();
     assert!(list.len() == 3 && list.iter().all(|run| run["tags"][0] == "rounds"), "{list:?}");
+    // What makes the figures of a round doubtful is said of all.
+    fs::File::create(place.path("sparse")).unwrap().set_len(4 << 20).unwrap();
+    let sparse =
+        ["run", "--eta=never", "--no-record", "--repeat=2", "--name=x", "--filename=sparse"];
+    says(&place.ask(&[&sparse[..], &READS].concat()).done().stdout, &["2 rounds: ", "WARNING"]);
+    // A round that cannot be planned, as its file is gone, leaves the results of those before.
+    place.data("gone", MIB);
+    let gone = ["run", "--eta=never", "--sampling=off", "--no-record", "--repeat=100"];
+    let read = ["--name=x", "--filename=gone"];
+    let running = place.start(&[&gone[..], &read, &READS].concat());
+    until("a round", || running.so_far("stderr").contains("round 1 of 100"));
+    fs::remove_file(place.path("gone")).unwrap();
+    let answer = running.wait();
+    assert_eq!(answer.code, Some(1), "{}", answer.stderr);
+    says(&answer.stdout, &["x IOPS ", "greatest"]);
+    says(&answer.stderr, &["gone does not exist"]);
+    // Programs get each round, and a file holds all of them.
     // Programs get each round, and a file holds all of them.
     run(&["--repeat=2", "--record=kept", "--output-format=json", "--output=out.json"]).done();
     let text = fs::read_to_string(place.path("out.json")).unwrap();
@@ -364,11 +382,26 @@ fn a_run_is_compared_and_held_to_requirements() {
         &["comparison  with kept", "before", "fail if p99 > +900%  inconclusive"],
     );
     // What cannot be compared is an error, after the result.
+    let null = |args: &[&str]| {
+        let run = ["run", "--eta=never", "--sampling=off", "--no-record"];
+        let job = ["--ioengine=null", "--rw=read", "--size=1m", "--number_ios=9"];
+        place.ask(&[&run[..], args, &job].concat())
+    };
+    place.write("a.json", null(&["--output-format=json", "--name=a"]).done().stdout);
+    for rounds in ["--repeat=1", "--repeat=2"] {
+        let different = null(&["--compare=a.json", rounds, "--name=b"]);
+        assert_eq!(different.code, Some(1), "{}", different.stderr);
+        says(&different.stdout, &["IOPS"]);
+        says(&different.stderr, &["nothing is in both: a.json has a"]);
+    }
     place.ask(&["watch", "--record=watched", "--", "true"]).done();
-    let different = run(&["--compare=watched"]);
-    assert_eq!(different.code, Some(1));
-    says(&different.stdout, &["IOPS"]);
-    says(&different.stderr, &["round 1 one of `run`; compare results of the same command"]);
+    let refused = run(&["--compare=watched"]);
+    assert_eq!((refused.code, refused.stdout.as_str()), (Some(1), ""));
+    assert_one_error(&refused.stderr, &["watched is a result of `watch`; name one of `run`"]);
+    // Programs that read the results are told on standard error.
+    let json = run(&["--compare=kept", "--fail-if=p99 > +900%", "--output-format=json"]);
+    assert_eq!(json.code, Some(4));
+    says(&json.stderr, &["fail if p99 > +900%: inconclusive: "]);
     for (requirement, code) in [("iops > 1", 3), ("iops < 1", 0), ("p99 < 1us", 0)] {
         let answer = run(&["--fail-if", requirement]);
         assert_eq!(answer.code, Some(code), "{requirement}: {}", answer.stderr);

@@ -65,7 +65,7 @@ pub fn compared(comparison: &Comparison, zone: &TimeZone) -> Document {
 }
 
 /// Runs of one plan by themselves: the mean of each figure with its interval between runs, and their range. `header` is
-/// that of the first.
+/// that of the first, with the findings of all.
 pub fn rounds(rounds: &Comparison, header: &Header, zone: &TimeZone) -> Document {
     let mut page = Document::headed(Origin::of("run", header).heading());
     let runs = &rounds.after.runs;
@@ -75,11 +75,13 @@ pub fn rounds(rounds: &Comparison, header: &Header, zone: &TimeZone) -> Document
         let name = if rounds.parts.len() > 1 { format!("{} ", part.name) } else { String::new() };
         Some(text!(format!("{name}{} ", figure.title), Text::from(mean)))
     };
-    let main = rounds.parts.first().and_then(main);
-    page.paragraph(text!(plural(runs.len() as u64, "round"), ": ", Text::from(main)));
-    for run in runs.iter().filter(|run| run.incomplete.is_some()) {
-        let why = run.incomplete.as_deref().unwrap_or_default();
-        page.paragraph(format!("{} is incomplete: {why}", run.name));
+    let first = rounds.parts.first();
+    let counted = first.and_then(|part| part.figures.first()).map_or(0, |of| of.after_runs.len());
+    page.paragraph(text!(plural(counted as u64, "round"), ": ", Text::from(first.and_then(main))));
+    page.findings(&header.findings);
+    let left_out = if counted < runs.len() { " and not counted" } else { "" };
+    for (run, why) in runs.iter().filter_map(|run| Some((run, run.incomplete.as_ref()?))) {
+        page.paragraph(format!("{} is incomplete{left_out}: {why}", run.name));
     }
     if !rounds.after.limited_by.is_empty() {
         page.entry("limited by", rounds.after.limited_by.join(", "));
@@ -143,7 +145,7 @@ fn answered(page: &mut Document, answer: &Finding) {
     page.blocks.extend(step.map(|step| Block::Paragraph(step.into())));
 }
 
-/// What became of the requirements.
+/// Each requirement, and whether it is met.
 pub fn requirements(page: &mut Document, comparison: &Comparison) {
     for one in &comparison.requirements {
         let outcome = format!("{}: {}", one.outcome.name(), one.reason);

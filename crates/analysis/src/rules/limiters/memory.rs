@@ -146,7 +146,7 @@ fn swapping(view: &View) -> Option<Claim> {
 /// Reads and writes end in memory.
 pub(in crate::rules) static NOT_ON_DISK: Rule = Rule {
     id: "not-on-disk",
-    limits: "memory: I/O did not reach a disk",
+    limits: "memory (I/O that does not reach a disk)",
     class: Class::Limiter,
     severity: Severity::Info,
     meaning: "I/O did not reach a disk: the file is sparse, on a file system in memory, or in the page cache.",

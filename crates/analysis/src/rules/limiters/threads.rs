@@ -403,7 +403,7 @@ fn io_workers(view: &View) -> Option<Claim> {
 /// One I/O in flight at any time.
 pub(in crate::rules) static ONE_AT_A_TIME: Rule = Rule {
     id: "one-at-a-time",
-    limits: "latency: one I/O at a time",
+    limits: "latency (one I/O at a time)",
     class: Class::Limiter,
     severity: Severity::Info,
     meaning: "The workload issued one I/O at a time: the device's latency limited it, not its throughput.",

@@ -257,7 +257,7 @@ fn timer(view: &View) -> Option<Claim> {
 /// Stopped, or waiting for a user.
 pub(in crate::rules) static NOT_RUNNING: Rule = Rule {
     id: "not-running",
-    limits: "being stopped, or a terminal",
+    limits: "a signal, a debugger or a terminal",
     class: Class::Limiter,
     severity: Severity::Info,
     meaning: "The program was stopped by a signal or a debugger, or waited for a terminal.",
@@ -302,7 +302,7 @@ fn not_running(view: &View) -> Option<Claim> {
 /// No thread has anything to do.
 pub(in crate::rules) static IDLE: Rule = Rule {
     id: "idle",
-    limits: "nothing: no work",
+    limits: "a lack of work",
     class: Class::Limiter,
     severity: Severity::Info,
     meaning: "The program had nothing to do: all of its threads waited for a signal, for each other, for a child or for an event.",
