@@ -109,7 +109,11 @@ fn execute(spec: &Spec, job_files: &[String]) -> Result<ExitCode, Vec<String>> {
                 break;
             }
         }
-        if signals.cancel_token().reason().is_some() {
+        if let Some(reason) = signals.cancel_token().reason() {
+            if round < rounds.count() {
+                error!("{reason} after {round} of {} rounds", rounds.count());
+                done = false;
+            }
             break;
         }
     }

@@ -4,6 +4,7 @@ use crate::common::{MIB, Place, assert_one_error, says, until};
 use fathom_model::experiment::{ExperimentRecord, TrialWindow};
 use fathom_model::outcome::Outcome;
 use fathom_model::window::CpuTime;
+use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -356,6 +357,14 @@ fn rounds_are_one_result_with_intervals_between_them() {
     assert_eq!(answer.code, Some(1), "{}", answer.stderr);
     says(&answer.stdout, &["x IOPS ", "greatest"]);
     says(&answer.stderr, &["gone does not exist"]);
+    // So does a signal, whether it comes in a round or between two.
+    let running = place.start(&[&gone[..], &["--name=x", "--filename=data"], &READS].concat());
+    until("a round", || running.so_far("stderr").contains("round 1 of 100"));
+    running.signal(Signal::INT);
+    let answer = running.wait();
+    assert_eq!((answer.code, answer.signal), (Some(1), None), "{}", answer.stderr);
+    says(&answer.stdout, &["x IOPS ", "greatest"]);
+    says(&answer.stderr, &["SIGINT after ", " of 100 rounds"]);
     // Programs get each round, and a file holds all of them.
     // Programs get each round, and a file holds all of them.
     run(&["--repeat=2", "--record=kept", "--output-format=json", "--output=out.json"]).done();
