@@ -196,7 +196,6 @@ Examples:
     /// Run directories are kept for 90 days and up to 4 GiB in total; each new run prunes older ones. Those with a tag stay.
     #[command(after_help = "\
 Examples:
-  fathom runs                        all recorded runs, newest last
   fathom runs tag RUN1 RUN2 nightly  a name for both, also in `fathom compare`
   fathom runs prune --keep 30d --max-size 2g")]
     Runs(runs::Args),
