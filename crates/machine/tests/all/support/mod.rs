@@ -247,8 +247,12 @@ impl Drop for Cover {
 fn unmount(dir: &Path) {
     let dir = text(dir);
     let mounts = || {
-        let mounts = std::fs::read_to_string("/proc/self/mountinfo").expect("mounts");
-        mounts.lines().filter(|line| line.split(' ').nth(4) == Some(dir)).count()
+        // The image of a mount may have a name that is not UTF-8.
+        let mounts = std::fs::read("/proc/self/mountinfo").expect("mounts");
+        String::from_utf8_lossy(&mounts)
+            .lines()
+            .filter(|line| line.split(' ').nth(4) == Some(dir))
+            .count()
     };
     // Another mount may be below it.
     let before = mounts();
