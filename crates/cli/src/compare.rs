@@ -111,7 +111,7 @@ pub fn status(compared: &Comparison) -> ExitCode {
     let has = |wanted| compared.requirements.iter().any(|one| one.outcome == wanted);
     match (has(ThresholdOutcome::Holds), has(ThresholdOutcome::Inconclusive)) {
         (true, _) => ExitCode::from(stdio::MISSED),
-        (false, true) => ExitCode::from(stdio::UNDECIDED),
+        (false, true) => ExitCode::from(stdio::INCONCLUSIVE),
         (false, false) => ExitCode::SUCCESS,
     }
 }

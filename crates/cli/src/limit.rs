@@ -92,7 +92,7 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
         (false, _) => ExitCode::FAILURE,
         (true, Some(true)) => ExitCode::SUCCESS,
         (true, Some(false)) => ExitCode::from(stdio::MISSED),
-        (true, None) => ExitCode::from(stdio::UNDECIDED),
+        (true, None) => ExitCode::from(stdio::INCONCLUSIVE),
     })
 }
 

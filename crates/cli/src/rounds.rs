@@ -183,7 +183,7 @@ impl Judged {
         compare::status(&self.comparison)
     }
 
-    /// Reports requirements that are missed or undecided on standard error, where no page for users has them.
+    /// Reports requirements that are missed or inconclusive on standard error, where no page for users has them.
     pub fn report(&self) {
         let all = self.comparison.requirements.iter();
         for one in all.filter(|one| one.outcome != ThresholdOutcome::DoesNotHold) {

@@ -90,8 +90,8 @@ pub(crate) use error;
 
 /// Exit status if a requirement (`--fail-if`, `--target`) is missed.
 pub const MISSED: u8 = 3;
-/// Exit status if that is undecided.
-pub const UNDECIDED: u8 = 4;
+/// Exit status if that is inconclusive.
+pub const INCONCLUSIVE: u8 = 4;
 
 /// Reports a wrong command line that only the command itself recognizes; its exit status.
 pub fn usage_error(error: &str) -> ExitCode {

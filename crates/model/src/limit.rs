@@ -69,7 +69,7 @@ impl LimitRecord {
             && blocks().all(|b| b.peak.is_some())
     }
 
-    /// Whether the latency target is met with all kinds of I/O; `None` if that is undecided: the time was up before a rate
+    /// Whether the latency target is met with all kinds of I/O; `None` if that is inconclusive: the time was up before a rate
     /// met it, or one did so only once.
     pub fn meets_target(&self) -> Option<bool> {
         let Some(_) = self.config.target else { return Some(true) };
@@ -583,6 +583,6 @@ pub enum CombinedCause {
     SharedBelow,
     /// The evidence is inconclusive.
     #[default]
-    #[serde(rename = "undecided")]
+    #[serde(rename = "inconclusive")]
     Inconclusive,
 }

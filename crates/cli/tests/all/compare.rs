@@ -408,7 +408,7 @@ fn a_run_is_compared_and_held_to_requirements() {
     let refused = run(&["--compare=watched"]);
     assert_eq!((refused.code, refused.stdout.as_str()), (Some(1), ""));
     assert_one_error(&refused.stderr, &["watched is a result of `watch`; name one of `run`"]);
-    // Programs that read the results are told on standard error.
+    // For programs that read the results, the requirements are on standard error.
     let json = run(&["--compare=kept", "--fail-if=p99 > +900%", "--output-format=json"]);
     assert_eq!(json.code, Some(4));
     says(&json.stderr, &["fail if p99 > +900%: inconclusive: "]);
