@@ -75,12 +75,6 @@ fn host(roots: &Roots) -> Readings {
             host.set(pattern, &texts.join(", "));
         }
     }
-    // Other architectures do not show whether they are emulated.
-    match text(roots.proc.join("cpuinfo")).filter(|text| text.contains("flags")) {
-        Some(text) if text.contains(" hypervisor") => host.set("/proc/cpuinfo", "hypervisor"),
-        Some(_) => host.set("/proc/cpuinfo", "no hypervisor"),
-        None => lacks(&mut host, "/proc/cpuinfo", "no CPU flags"),
-    }
     // Large, and only its presence matters.
     if roots.proc.join("lockdep_stats").exists() {
         host.set("/proc/lockdep_stats", "present");

@@ -32,7 +32,7 @@ impl Origin<'_> {
             title: format!("fathom {}", self.name),
             host: self.host.hostname.clone(),
             started_unix_ns: self.started_unix_ns,
-            machine: parts([kernel.into(), cpus(self.host), version.into()]),
+            machine: parts([kernel.into(), cpus(self.host), guest(self.host), version.into()]),
             devices: listed(self.targets.iter().map(storage)),
             command: command_line(self.command),
             zone: TimeZone::UTC,
@@ -75,6 +75,15 @@ fn cpus(host: &Host) -> Text {
         .then(|| text!(whole(allowed), "\u{a0}of\u{a0}"));
     let model = (!host.cpu_model.is_empty()).then(|| format!(" ({})", host.cpu_model));
     text!(some, plural(host.cpus_online.into(), "CPU"), model)
+}
+
+/// `virtual machine (Amazon EC2)`; nothing on bare metal.
+fn guest(host: &Host) -> Text {
+    match host.virtualization.as_deref() {
+        None => Text::default(),
+        Some("unknown") => "virtual machine".into(),
+        Some(maker) => format!("virtual machine ({maker})").into(),
+    }
 }
 
 /// `ext4 on nvme0n1 (SAMSUNG MZQL23T8HCLS, 3.49 TiB)`, without a file system for a device.

@@ -495,13 +495,4 @@ pub(super) static HINTS: &[Rule] = checks! {
         case: |i| set(i, "/proc/sys/vm/zone_reclaim_mode", "1"),
         near_miss: |i| set(i, "/proc/sys/vm/zone_reclaim_mode", "0"),
     }
-    Machine Info "virtual-machine", "virtual machine", "/proc/cpuinfo, flag hypervisor" {
-        says: "running in a virtual machine: other guests may share the hardware",
-        good: "no virtual machine, if the limits of the hardware are of interest",
-        cost: "Figures are those of this guest: quotas apply, and interrupts and idle states cost more.",
-        why: "the CPU's flag for guests (kernel arch/x86/include/asm/cpufeatures.h, X86_FEATURE_HYPERVISOR)",
-        change: "",
-        judge: |machine| either(machine.files.text("/proc/cpuinfo")? == "hypervisor", ["yes", "no"], "no"),
-        case: |i| set(i, "/proc/cpuinfo", "hypervisor"), near_miss: |i| set(i, "/proc/cpuinfo", "no hypervisor"),
-    }
 };

@@ -40,7 +40,6 @@ impl TestMachine {
 }
 
 const HOST: &[(&str, &str)] = &[
-    ("/proc/cpuinfo", "no hypervisor"),
     ("/proc/swaps", "/swapfile"),
     ("/proc/sys/kernel/kptr_restrict", "0"),
     ("/proc/sys/kernel/nmi_watchdog", "0"),

@@ -1,11 +1,11 @@
 //! The whole of a diagnosis.
 
-use super::testing::{first_disk, healthy, nvme, set, smart};
+use super::testing::{TestMachine, first_disk, healthy, nvme, set, smart, without_requests};
 use super::{On, all, diagnose, relevant_checks};
 use crate::rules::Check;
 use fathom_model::facts::Facts;
 use fathom_model::finding::Severity;
-use fathom_model::setting::{SettingChange, SettingScope};
+use fathom_model::setting::{Setting, SettingChange, SettingScope};
 
 #[test]
 fn a_healthy_machine_has_no_findings() {
@@ -106,4 +106,103 @@ fn a_run_names_the_problems_that_matter() {
     };
     assert_eq!(relevant_checks(&facts), ["scheduler"]);
     assert!(relevant_checks(&Facts::default()).is_empty());
+}
+
+/// A kind of disk, by what distinguishes it from an NVMe drive, and which of its settings `doctor --fix` may change.
+type Kind = (&'static str, fn(&mut TestMachine), &'static [Setting]);
+
+/// Of a disk with a queue of requests.
+const OF_REQUESTS: &[Setting] =
+    &[Setting::NrRequests, Setting::Iostats, Setting::RqAffinity, Setting::ReadAheadKb];
+
+const ALL: &[Setting] = &[
+    Setting::Scheduler,
+    Setting::NrRequests,
+    Setting::Iostats,
+    Setting::RqAffinity,
+    Setting::ReadAheadKb,
+];
+
+fn is_called(machine: &mut TestMachine, name: &str) {
+    let disk = first_disk(machine);
+    (disk.nvme, disk.device.name) = (None, name.into());
+    disk.device.hardware_queues = Some(1);
+}
+
+const KINDS: &[Kind] = &[
+    ("NVMe drive", |_| {}, ALL),
+    ("zoned NVMe drive", |i| set(i, "queue/zoned", "host-managed"), OF_REQUESTS),
+    ("SATA solid-state disk", |i| is_called(i, "sda"), ALL),
+    (
+        "hard disk",
+        |i| {
+            is_called(i, "sda");
+            set(i, "queue/rotational", "1");
+        },
+        OF_REQUESTS,
+    ),
+    (
+        "shingled hard disk",
+        |i| {
+            is_called(i, "sda");
+            set(i, "queue/rotational", "1");
+            set(i, "queue/zoned", "host-aware");
+        },
+        OF_REQUESTS,
+    ),
+    (
+        "virtual disk that claims to rotate",
+        |i| {
+            is_called(i, "vda");
+            set(i, "queue/rotational", "1");
+        },
+        OF_REQUESTS,
+    ),
+    (
+        "disk of unknown kind",
+        |i| {
+            is_called(i, "sda");
+            first_disk(i).files.texts.remove("queue/rotational");
+        },
+        OF_REQUESTS,
+    ),
+    (
+        "device mapper, md, zram",
+        |i| {
+            is_called(i, "dm-0");
+            without_requests(i);
+        },
+        &[Setting::ReadAheadKb],
+    ),
+];
+
+/// A value that is not the recommended one, and the change that mends it.
+const MENDED: &[(&str, &str, &str)] = &[
+    ("queue/scheduler", "none [mq-deadline] kyber bfq", "scheduler=none"),
+    ("queue/scheduler", "none mq-deadline [bfq]", "scheduler=none"),
+    ("queue/nr_requests", "4", "nr_requests=128"),
+    ("queue/iostats", "0", "iostats=1"),
+    ("queue/rq_affinity", "0", "rq_affinity=1"),
+    ("queue/read_ahead_kb", "0", "read_ahead_kb=128"),
+    // Whether a drive's cache may lose data is for its owner to say.
+    ("queue/write_cache", "write back", ""),
+    ("queue/nomerges", "0", ""),
+    ("queue/max_sectors_kb", "4", ""),
+];
+
+#[test]
+fn what_is_changed_is_safe_on_every_kind_of_disk() {
+    for (kind, make, may_change) in KINDS {
+        for (file, text, change) in MENDED {
+            let mut machine = healthy();
+            make(&mut machine);
+            set(&mut machine, file, text);
+            let name = first_disk(&mut machine).device.name.clone();
+            let change = SettingChange::parse(change, &name).ok();
+            let wanted: Vec<SettingChange> =
+                change.into_iter().filter(|change| may_change.contains(&change.setting)).collect();
+            let diagnosis = diagnose(&machine.facts, &machine);
+            assert_eq!(diagnosis.changes(), wanted, "{kind}: {file} is {text}");
+        }
+    }
 }
