@@ -388,7 +388,8 @@ pub struct RatedPoint {
 }
 
 impl BlockLimit {
-    fn meets_target(&self) -> Option<bool> {
+    /// Whether the latency target is met; `None` if that is inconclusive.
+    pub fn meets_target(&self) -> Option<bool> {
         let (found, peak) = self.target.as_ref().zip(self.peak.as_ref())?;
         let least = found.tried.iter().map(|rate| rate.iops).fold(f64::INFINITY, f64::min);
         match found.best {

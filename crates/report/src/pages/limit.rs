@@ -287,7 +287,9 @@ fn rated(body: &mut Document, block: &BlockLimit) {
                     " IOPS"
                 )
             });
-            text!("not met at any rate tried", Text::from(least))
+            let open = block.meets_target().is_none();
+            let open = open.then_some("; the time was up before lower rates were tried");
+            text!("not met at any rate tried", Text::from(least), open)
         }
     };
     body.entry(&format!("{}, {target}", block.name()), found);
