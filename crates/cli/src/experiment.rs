@@ -29,10 +29,13 @@ const ROUNDS_SWEEP: u32 = 3;
 /// Rounds for which the default time is enough.
 const ROUNDS_PLANNED: f64 = 60.0;
 const ROUNDS_PLANNED_SWEEP: f64 = 5.0;
+const ROUNDS_PLANNED_SAMPLED: f64 = 20.0;
 /// Length of a window, in seconds. For a comparison, many short ones: it ends early on an idle machine, and a burst of
 /// other load spoils few rounds on a busy one.
 const WINDOW: f64 = 0.2;
 const WINDOW_SWEEP: f64 = 0.5;
+/// For what sampling costs: samplers take a sample each second, and the first ones cost more.
+const WINDOW_SAMPLED: f64 = 2.0;
 const WINDOW_MIN: f64 = 0.1;
 const WINDOW_MAX: f64 = 2.0;
 /// The part of a window that is spent under load before it.
@@ -346,8 +349,12 @@ fn perform(
 impl MeasureArgs {
     fn protocol(&self, plan: &MeasurePlan) -> Protocol {
         let conditions = plan.experiment.conditions.len().max(1) as f64;
+        let mut levels = plan.experiment.conditions.iter().map(|condition| condition.sampling);
+        let first = levels.next();
+        let is_of_sampling = levels.any(|level| Some(level) != first);
         let (rounds, planned, usual) = match plan.is_sweep {
             true => (ROUNDS_SWEEP, ROUNDS_PLANNED_SWEEP, WINDOW_SWEEP),
+            false if is_of_sampling => (ROUNDS, ROUNDS_PLANNED_SAMPLED, WINDOW_SAMPLED),
             false => (ROUNDS, ROUNDS_PLANNED, WINDOW),
         };
         let default = conditions * planned * usual * (1.0 + RAMP_PART);
