@@ -2,8 +2,8 @@
 
 use crate::experiment::record_files;
 use crate::page::{self, PageArgs};
-use crate::show;
-use crate::stdio;
+use crate::stdio::{self, Kind};
+use crate::{output, show};
 use fathom_analysis::compare::{
     Comparison, Measured, SET_MIN, Threshold, ThresholdOutcome, compare, is_fio,
 };
@@ -11,6 +11,7 @@ use fathom_analysis::rules::{missing_limit_verdict, missing_verdict};
 use fathom_analysis::watch::Observed;
 use fathom_model::Record;
 use fathom_model::outcome::RecordKind;
+use fathom_report::junit::junit;
 use fathom_report::{fio_json, json, pages};
 use fathom_store::{Runs, read_record, read_windows};
 use serde_json::Value;
@@ -45,6 +46,9 @@ pub struct Args {
     /// is that of one job. A change (+5%) is decided by its interval, a value (2ms) by the runs after alone.
     #[arg(long, value_name = "FIGURE OP VALUE", value_parser = Threshold::parse)]
     fail_if: Vec<Threshold>,
+    /// Print JUnit XML with a test for each --fail-if, for CI systems
+    #[arg(long, requires = "fail_if", conflicts_with_all = ["format", "json"])]
+    junit: bool,
     #[command(flatten)]
     page: PageArgs,
 }
@@ -75,8 +79,12 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     let is_any_fio = all().any(|(_, one)| one.dir().is_none());
     let after = measured(&after, is_any_fio)?;
     let compared = compare_sides(&measured(&before, is_any_fio)?, &after, &dirs, &args.fail_if)?;
-    let page = pages::compare(&compared, &fathom_runner::command(), page::zone());
-    args.page.print(&page, || json::text(&compared), to.as_ref())?;
+    if args.junit {
+        output::emit(&junit(&compared.requirements)?, Kind::Lines, to.as_ref())?;
+    } else {
+        let page = pages::compare(&compared, &fathom_runner::command(), page::zone());
+        args.page.print(&page, || json::text(&compared), to.as_ref())?;
+    }
     Ok(status(&compared))
 }
 

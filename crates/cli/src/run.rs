@@ -83,6 +83,7 @@ fn set_style(output: &Output) {
 fn execute(spec: &Spec, job_files: &[String]) -> Result<ExitCode, Vec<String>> {
     let one = |error: String| vec![error];
     if spec.output.parse_only {
+        Rounds::of(&spec.output).map_err(one)?;
         return fathom_spec::check(spec).map(|()| ExitCode::SUCCESS).map_err(texts);
     }
     let is_restored = settings::recover();

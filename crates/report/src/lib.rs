@@ -14,6 +14,7 @@ pub mod fio_json;
 pub mod fio_logs;
 pub mod fio_text;
 pub mod json;
+pub mod junit;
 pub mod live;
 pub mod pages;
 pub mod render;

@@ -125,6 +125,9 @@ fn sets_of_repetitions_allow_claims() {
     let open = compare(&after, &["--fail-if", "iops < -10%", "--json"]);
     assert_eq!(open.code, Some(4), "{}{}", open.stdout, open.stderr);
     assert_eq!(open.json()["requirements"][0]["outcome"], "inconclusive");
+    let junit = compare(&after, &["--fail-if", "iops < -3%", "--fail-if", "p99 > +50%", "--junit"]);
+    assert_eq!(junit.code, Some(3), "{}{}", junit.stdout, junit.stderr);
+    says(&junit.stdout, &["<testsuite name=\"fathom\" tests=\"2\" failures=\"1\" errors=\"0\">"]);
     // An incomplete run blocks the claim.
     variant(&place, &place.path("b4"), 899, |r| {
         r["outcome"] = serde_json::json!({"interrupted": {"by": "SIGINT"}})
@@ -422,6 +425,7 @@ fn a_run_is_compared_and_held_to_requirements() {
     for (args, why) in [
         (["--fail-if=p99 > +5%", "--eta=never"], "name what to compare with: --compare=RUN"),
         (["--fail-if=speed > 5", "--eta=never"], "unknown figure 'speed'"),
+        (["--fail-if=speed > 5", "--parse-only"], "unknown figure 'speed'"),
         (["--compare=nosuch", "--eta=never"], "no such run or tag: nosuch"),
         (["--repeat=0", "--eta=never"], "--repeat"),
         (["--tag=good", "--eta=never"], "--tag and --no-record conflict"),
