@@ -7,6 +7,7 @@ use super::testing::{Scene, held};
 use super::view::{WAIT_MIN, share_text};
 use super::{SettingView, View};
 use crate::limit::percent;
+use crate::machine::DiskRates;
 #[cfg(test)]
 use crate::rules::testing::{Case, cpu, queue};
 use crate::rules::{Check, Claim, Rule};
@@ -27,6 +28,9 @@ const STALLED_MIN: f64 = 0.05;
 const REACHED_MIN: f64 = 0.5;
 /// Share of the busy threads that must have waited in a function that holds I/O back.
 pub(super) const HELD_THREADS_MIN: f64 = 0.2;
+
+/// How much longer I/Os must take than all at the disk.
+const DELAYED_MIN: f64 = 2.0;
 
 /// Where threads wait for their cgroup's share of a device.
 const COST_WAITS: [&str; 2] = ["ioc_rqos_throttle", "blkcg_maybe_throttle_current"];
@@ -217,7 +221,8 @@ pub(super) fn is_writeback_throttled(view: &View, device: &str, call: &str) -> b
     latency_us > 0 && !is_read && writes
 }
 
-/// Threads that wait so that another cgroup meets its latency target.
+/// Threads that wait so that another cgroup meets its latency target. No test makes a kernel do that: Debian's are built
+/// without `CONFIG_BLK_CGROUP_IOLATENCY`.
 pub(in crate::rules) static IO_LATENCY: Rule = Rule {
     id: "cgroup-io-latency",
     limits: "another cgroup's latency target (io.latency)",
@@ -281,8 +286,9 @@ pub(in crate::rules) static IO_WEIGHT: Rule = Rule {
     meaning: "The I/O scheduler BFQ served other cgroups first, by their weights.",
     threshold: || {
         format!(
-            "`io-scheduler` applies to bfq, the cgroup's weight is not the default of 100, and other programs moved \
-             {:.0}% or more of the bytes.",
+            "A busy device has the scheduler bfq, the cgroup's weight is not the default of 100, and other programs moved \
+             {:.0}% or more of the bytes. The workload's I/Os took {DELAYED_MIN} times as long as all at the device or more \
+             (its share of the I/Os in flight is larger than of the bytes); where that is not known, `io-scheduler` applies.",
             OTHERS_SHARE_MIN * 100.0
         )
     },
@@ -302,8 +308,20 @@ fn io_weight(view: &View) -> Option<Claim> {
     let waits = view.held_by_io().filter(|_| view.is_own)?;
     let disk = view.busy_disk()?;
     let is_bfq = view.device(&disk.name)?.scheduler.as_deref() == Some("bfq");
-    let held = held_in_scheduler(view, disk).filter(|_| is_bfq)?;
-    let others = view.others_share().filter(|share| *share >= OTHERS_SHARE_MIN)?;
+    let others =
+        view.others_share().filter(|_| is_bfq).filter(|share| *share >= OTHERS_SHARE_MIN)?;
+    let (held, evidence) = match delay(view, disk, others) {
+        Some(ratio) if ratio < DELAYED_MIN => return None,
+        Some(ratio) => {
+            let of = Evidence::number("time of its I/Os, of that of all", ratio, Unit::Ratio);
+            (1.0 - 1.0 / ratio, of.with_source("shares of I/Os in flight and of bytes"))
+        }
+        None => {
+            let held = held_in_scheduler(view, disk)?;
+            let of = Evidence::number("time between queue and driver", held, Unit::Share);
+            (held, of.with_source("block_rq_insert to block_rq_issue"))
+        }
+    };
     let set = settings(view, &["bfq_weight"]);
     let words: Vec<&str> = set.first()?.split(' ').collect();
     let weight = words.iter().find_map(|word| word.strip_prefix("bfq_weight="))?;
@@ -316,10 +334,15 @@ fn io_weight(view: &View) -> Option<Claim> {
         disk.name,
         others * 100.0
     );
-    let held_share = Evidence::number("time between queue and driver", held, Unit::Share);
-    let evidence = vec![held_share.with_source("block_rq_insert to block_rq_issue")];
-    let claim = Claim::new(summary, evidence).about(view.own_cgroup());
+    let claim = Claim::new(summary, vec![evidence]).about(view.own_cgroup());
     Some(claim.weight(held * waits).confidence(Confidence::Medium))
+}
+
+/// How much longer the workload's I/Os take than all I/Os at `disk` on average, by Little's law from its share of those in
+/// flight and of the bytes, of which `others` moved the rest.
+fn delay(view: &View, disk: &DiskRates, others: f64) -> Option<f64> {
+    let in_flight = view.own_in_flight()? / disk.queue;
+    Some(in_flight / (1.0 - others)).filter(|ratio| ratio.is_finite())
 }
 
 #[cfg(test)]
