@@ -36,6 +36,8 @@ pub struct Machine {
     pub lba_bytes: Vec<u32>,
     /// Additional PCIe root complexes; disks are assigned to them round-robin.
     pub roots: usize,
+    /// NUMA nodes, each with one CPU; root complexes are assigned to them round-robin.
+    pub nodes: usize,
     pub disk_mib: Vec<u64>,
     pub memory_mib: u64,
     /// One CPU, and clocks that advance by a nanosecond per instruction.
@@ -43,13 +45,13 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// `nvme=4 lba=512,512,512,4096 disk=64,64,512,64 roots=2 memory=1024`, each with a default; the last
+    /// `nvme=4 lba=512,512,512,4096 disk=64,64,512,64 roots=2 nodes=1 memory=1024`, each with a default; the last
     /// value of a list applies to all further disks. XFS takes no disk below 300 MiB. With
     /// `clock=instructions` times are counts.
     pub fn parse(text: &str) -> Result<Machine> {
         let (mut disks, mut lba) = (4, vec![512, 512, 512, 4096]);
         let (mut roots, mut disk_mib, mut memory_mib) = (2, vec![64, 64, 512, 64], 1024);
-        let mut counts_instructions = false;
+        let (mut nodes, mut counts_instructions) = (1, false);
         for word in text.split_whitespace() {
             let (key, value) =
                 word.split_once('=').ok_or_else(|| format!("{word}: no KEY=VALUE"))?;
@@ -62,17 +64,18 @@ impl Machine {
                     }
                 }
                 "roots" => roots = number(word, value, 1, 4)? as usize,
+                "nodes" => nodes = number(word, value, 1, 2)? as usize,
                 "disk" => disk_mib = list(value, |size| number(word, size, 16, 65536))?,
                 "memory" => memory_mib = number(word, value, 512, 4096)?,
                 "clock" if value == "instructions" => counts_instructions = true,
                 _ => {
-                    let keys = "nvme, lba, roots, disk, memory, clock=instructions";
+                    let keys = "nvme, lba, roots, nodes, disk, memory, clock=instructions";
                     return Err(format!("{word}: a machine has {keys}").into());
                 }
             }
         }
         let (lba_bytes, disk_mib) = (stretched(&lba, disks), stretched(&disk_mib, disks));
-        Ok(Machine { lba_bytes, roots, disk_mib, memory_mib, counts_instructions })
+        Ok(Machine { lba_bytes, roots, nodes, disk_mib, memory_mib, counts_instructions })
     }
 }
 

@@ -257,8 +257,16 @@ pub fn arguments(setup: &Setup, talk: GuestPeer) -> Vec<String> {
             add("-serial", "chardev:console".into());
         }
     }
+    let is_numa = machine.nodes > 1;
+    for node in (0..machine.nodes).filter(|_| is_numa) {
+        let mib = machine.memory_mib / machine.nodes as u64;
+        add("-object", format!("memory-backend-ram,id=memory{node},size={mib}M"));
+        add("-numa", format!("node,nodeid={node},cpus={node},memdev=memory{node}"));
+    }
     for root in 1..machine.roots {
-        add("-device", format!("pxb-pcie,id=root{root},bus_nr={},bus=pcie.0", 64 * root));
+        let node = is_numa.then(|| format!(",numa_node={}", root % machine.nodes));
+        let node = node.unwrap_or_default();
+        add("-device", format!("pxb-pcie,id=root{root},bus_nr={},bus=pcie.0{node}", 64 * root));
     }
     for (index, lba) in machine.lba_bytes.iter().enumerate() {
         let bus = match index % machine.roots {
