@@ -20,5 +20,6 @@ pub mod processes;
 pub mod rules;
 pub mod stats;
 pub mod threads;
+pub mod timeline;
 pub mod topology;
 pub mod watch;

@@ -9,6 +9,7 @@ use crate::account::{AccountTotals, TakenTime};
 use crate::machine::{self, CgroupRates, MachineRates};
 use crate::processes::ProcessTotals;
 use crate::threads::{Column, DEFAULT, ThreadGroups, is_helper};
+use crate::timeline::{DiskTimeline, JobTimeline, disk_sums};
 use fathom_model::progress::Sample;
 use fathom_model::watch::{
     CgroupSample, MachineSample, SampledView, Stack, StackCount, StacksSample,
@@ -42,6 +43,10 @@ pub struct Observed {
     pub processes: ProcessTotals,
     /// How often the I/O limits of the cgroup were reached.
     pub io_limits: BTreeMap<String, IoLimit>,
+    /// The I/Os of a run's jobs over time. Its times begin with the run, not with the samples of the machine.
+    pub jobs_over_time: JobTimeline,
+    /// The I/Os of the disks since the first sample.
+    pub disks_over_time: DiskTimeline,
     /// The stacks that samples refer to, by index.
     pub known_stacks: Vec<Stack>,
     stacks: Option<StacksSample>,
@@ -73,6 +78,9 @@ impl Observed {
         if self.samples > 0 {
             let elapsed_ns = sample.elapsed_ns.saturating_sub(self.last.elapsed_ns);
             let rates = machine::rates(&self.last.machine, &sample.machine, elapsed_ns);
+            let began_ns = self.elapsed_ns.saturating_sub(elapsed_ns);
+            let disks = disk_sums(&rates.disks, elapsed_ns);
+            self.disks_over_time.push(began_ns, self.elapsed_ns, disks);
             self.add_interval(&sample.machine, &rates);
             self.peaks(sample, rates);
         }

@@ -86,6 +86,9 @@ impl std::ops::AddAssign for Counts {
     }
 }
 
+/// Jobs of a sample whose latencies are read from a record: three histograms each.
+pub const JOBS_SAMPLED_MAX: usize = 1024;
+
 /// A line of `samples.ndjson`: the interval since the previous line.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Sample {

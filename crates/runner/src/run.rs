@@ -256,19 +256,17 @@ impl JobSamples {
         session.report(&mut |text: &str| hooks.notice(text));
     }
 
-    fn add_if_due(&mut self, session: &Session, progress: &Progress) {
+    fn add_if_due(&mut self, session: &mut Session, progress: &Progress) {
         if let Some(late) = Instant::now().checked_duration_since(self.next) {
             self.next += SAMPLE * (1 + late.as_secs() as u32);
             self.add(session, progress);
         }
     }
 
-    fn add(&mut self, session: &Session, progress: &Progress) {
-        if session.is_recording() {
-            let (elapsed_ns, unix_ns) = (progress.elapsed_ns, fathom_engine::clock::unix_ns());
-            let jobs = self.jobs(progress);
-            session.record(&Sample { elapsed_ns, unix_ns, jobs, ..Sample::default() });
-        }
+    fn add(&mut self, session: &mut Session, progress: &Progress) {
+        let (elapsed_ns, unix_ns) = (progress.elapsed_ns, fathom_engine::clock::unix_ns());
+        let jobs = self.jobs(progress);
+        session.record(&Sample { elapsed_ns, unix_ns, jobs, ..Sample::default() });
     }
 
     /// Adds the jobs to a sample of the machine, whose times are relative to the start of sampling.

@@ -70,7 +70,7 @@ pub fn new_header(kind: RecordKind, facts: Facts) -> Header {
     }
 }
 
-/// Passes all samples of the machine in the run directory `dir` to `take`, and returns their sum.
+/// Passes all samples of the machine in the run directory `dir` to `take`, and returns their sum, and that of a run's jobs.
 pub fn stored(
     dir: &Path,
     mut take: impl FnMut(&Sample) -> Result<(), String>,
@@ -85,6 +85,13 @@ pub fn stored(
         }
     }
     observed.known_stacks = reader.stacks()?.to_vec();
+    // Only a run has jobs. What cannot be read of them is missing in its charts, no more.
+    let mut reader = Reader::open(dir)?;
+    while let Ok(Some((elapsed_ns, jobs))) = reader.forward_jobs()
+        && !jobs.is_empty()
+    {
+        observed.jobs_over_time.add(elapsed_ns, &jobs);
+    }
     Ok(observed)
 }
 
@@ -226,8 +233,10 @@ impl Session {
         }
     }
 
-    /// Records a sample. After a failed write no more are written, because they may refer to lost stacks.
-    pub(crate) fn record(&self, sample: &Sample) {
+    /// Records a sample, and adds its jobs to their sum. After a failed write no more are written, because they may refer
+    /// to lost stacks.
+    pub(crate) fn record(&mut self, sample: &Sample) {
+        self.observed.jobs_over_time.add(sample.elapsed_ns, &sample.jobs);
         if let Some(writer) = self.writer() {
             writer.write(EncodedSample::of(sample));
         }
@@ -257,9 +266,6 @@ impl Session {
         self.elapsed_ns = sample.elapsed_ns;
         if !self.without_sum {
             self.observed.add(&sample);
-        }
-        if self.writer().is_none() {
-            return sample;
         }
         let sample = complete(sample);
         self.record(&sample);

@@ -1,6 +1,6 @@
 //! Limits on the resources needed to read a record from an untrusted source.
 
-use fathom_model::progress::JobSample;
+use fathom_model::progress::{JOBS_SAMPLED_MAX, JobSample};
 use fathom_model::watch::Stack;
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -15,8 +15,6 @@ const LINE_LEAST: u64 = 16 << 10;
 /// Histograms of the block layer and of calls in a line, or what could be one: a list of pairs. Each takes 37 KiB of memory however
 /// short it is; a sample has two for each device, and a list for each of the busiest tasks.
 const HISTOGRAMS_MAX: u64 = 4096;
-/// Jobs of a sample whose latencies are read: three histograms each.
-const JOBS_MAX: usize = 1024;
 /// Lengths of a line's lists, each squared, added up: comparing two samples takes that many steps. 8192 CPUs
 /// and 8192 interrupts come to a sixteenth of it.
 const STEPS_MAX: u64 = 1 << 31;
@@ -72,14 +70,14 @@ impl<'de> Deserialize<'de> for FewJobs {
             type Value = FewJobs;
 
             fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-                write!(f, "up to {JOBS_MAX} jobs")
+                write!(f, "up to {JOBS_SAMPLED_MAX} jobs")
             }
 
             fn visit_seq<A: SeqAccess<'de>>(self, mut all: A) -> Result<FewJobs, A::Error> {
                 let mut jobs = Vec::new();
                 while let Some(job) = all.next_element()? {
-                    if jobs.len() == JOBS_MAX {
-                        return Err(serde::de::Error::invalid_length(JOBS_MAX + 1, &self));
+                    if jobs.len() == JOBS_SAMPLED_MAX {
+                        return Err(serde::de::Error::invalid_length(JOBS_SAMPLED_MAX + 1, &self));
                     }
                     jobs.push(job);
                 }
