@@ -31,6 +31,8 @@ pub enum Block {
     Tree(Tree),
     Chart(Chart),
     Finding(Finding),
+    /// What only HTML shows, such as charts with more points than a terminal has columns.
+    HtmlOnly(Document),
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -327,6 +329,13 @@ impl Document {
     pub fn chart(&mut self, chart: Chart) {
         if chart.points().next().is_some() {
             self.blocks.push(Block::Chart(chart));
+        }
+    }
+
+    /// Appends what only HTML shows.
+    pub fn html_only(&mut self, part: Self) {
+        if !part.blocks.is_empty() {
+            self.blocks.push(Block::HtmlOnly(part));
         }
     }
 

@@ -4,6 +4,7 @@
 mod account;
 mod blocks;
 mod calls;
+mod charts;
 mod compare;
 mod counters;
 mod doctor;

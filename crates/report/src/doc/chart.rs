@@ -2,7 +2,8 @@
 
 use super::QuantityUnit;
 
-/// Values as a picture. Whatever it shows is also in a table of the same page.
+/// Values as a picture. In text and Markdown it repeats what a table of the same page has; what has no table is
+/// [`HtmlOnly`](super::Block::HtmlOnly).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Chart {
     pub title: String,
@@ -17,7 +18,8 @@ pub enum ChartKind {
     Lines,
     /// A bar for each point, named by its label.
     Bars,
-    /// The same without gaps: labels are lower bounds of classes.
+    /// The share of values in classes. `x` is a class's lower bound, and the upper bound of the one before. Marked points
+    /// are values of their own, such as percentiles.
     Histogram,
 }
 
@@ -41,7 +43,9 @@ pub struct ChartPoint {
     pub label: String,
     pub x: f64,
     pub y: f64,
+    /// The interval of `y`.
     pub interval: Option<(f64, f64)>,
+    pub x_interval: Option<(f64, f64)>,
     /// What is special about it, such as `knee`.
     pub mark: Option<String>,
 }

@@ -1,7 +1,6 @@
 //! The result of `fathom try` and `fathom sweep`.
 
-mod charts;
-
+use super::charts::conditions as charts;
 use super::header::{Origin, incomplete};
 use crate::doc::{
     DataColumn, Document, Quantity, QuantityUnit, Text, bandwidth, count, number, of, percent,
@@ -86,7 +85,9 @@ fn header(page: &mut Document, record: &ExperimentRecord) {
     }
 }
 
-fn all(record: &ExperimentRecord) -> impl Iterator<Item = (&Condition, &MeasuredCondition)> {
+pub(super) fn all(
+    record: &ExperimentRecord,
+) -> impl Iterator<Item = (&Condition, &MeasuredCondition)> {
     record.request.experiment.conditions.iter().zip(&record.report.conditions)
 }
 

@@ -2,6 +2,7 @@
 
 use crate::doc::{DataColumn, Document, Text, events, of, percent, text, time, whole};
 use crate::figures::quantity;
+use crate::pages::charts;
 use fathom_analysis::layers::{Layer, LayerTime, LayerTimes};
 use fathom_analysis::metrics::LAYER;
 use fathom_analysis::stats::share_interval;
@@ -34,6 +35,7 @@ pub fn layers(times: &LayerTimes, per_io: Option<IoCost>) -> Document {
         return page;
     }
     let per_io_ns = per_io.map(|per_io| per_io.cpu_ns);
+    charts::layers(&mut page, times, per_io_ns);
     let mut columns = vec![DataColumn::text("layer"), DataColumn::number("CPU time")];
     columns.push(DataColumn::number("95% CI").ranked(1));
     columns.extend(per_io_ns.map(|_| DataColumn::number("per I/O")));

@@ -7,7 +7,7 @@ pub(super) use paragraph::limited;
 
 use super::header::{Origin, incomplete};
 use super::limited_by::next_step;
-use super::{counters, doctor_line, not_measured};
+use super::{charts, counters, doctor_line, not_measured};
 use crate::doc::{
     DataColumn, Document, Quantity, QuantityUnit, Text, bandwidth, bytes, count, of, percent,
     plural, text, time,
@@ -187,6 +187,7 @@ fn curve(
     in_range: impl Fn(Setting) -> bool,
     verbose: bool,
 ) {
+    charts::latency(body, block);
     let columns = vec![
         DataColumn::number(&format!("{}, workers × QD", block.name())),
         DataColumn::number("IOPS (95% CI)"),
@@ -446,7 +447,7 @@ fn several(page: &mut Document, record: &LimitRecord, combined: &Combined) {
 }
 
 /// From this block size on, bandwidth is what people ask for.
-const LARGE_BYTES: u64 = 128 << 10;
+pub(super) const LARGE_BYTES: u64 = 128 << 10;
 
 /// A paragraph for each kind of I/O of each target that was searched.
 fn answers(page: &mut Document, record: &LimitRecord) {

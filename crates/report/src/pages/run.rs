@@ -1,11 +1,11 @@
 //! The summary of a run that a person reads in ten seconds: problems, then figures, then what I/Os cost.
 
 mod cost;
-mod figures;
+pub(super) mod figures;
 
 use super::header::{Origin, incomplete};
 use super::watch::machine;
-use super::{doctor_line, limited_by};
+use super::{charts, doctor_line, limited_by};
 use crate::doc::{Document, Text, count, text, time};
 use fathom_analysis::derive::{self, JobGroup};
 use fathom_analysis::watch::Observed;
@@ -37,6 +37,7 @@ pub fn run(record: &RunRecord, observed: Option<&Observed>, verbose: bool) -> Do
     }
     totals(&mut page, record, &groups);
     limited_by(&mut page, &record.header.findings);
+    charts::of_run(&mut page, record, &groups, observed);
     let mut rest = Document::default();
     cost::disks(&mut rest, record);
     doctor_line(&mut rest, &record.header.facts);

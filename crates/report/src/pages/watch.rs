@@ -3,8 +3,8 @@
 use super::header::{Origin, device_list};
 use super::threads::{figure_cells, figure_columns, other_groups};
 use super::{
-    IoCost, account, calls, counters, gaps, is_biased, layers, limited_by, not_measured, parts,
-    percentile, programs, range, rings, sentence, thread_states,
+    IoCost, account, calls, charts, counters, gaps, is_biased, layers, limited_by, not_measured,
+    parts, percentile, programs, range, rings, sentence, thread_states,
 };
 use crate::doc::{
     DataColumn, Document, Heading, Text, events, named, number, of, percent, plural, share, text,
@@ -58,6 +58,7 @@ pub fn watch(seen: &Observed, record: &RunRecord, verbose: bool) -> Document {
     programs::programs(&mut page, &seen.processes, &rates, !watch.pids.is_empty());
     disks(&mut page, &rates, seen);
     limited_by(&mut page, &record.header.findings);
+    charts::disks_over_time(&mut page, seen);
     account(&mut page, seen);
     layer_table(&mut page, seen, None);
     system_calls(&mut page, seen);

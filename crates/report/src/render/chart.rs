@@ -20,8 +20,8 @@ const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"]
 pub(super) fn lines(chart: &Chart, width: usize) -> Vec<String> {
     let mut out = vec![escape::text(&chart.title).into_owned()];
     out.extend(match chart.kind {
-        ChartKind::Lines => area(chart, width),
-        ChartKind::Bars | ChartKind::Histogram => bars(chart, width),
+        ChartKind::Lines | ChartKind::Histogram => area(chart, width),
+        ChartKind::Bars => bars(chart, width),
     });
     let cut = |line: String| match line.width() > width {
         true => line.chars().take(width.saturating_sub(1)).chain(['…']).collect(),

@@ -61,6 +61,7 @@ fn blocks(out: &mut String, document: &Document, level: usize) {
             }
             Block::Chart(chart) => out.push_str(&svg::figure(chart)),
             Block::Finding(found) => finding(out, found),
+            Block::HtmlOnly(part) => blocks(out, part, level),
         }
     }
 }
@@ -93,9 +94,15 @@ fn key_values(out: &mut String, entries: &[(String, Text)]) {
 
 fn table(out: &mut String, data: &DataTable, tree: Option<&TreeRows>) {
     let class = |is_text: bool| if is_text { "" } else { " class=\"n\"" };
-    out.push_str("<div class=\"scroll\"><table>\n<thead><tr>");
+    // Focusable, so that the keyboard scrolls it.
+    out.push_str("<div class=\"scroll\" tabindex=\"0\"><table>\n<thead><tr>");
     for column in &data.columns {
-        let _ = write!(out, "<th{}>{}</th>", class(column.is_text), escaped(&column.name));
+        let _ = write!(
+            out,
+            "<th scope=\"col\"{}>{}</th>",
+            class(column.is_text),
+            escaped(&column.name)
+        );
     }
     out.push_str("</tr></thead>\n<tbody>\n");
     let none = Text::default();

@@ -34,9 +34,13 @@ fn code(text: &str) -> String {
 }
 
 fn blocks(out: &mut String, document: &Document, level: usize) {
-    for (index, block) in document.blocks.iter().enumerate() {
-        let is_list = |block: &Block| matches!(block, Block::Finding(_));
-        let runs_on = index > 0 && is_list(block) && is_list(&document.blocks[index - 1]);
+    let mut before: Option<&Block> = None;
+    for block in &document.blocks {
+        let runs_on = match (before, block) {
+            (_, Block::HtmlOnly(_)) => true,
+            (before, Block::Finding(_)) => matches!(before, Some(Block::Finding(_))),
+            _ => false,
+        };
         if !out.is_empty() && !runs_on {
             out.push('\n');
         }
@@ -76,7 +80,9 @@ fn blocks(out: &mut String, document: &Document, level: usize) {
                 };
                 out.push_str(&format!("- **{label}**: {}\n", safe(&loose(&sentence(finding)))));
             }
+            Block::HtmlOnly(_) => continue,
         }
+        before = Some(block);
     }
 }
 

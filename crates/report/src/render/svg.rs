@@ -1,142 +1,389 @@
-//! Charts as SVG within an HTML page, whose style sheet sets their colors.
+//! Charts as SVG within an HTML page, whose style sheet sets their colors. Each is drawn for wide and for narrow screens,
+//! of which the style sheet shows one, so that text has the same size on both.
 
 use super::figure::scalar;
 use super::html::escaped;
-use crate::doc::{Chart, ChartKind, ChartPoint};
+use crate::doc::{Axis, Chart, ChartKind, ChartPoint, ChartSeries};
 use std::fmt::Write;
 
-/// Size of a chart of lines, and its margins, in the picture's own units.
-const WIDTH: f64 = 640.0;
-const HEIGHT: f64 = 300.0;
-const LEFT: f64 = 84.0;
-const RIGHT: f64 = 24.0;
-const TOP: f64 = 30.0;
-const BOTTOM: f64 = 44.0;
-/// Height of a bar with its gap, and the space for its label and value.
-const BAR: f64 = 26.0;
-const LABEL: f64 = 200.0;
-const VALUE: f64 = 90.0;
+/// Of a picture, in CSS pixels.
+struct Size {
+    class: &'static str,
+    width: f64,
+    height: f64,
+}
+
+const SIZES: [Size; 2] = [
+    Size { class: "wide", width: 720.0, height: 320.0 },
+    Size { class: "narrow", width: 360.0, height: 280.0 },
+];
+/// Width of a letter, and height of a line of text.
+const LETTER: f64 = 7.2;
+const LINE: f64 = 16.0;
+const GAP: f64 = 8.0;
+/// Margin to the right of the area: half of the last tick's label.
+const RIGHT: f64 = 28.0;
+/// Distance between ticks, at least.
+const TICKS: (f64, f64) = (84.0, 40.0);
+/// Height of a bar with its gap, and how much of it is the bar.
+const BAR: (f64, f64) = (26.0, 16.0);
+/// Widest column for labels of bars, and the space for their values.
+const LABEL: f64 = 240.0;
+const VALUE: f64 = 80.0;
 /// Classes of color; further series repeat them.
 const COLORS: usize = 6;
-/// Lines across the area at most, and labels below it.
-const GRID: usize = 6;
+/// Points of a series that are drawn as dots with a description each; more are a line only.
+const DOTS_MAX: usize = 60;
+/// Space above the highest and below the lowest value, as a share of the value.
+const ROOM: f64 = 0.08;
 
 pub(super) fn figure(chart: &Chart) -> String {
-    let picture = match chart.kind {
-        ChartKind::Lines => lines(chart),
-        ChartKind::Bars => bars(chart, BAR * 0.65),
-        ChartKind::Histogram => bars(chart, BAR - 1.0),
+    let drawn = |size: &Size| {
+        let picture = match chart.kind {
+            ChartKind::Lines => lines(chart, size),
+            ChartKind::Bars => bars(chart, size),
+            ChartKind::Histogram => histogram(chart, size),
+        };
+        format!("<div class=\"{}\">\n{picture}{}</div>\n", size.class, legend(chart, size))
     };
     let title = escaped(&chart.title);
-    format!("<figure>\n<figcaption>{title}</figcaption>\n{picture}{}</figure>\n", legend(chart))
+    let drawn: String = SIZES.iter().map(drawn).collect();
+    format!("<figure>\n<figcaption>{title}</figcaption>\n{drawn}</figure>\n")
 }
 
-fn legend(chart: &Chart) -> String {
-    if chart.series.len() < 2 {
+/// The space for the names of series at the ends of their lines; `None` where they do not fit, and a legend has them.
+fn direct_labels(chart: &Chart, size: &Size) -> Option<f64> {
+    let longest = chart.series.iter().map(|series| series.name.chars().count()).max().unwrap_or(0);
+    let space = longest as f64 * LETTER + 2.0 * GAP;
+    match chart.series.len() {
+        0 | 1 => Some(RIGHT),
+        2..=COLORS if space <= size.width / 4.0 => Some(space.max(RIGHT)),
+        _ => None,
+    }
+}
+
+fn legend(chart: &Chart, size: &Size) -> String {
+    if chart.kind != ChartKind::Lines || direct_labels(chart, size).is_some() {
         return String::new();
     }
-    let entry = |(at, name): (usize, &str)| {
-        format!("<li><span class=\"key c{}\"></span>{}</li>", at % COLORS, escaped(name))
+    let entry = |(at, series): (usize, &ChartSeries)| {
+        format!("<li><span class=\"key c{}\"></span>{}</li>", at % COLORS, escaped(&series.name))
     };
-    let names = chart.series.iter().map(|series| series.name.as_str()).enumerate();
-    format!("<ul class=\"legend\">{}</ul>\n", names.map(entry).collect::<String>())
+    let entries: String = chart.series.iter().enumerate().map(entry).collect();
+    format!("<ul class=\"legend\">{entries}</ul>\n")
 }
 
-fn lines(chart: &Chart) -> String {
-    let xs = chart.x.range(chart.points().map(|point| point.x));
-    let ends = |point: &ChartPoint| point.interval.map_or(point.y, |(_, high)| high.max(point.y));
-    let ys = chart.y.range(chart.points().flat_map(|point| [point.y, ends(point)]));
-    let x = |value: f64| LEFT + chart.x.place(value, xs) * (WIDTH - LEFT - RIGHT);
-    let y = |value: f64| HEIGHT - BOTTOM - chart.y.place(value, ys) * (HEIGHT - TOP - BOTTOM);
-    let mut out = open(&chart.title, WIDTH, HEIGHT);
-    for tick in chart.y.ticks(ys, GRID) {
-        let at = y(tick);
-        line(&mut out, "grid", (LEFT, at), (WIDTH - RIGHT, at));
-        text(&mut out, "end", LEFT - 8.0, at + 4.0, &scalar(tick, chart.y.unit));
+/// The area between the axes.
+struct Area<'a> {
+    chart: &'a Chart,
+    xs: (f64, f64),
+    ys: (f64, f64),
+    left: f64,
+    right: f64,
+    top: f64,
+    bottom: f64,
+}
+
+impl<'a> Area<'a> {
+    /// With this margin on the right, and lines of text above.
+    fn new(chart: &'a Chart, size: &Size, right: f64, lines: usize) -> Self {
+        let ends = |value: f64, interval: Option<(f64, f64)>| {
+            let (low, high) = interval.unwrap_or((value, value));
+            [value, low, high]
+        };
+        let xs = chart.x.range(chart.points().flat_map(|p| ends(p.x, p.x_interval)));
+        let unmarked = chart.points().filter(|p| !is_value(chart, p));
+        let ys = chart.y.range(unmarked.flat_map(|p| ends(p.y, p.interval)));
+        let low = if chart.y.log { ys.0 / (1.0 + ROOM) } else { ys.0 };
+        let ys = (low, ys.1 * (1.0 + ROOM));
+        let top = (lines + 1) as f64 * LINE + GAP;
+        let bottom = size.height - 2.0 * LINE - 2.0 * GAP;
+        let mut area = Self { chart, xs, ys, left: 0.0, right: size.width - right, top, bottom };
+        let ticks = area.y_ticks().into_iter().map(|tick| scalar(tick, chart.y.unit));
+        let widest = ticks.map(|tick| tick.chars().count()).max().unwrap_or(0);
+        area.left = widest as f64 * LETTER + GAP;
+        area
     }
-    for tick in chart.x.ticks(xs, GRID) {
-        text(&mut out, "middle", x(tick), HEIGHT - BOTTOM + 18.0, &scalar(tick, chart.x.unit));
+
+    fn x(&self, value: f64) -> f64 {
+        self.left + self.chart.x.place(value, self.xs) * (self.right - self.left)
     }
-    text(&mut out, "middle", f64::midpoint(LEFT, WIDTH - RIGHT), HEIGHT - 6.0, &chart.x.name);
-    text(&mut out, "start", 4.0, 11.0, &chart.y.name);
+
+    fn y(&self, value: f64) -> f64 {
+        self.bottom - self.chart.y.place(value, self.ys) * (self.bottom - self.top)
+    }
+
+    fn y_ticks(&self) -> Vec<f64> {
+        self.chart.y.ticks(self.ys, ((self.bottom - self.top) / TICKS.1) as usize)
+    }
+
+    fn axes(&self, out: &mut String) {
+        let Chart { x, y, .. } = self.chart;
+        for tick in self.y_ticks() {
+            let at = self.y(tick);
+            line(out, "grid", (self.left, at), (self.right, at));
+            text(out, "end", (self.left - GAP, at + 4.0), &scalar(tick, y.unit));
+        }
+        line(out, "axis", (self.left, self.bottom), (self.right, self.bottom));
+        for tick in x.ticks(self.xs, ((self.right - self.left) / TICKS.0) as usize) {
+            let at = self.x(tick);
+            line(out, "axis", (at, self.bottom), (at, self.bottom + 5.0));
+            text(out, "middle", (at, self.bottom + LINE + 3.0), &scalar(tick, x.unit));
+        }
+        let middle = f64::midpoint(self.left, self.right);
+        text(out, "middle", (middle, self.bottom + 2.0 * LINE + GAP), &axis_name(x));
+        text(out, "start", (0.0, LINE - 4.0), &axis_name(y));
+    }
+}
+
+fn axis_name(axis: &Axis) -> String {
+    format!("{}{}", axis.name, if axis.log { " (log scale)" } else { "" })
+}
+
+/// Whether a point of a histogram is a value, not a class.
+fn is_value(chart: &Chart, point: &ChartPoint) -> bool {
+    chart.kind == ChartKind::Histogram && point.mark.is_some()
+}
+
+/// Whether a point has a place on both axes.
+fn is_drawn(chart: &Chart, point: &ChartPoint) -> bool {
+    let on = |axis: &Axis, value: f64| value.is_finite() && (!axis.log || value > 0.0);
+    on(&chart.x, point.x) && on(&chart.y, point.y)
+}
+
+fn lines(chart: &Chart, size: &Size) -> String {
+    let right = direct_labels(chart, size);
+    let area = Area::new(chart, size, right.unwrap_or(RIGHT), 0);
+    let mut out = open(chart, size.width, size.height);
+    area.axes(&mut out);
     for (at, series) in chart.series.iter().enumerate() {
-        let color = at % COLORS;
-        let places: Vec<String> =
-            series.points.iter().map(|p| format!("{:.1},{:.1}", x(p.x), y(p.y))).collect();
-        // Writing to a string cannot fail.
-        let _ =
-            writeln!(out, "<polyline class=\"line c{color}\" points=\"{}\"/>", places.join(" "));
-        for point in &series.points {
-            if let Some((low, high)) = point.interval {
-                line(
-                    &mut out,
-                    &format!("line c{color}"),
-                    (x(point.x), y(low)),
-                    (x(point.x), y(high)),
-                );
-            }
-            let size = if point.mark.is_some() { 7.0 } else { 3.5 };
-            let what = [&series.name, &point.label].map(|part| escaped(part)).join(" ");
-            let value = scalar(point.y, chart.y.unit);
-            let _ = writeln!(
-                out,
-                "<circle class=\"dot c{color}\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"{size}\"><title>{}: {}</title></circle>",
-                x(point.x),
-                y(point.y),
-                what.trim(),
-                escaped(&value)
-            );
-            if let Some(mark) = &point.mark {
-                let label = format!("{mark} {}", point.label);
-                text(&mut out, "end", x(point.x) - 10.0, y(point.y) - 10.0, &label);
+        curve(&mut out, &area, series, at % COLORS);
+    }
+    let mut labels = Labels::default();
+    for point in chart.points().filter(|point| is_drawn(chart, point)) {
+        if let Some(mark) = &point.mark {
+            let words = format!("{mark} {}", point.label);
+            labels.before(&mut out, (area.x(point.x), area.y(point.y)), words.trim());
+        }
+    }
+    if right.is_some() && chart.series.len() > 1 {
+        for (at, series) in chart.series.iter().enumerate() {
+            let drawn = series.points.iter().filter(|point| is_drawn(chart, point));
+            if let Some(last) = drawn.max_by(|a, b| a.x.total_cmp(&b.x)) {
+                let place = (area.x(last.x) + GAP, area.y(last.y) + 4.0);
+                labels.after(&mut out, place, &area, (at % COLORS, &series.name));
             }
         }
     }
     out + "</svg>\n"
 }
 
-fn bars(chart: &Chart, thickness: f64) -> String {
-    let count = chart.points().count() as f64;
-    let height = count * BAR + 8.0;
+fn curve(out: &mut String, area: &Area<'_>, series: &ChartSeries, color: usize) {
+    let chart = area.chart;
+    let points: Vec<&ChartPoint> = series.points.iter().filter(|p| is_drawn(chart, p)).collect();
+    let place = |p: &&ChartPoint| format!("{:.1},{:.1}", area.x(p.x), area.y(p.y));
+    let places: Vec<String> = points.iter().map(place).collect();
+    // Writing to a string cannot fail.
+    let _ = writeln!(out, "<polyline class=\"line c{color}\" points=\"{}\"/>", places.join(" "));
+    let has_dots = points.len() <= DOTS_MAX;
+    for point in points.into_iter().filter(|point| has_dots || point.mark.is_some()) {
+        let (x, y) = (area.x(point.x), area.y(point.y));
+        let class = format!("whisker c{color}");
+        if let Some((low, high)) = point.interval {
+            line(out, &class, (x, area.y(low)), (x, area.y(high)));
+        }
+        if let Some((low, high)) = point.x_interval {
+            line(out, &class, (area.x(low), y), (area.x(high), y));
+        }
+        let size = if point.mark.is_some() { 6.5 } else { 3.5 };
+        let what = escaped(&described(chart, series, point));
+        let _ = writeln!(
+            out,
+            "<circle class=\"dot c{color}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{size}\"><title>{what}</title></circle>",
+        );
+    }
+}
+
+/// What a point is and where.
+fn described(chart: &Chart, series: &ChartSeries, point: &ChartPoint) -> String {
+    let (x, y) = (scalar(point.x, chart.x.unit), scalar(point.y, chart.y.unit));
+    let place = if x == point.label { String::new() } else { format!(" at {x}") };
+    let of = format!("{} {}", series.name, point.label);
+    let of = of.trim();
+    if of.is_empty() { format!("{y}{place}") } else { format!("{of}: {y}{place}") }
+}
+
+/// The classes as an area, and values as lines across it.
+fn histogram(chart: &Chart, size: &Size) -> String {
+    let values: Vec<&ChartPoint> = chart.points().filter(|point| is_value(chart, point)).collect();
+    let area = Area::new(chart, size, RIGHT, values.len());
+    let mut out = open(chart, size.width, size.height);
+    area.axes(&mut out);
+    for (at, series) in chart.series.iter().enumerate() {
+        let classes =
+            series.points.iter().filter(|p| !is_value(chart, p)).filter(|p| is_drawn(chart, p));
+        let step = |p: &ChartPoint| format!("H{:.1}V{:.1}", area.x(p.x), area.y(p.y));
+        let steps: String = classes.clone().map(step).collect();
+        if let Some(first) = classes.clone().next() {
+            let (from, base) = (area.x(first.x), area.bottom);
+            let color = at % COLORS;
+            // Writing to a string cannot fail.
+            let _ = writeln!(
+                out,
+                "<path class=\"classes c{color}\" d=\"M{from:.1} {base:.1}{steps}V{base:.1}Z\"/>"
+            );
+        }
+    }
+    let mut labels = Labels::default();
+    for point in values.into_iter().filter(|point| point.x > 0.0 && point.x.is_finite()) {
+        let x = area.x(point.x);
+        let name = point.mark.as_deref().unwrap_or_default();
+        let words = format!("{name} {}", scalar(point.x, chart.x.unit));
+        let top = labels.above(&mut out, (x, 2.0 * LINE), &area, &words);
+        line(&mut out, "mark", (x, top + 4.0), (x, area.bottom));
+    }
+    out + "</svg>\n"
+}
+
+/// Labels within an area, none of which overlaps another.
+#[derive(Default)]
+struct Labels {
+    /// Left end, right end and baseline of each.
+    taken: Vec<(f64, f64, f64)>,
+}
+
+impl Labels {
+    /// The first free baseline from `y` on, in steps of `step`.
+    fn free(&mut self, (left, right): (f64, f64), y: f64, step: f64) -> f64 {
+        let mut y = y;
+        let is_taken = |y: f64| {
+            let overlaps = |(from, to, at): &(f64, f64, f64)| {
+                left < *to && *from < right && (at - y).abs() < LINE
+            };
+            self.taken.iter().any(overlaps)
+        };
+        while is_taken(y) {
+            y += step;
+        }
+        self.taken.push((left, right, y));
+        y
+    }
+
+    /// The name of a marked point, to the upper left of it, or to its upper right at the left edge.
+    fn before(&mut self, out: &mut String, (x, y): (f64, f64), words: &str) {
+        let width = words.chars().count() as f64 * LETTER;
+        let is_room = x - GAP - width >= 0.0;
+        let from = if is_room { x - GAP - width } else { x + GAP };
+        let y = self.free((from, from + width), y - GAP, -LINE);
+        let (anchor, x) = if is_room { ("end", x - GAP) } else { ("start", x + GAP) };
+        classed(out, "label", anchor, (x, y), words);
+    }
+
+    /// The name of a series, to the right of its end.
+    fn after(
+        &mut self,
+        out: &mut String,
+        (x, y): (f64, f64),
+        area: &Area<'_>,
+        (color, words): (usize, &str),
+    ) {
+        let width = words.chars().count() as f64 * LETTER;
+        let is_low = y > f64::midpoint(area.top, area.bottom);
+        let y = self.free((x, x + width), y, if is_low { -LINE } else { LINE });
+        classed(out, &format!("label c{color}"), "start", (x, y), words);
+    }
+
+    /// The name of a value, centered on it, from `y` down. Returns its baseline.
+    fn above(&mut self, out: &mut String, (x, y): (f64, f64), area: &Area<'_>, words: &str) -> f64 {
+        let width = words.chars().count() as f64 * LETTER;
+        let from = (x - width / 2.0).min(area.right + RIGHT - width).max(0.0);
+        let y = self.free((from, from + width), y, LINE);
+        classed(out, "label", "middle", (from + width / 2.0, y), words);
+        y
+    }
+}
+
+/// A bar for each point, with its label to the left, or above it where there is no room.
+fn bars(chart: &Chart, size: &Size) -> String {
+    let names = || chart.points().map(|point| point.label.chars().count());
+    let is_narrow = size.width < LABEL * 2.0;
+    let widest = names().max().unwrap_or(0) as f64 * LETTER + GAP;
+    let left = if is_narrow { 0.0 } else { widest.min(LABEL) };
+    let fits = ((if is_narrow { size.width } else { left }) / LETTER) as usize;
+    let each = if is_narrow { BAR.0 + LINE } else { BAR.0 };
     let ends = |point: &ChartPoint| point.interval.map_or(point.y, |(_, high)| high.max(point.y));
     let range = chart.y.range(chart.points().map(ends));
-    let length = |value: f64| chart.y.place(value, range) * (WIDTH - LABEL - VALUE);
-    let mut out = open(&chart.title, WIDTH, height);
-    let mut top = 4.0;
+    let length = |value: f64| chart.y.place(value, range) * (size.width - left - VALUE);
+    let mut out = open(chart, size.width, chart.points().count() as f64 * each + GAP);
+    let mut top = GAP / 2.0;
     for (at, series) in chart.series.iter().enumerate() {
-        for point in &series.points {
-            let middle = top + thickness / 2.0;
-            text(&mut out, "end", LABEL - 8.0, middle + 4.0, &point.label);
+        for point in series.points.iter().filter(|point| point.y.is_finite()) {
+            let label = shortened(&point.label, fits);
+            let bar = if is_narrow { top + LINE } else { top };
+            let middle = bar + BAR.1 / 2.0;
+            match is_narrow {
+                true => text(&mut out, "start", (0.0, bar - 4.0), &label),
+                false => text(&mut out, "end", (left - GAP, middle + 4.0), &label),
+            }
+            let what = escaped(&format!("{}: {}", point.label, scalar(point.y, chart.y.unit)));
+            // Writing to a string cannot fail.
             let _ = writeln!(
                 out,
-                "<rect class=\"bar c{}\" x=\"{LABEL}\" y=\"{top:.1}\" width=\"{:.1}\" height=\"{thickness:.1}\"/>",
+                "<rect class=\"bar c{}\" x=\"{left:.1}\" y=\"{bar:.1}\" width=\"{:.1}\" height=\"{}\"><title>{what}</title></rect>",
                 at % COLORS,
-                length(point.y).max(0.5)
+                length(point.y).max(0.5),
+                BAR.1
             );
             if let Some((low, high)) = point.interval {
-                line(
-                    &mut out,
-                    "whisker",
-                    (LABEL + length(low), middle),
-                    (LABEL + length(high), middle),
-                );
+                let place = |value| (left + length(value), middle);
+                line(&mut out, "whisker", place(low), place(high));
             }
-            let end = LABEL + length(ends(point)) + 6.0;
-            text(&mut out, "start", end, middle + 4.0, &scalar(point.y, chart.y.unit));
-            top += BAR;
+            let end = (left + length(ends(point)) + GAP, middle + 4.0);
+            text(&mut out, "start", end, &scalar(point.y, chart.y.unit));
+            top += each;
         }
     }
     out + "</svg>\n"
 }
 
-fn open(title: &str, width: f64, height: f64) -> String {
+fn shortened(words: &str, letters: usize) -> String {
+    match words.chars().count() > letters {
+        true => words.chars().take(letters.saturating_sub(1)).chain(['…']).collect(),
+        false => words.to_string(),
+    }
+}
+
+fn open(chart: &Chart, width: f64, height: f64) -> String {
     format!(
-        "<svg viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{}\">\n",
-        escaped(title)
+        "<svg viewBox=\"0 0 {width} {height}\" role=\"img\"><title>{}</title><desc>{}</desc>\n",
+        escaped(&chart.title),
+        escaped(&summary(chart))
     )
 }
 
+/// What the picture shows, for those who cannot see it.
+fn summary(chart: &Chart) -> String {
+    let of = |series: &ChartSeries| {
+        let finite = || series.points.iter().filter(|p| p.x.is_finite() && p.y.is_finite());
+        let marks = finite().filter(|point| point.mark.is_some()).map(|point| {
+            let mark = point.mark.as_deref().unwrap_or_default();
+            match chart.kind {
+                ChartKind::Histogram => format!("; {mark} {}", scalar(point.x, chart.x.unit)),
+                _ => format!("; {mark} {}", described(chart, series, point)),
+            }
+        });
+        let values = || finite().filter(|point| !is_value(chart, point)).map(|point| point.y);
+        let (least, most) = (values().reduce(f64::min)?, values().reduce(f64::max)?);
+        let name = if series.name.is_empty() { &chart.y.name } else { &series.name };
+        let range = [least, most].map(|value| scalar(value, chart.y.unit)).join(" to ");
+        Some(format!("{name}: {range}{}.", marks.collect::<String>()))
+    };
+    let all: Vec<String> = chart.series.iter().filter_map(of).collect();
+    all.join(" ")
+}
+
 fn line(out: &mut String, class: &str, from: (f64, f64), to: (f64, f64)) {
+    // Writing to a string cannot fail.
     let _ = writeln!(
         out,
         "<line class=\"{class}\" x1=\"{:.1}\" y1=\"{:.1}\" x2=\"{:.1}\" y2=\"{:.1}\"/>",
@@ -144,10 +391,19 @@ fn line(out: &mut String, class: &str, from: (f64, f64), to: (f64, f64)) {
     );
 }
 
-fn text(out: &mut String, anchor: &str, x: f64, y: f64, words: &str) {
+fn text(out: &mut String, anchor: &str, place: (f64, f64), words: &str) {
+    classed(out, "", anchor, place, words);
+}
+
+fn classed(out: &mut String, class: &str, anchor: &str, (x, y): (f64, f64), words: &str) {
+    let class = if class.is_empty() { String::new() } else { format!(" class=\"{class}\"") };
     let _ = writeln!(
         out,
-        "<text text-anchor=\"{anchor}\" x=\"{x:.1}\" y=\"{y:.1}\">{}</text>",
+        "<text{class} text-anchor=\"{anchor}\" x=\"{x:.1}\" y=\"{y:.1}\">{}</text>",
         escaped(words)
     );
 }
+
+#[cfg(test)]
+#[path = "svg_tests.rs"]
+mod tests;

@@ -214,3 +214,25 @@ fn a_cut_column_takes_what_is_left_and_stays_on_one_line() {
     assert_eq!(at(27), "result\n4 KiB peak\n");
     assert!(markdown(&page).contains("--rw=randread"));
 }
+
+#[test]
+fn what_only_html_shows_leaves_no_trace_in_text_and_markdown() {
+    let mut drawn = Document::default();
+    drawn.section("over time", Text::default(), figures());
+    let mut page = Document::default();
+    page.paragraph("first");
+    page.html_only(drawn.clone());
+    page.paragraph("second");
+    page.html_only(drawn.clone());
+    page.entry("key", "value");
+    let mut wanted = Document::default();
+    wanted.paragraph("first");
+    wanted.paragraph("second");
+    wanted.entry("key", "value");
+    let style = Style::default();
+    assert_eq!(text(&page, style), text(&wanted, style));
+    assert_eq!(markdown(&page), markdown(&wanted));
+    assert!(html(&page).contains("<h2>over time</h2>") && !html(&wanted).contains("over time"));
+    page.html_only(Document::default());
+    assert_eq!(page.blocks.len(), 5);
+}

@@ -1,12 +1,12 @@
 //! Charts of conditions.
 
-use super::all;
 use crate::doc::{Axis, Chart, ChartKind, ChartPoint, ChartSeries, Document, QuantityUnit};
+use crate::pages::experiment::all;
 use fathom_analysis::experiment::curves;
 use fathom_model::experiment::{Condition, ExperimentRecord, MeasuredCondition, Metric};
 
 /// The metric by condition: bars, or with a grid a line for each variant.
-pub(super) fn metric(body: &mut Document, record: &ExperimentRecord) {
+pub(in crate::pages) fn metric(body: &mut Document, record: &ExperimentRecord) {
     let experiment = &record.request.experiment;
     let unit = unit(experiment.metric);
     let title = experiment.metric.title();
@@ -42,7 +42,7 @@ pub(super) fn metric(body: &mut Document, record: &ExperimentRecord) {
 }
 
 /// Latency over throughput, a line for each curve, with its knee.
-pub(super) fn latency(body: &mut Document, record: &ExperimentRecord) {
+pub(in crate::pages) fn latency(body: &mut Document, record: &ExperimentRecord) {
     let experiment = &record.request.experiment;
     let axis = experiment.axes.last().map_or("", String::as_str);
     let name = |condition: &Condition| series_name(condition, &experiment.axes);
@@ -50,8 +50,8 @@ pub(super) fn latency(body: &mut Document, record: &ExperimentRecord) {
         label: condition.cell.last().map_or_else(String::new, |value| format!("{axis}={value}")),
         x: found.iops,
         y: found.clat_mean_ns,
-        interval: None,
         mark: found.is_knee.then(|| "knee".to_string()),
+        ..ChartPoint::default()
     };
     let mut series = lines(record, name, point);
     series.iter_mut().for_each(|series| series.points.retain(|point| point.y > 0.0));
@@ -102,10 +102,9 @@ fn series_name(condition: &Condition, axes: &[String]) -> String {
 fn point(label: &str, found: &MeasuredCondition) -> ChartPoint {
     ChartPoint {
         label: label.to_string(),
-        x: 0.0,
         y: found.metric.mean,
         interval: found.metric.low.zip(found.metric.high).map(|(low, high)| (low.max(0.0), high)),
-        mark: None,
+        ..ChartPoint::default()
     }
 }
 

@@ -67,7 +67,7 @@ pub(super) fn figures(body: &mut Document, group: &JobGroup) {
 }
 
 /// What the I/Os of a job per second are called: those on names are operations.
-pub(super) fn rate_unit(plan: &JobPlan) -> &'static str {
+pub(in crate::pages) fn rate_unit(plan: &JobPlan) -> &'static str {
     if is_on_names(plan) { "ops/s" } else { "IOPS" }
 }
 
@@ -108,7 +108,7 @@ fn row(name: &str, show: &Show, figures: &JobFigures<'_>) -> Vec<Text> {
 }
 
 /// Bytes per second in the unit that the job requests: `kb_base` and `unit_base`.
-pub(super) fn bandwidth(bytes: f64, show: &Show) -> Quantity {
+pub(in crate::pages) fn bandwidth(bytes: f64, show: &Show) -> Quantity {
     match (show.kb_base, show.unit_base) {
         (1000, 8) => Quantity::new(bytes * 8.0, QuantityUnit::DecimalBitsPerSecond),
         (1000, _) => Quantity::new(bytes, QuantityUnit::DecimalBytesPerSecond),

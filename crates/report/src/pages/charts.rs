@@ -1,0 +1,358 @@
+//! Charts that only HTML draws: I/Os over time, how latencies are distributed, latency against throughput, CPU time.
+
+pub(super) mod conditions;
+
+use super::limit::LARGE_BYTES;
+use super::percentile;
+use super::run::figures;
+use crate::doc::{
+    Axis, Chart, ChartKind, ChartPoint, ChartSeries, Document, Quantity, QuantityUnit, bandwidth,
+    count, text, time,
+};
+use fathom_analysis::derive::{self, JobGroup};
+use fathom_analysis::layers::{LayerTime, LayerTimes};
+use fathom_analysis::stats::share_interval;
+use fathom_analysis::timeline::{IoSum, TimeSpan};
+use fathom_analysis::watch::Observed;
+use fathom_model::limit::{BlockLimit, TargetResult};
+use fathom_model::plan::Show;
+use fathom_model::record::RunRecord;
+use fathom_model::window::Point;
+use fathom_model::{Dir, Histogram};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Fewer points make no course over time.
+const SPANS_MIN: usize = 3;
+/// Series of disks, and groups of jobs with a distribution of their own, at most: those with most bytes, the first ones.
+const DISK_SERIES_MAX: usize = 6;
+const GROUPS_MAX: usize = 12;
+/// Classes of latencies in each power of two.
+const CLASSES: f64 = 8.0;
+/// A layer with a smaller share of CPU time has no bar.
+const LAYER_MIN: f64 = 0.005;
+/// Above these, time is in minutes or hours, in seconds.
+const MINUTES_FROM: f64 = 300.0;
+const HOURS_FROM: f64 = 3.0 * 3600.0;
+
+/// A run's throughput and latencies over time, and their distribution.
+pub(super) fn of_run(
+    page: &mut Document,
+    record: &RunRecord,
+    groups: &[JobGroup],
+    seen: Option<&Observed>,
+) {
+    let mut all = Document::default();
+    seen.iter().for_each(|seen| jobs_over_time(&mut all, record, seen));
+    let mut body = Document::default();
+    for group in groups.iter().take(GROUPS_MAX) {
+        let name = (groups.len() > 1).then(|| format!("{}: ", group.plan.name)).unwrap_or_default();
+        for dir in derive::shown_dirs(group.plan, &group.record) {
+            let done = &group.record.dirs[dir];
+            let latency = if done.lat.is_empty() { &done.clat } else { &done.lat };
+            body.chart(distribution(format!("{name}{dir} latency"), latency));
+        }
+    }
+    if !body.blocks.is_empty() {
+        let about = "the share of I/Os in each class; classes are an eighth of a power of two wide";
+        all.section("latency distribution", about, body);
+    }
+    page.html_only(all);
+}
+
+/// What moved over time: the I/Os of each span, with its middle and its length in seconds.
+struct IoSeries<'a> {
+    name: String,
+    spans: Vec<(f64, f64, &'a IoSum)>,
+}
+
+impl<'a> IoSeries<'a> {
+    fn of<T>(
+        name: String,
+        spans: &'a [TimeSpan<T>],
+        sum: impl Fn(&'a T) -> Option<&'a IoSum>,
+    ) -> Self {
+        let seconds = |ns: u64| ns as f64 / 1e9;
+        let one = |span: &'a TimeSpan<T>| {
+            let middle = f64::midpoint(seconds(span.from_ns), seconds(span.to_ns));
+            Some((middle, seconds(span.observed_ns), sum(&span.sum)?))
+        };
+        Self { name, spans: spans.iter().filter_map(one).collect() }
+    }
+
+    fn bytes(&self) -> f64 {
+        self.spans.iter().map(|(_, _, sum)| sum.bytes).sum()
+    }
+
+    fn ios(&self) -> f64 {
+        self.spans.iter().map(|(_, _, sum)| sum.ios).sum()
+    }
+
+    fn series(
+        &self,
+        of: &str,
+        unit_seconds: f64,
+        value: impl Fn(f64, &IoSum) -> Option<f64>,
+    ) -> ChartSeries {
+        let point = |(at, seconds, sum): &(f64, f64, &IoSum)| {
+            let y = value(*seconds, sum)?;
+            Some(ChartPoint { x: at / unit_seconds, y, ..ChartPoint::default() })
+        };
+        let name = [self.name.as_str(), of].join(" ").trim().to_string();
+        ChartSeries { name, points: self.spans.iter().filter_map(point).collect() }
+    }
+}
+
+fn jobs_over_time(page: &mut Document, record: &RunRecord, seen: &Observed) {
+    let spans = seen.jobs_over_time.spans();
+    let has_ios = |dir: &Dir| spans.iter().any(|span| span.sum[*dir].ios > 0.0);
+    let dirs: Vec<Dir> = Dir::ALL.into_iter().filter(has_ios).collect();
+    // The only direction needs no name.
+    let name = |dir: Dir| if dirs.len() > 1 { dir.name().to_string() } else { String::new() };
+    let all: Vec<IoSeries> =
+        dirs.iter().map(|dir| IoSeries::of(name(*dir), &spans, |sum| Some(&sum[*dir]))).collect();
+    let none = Show::default();
+    let first = record.plan.jobs.first();
+    let show = first.map_or(&none, |plan| &plan.show);
+    let ios = first.map_or("IOPS", figures::rate_unit);
+    let times = TimeAxis::of(&spans);
+    let mut body = Document::default();
+    body.chart(throughput(&all, &times, ios, |bytes| figures::bandwidth(bytes, show)));
+    let mut latencies = Vec::new();
+    for one in &all {
+        for (name, percent) in [("p50", 50.0), ("p99", 99.0)] {
+            let of = |_, sum: &IoSum| percentile(&sum.clat(), percent);
+            latencies.push(one.series(name, times.unit_seconds, of));
+        }
+    }
+    latencies.retain(|series| series.points.len() >= SPANS_MIN);
+    body.chart(Chart {
+        title: "completion latency over time".into(),
+        kind: ChartKind::Lines,
+        x: times.axis(),
+        y: Axis::log("completion latency", QuantityUnit::Nanoseconds),
+        series: latencies,
+    });
+    over_time(page, &spans, body);
+}
+
+/// Throughput and latency of the disks with most traffic over time.
+pub(super) fn disks_over_time(page: &mut Document, seen: &Observed) {
+    let spans = seen.disks_over_time.spans();
+    let names: BTreeSet<&String> = spans.iter().flat_map(|span| span.sum.keys()).collect();
+    let none = IoSum::default();
+    let mut all: Vec<IoSeries> = Vec::new();
+    for name in names {
+        for dir in Dir::ALL {
+            all.push(IoSeries::of(format!("{name} {dir}"), &spans, |disks| {
+                Some(disks.get(name).map_or(&none, |dirs| &dirs[dir]))
+            }));
+        }
+    }
+    let most = all.iter().map(IoSeries::bytes).fold(0.0, f64::max);
+    all.retain(|one| one.ios() > 0.0 && one.bytes() >= most / 100.0);
+    all.sort_by(|a, b| b.bytes().total_cmp(&a.bytes()));
+    all.truncate(DISK_SERIES_MAX);
+    let times = TimeAxis::of(&spans);
+    let mut body = Document::default();
+    body.chart(throughput(&all, &times, "IOPS", bandwidth));
+    let mean = |_, sum: &IoSum| sum.latency_ns.filter(|_| sum.ios > 0.0).map(|ns| ns / sum.ios);
+    let series = all.iter().map(|one| one.series("", times.unit_seconds, mean));
+    let mut series: Vec<ChartSeries> = series.collect();
+    series.retain(|series| series.points.len() >= SPANS_MIN);
+    body.chart(Chart {
+        title: "mean latency (await) over time".into(),
+        kind: ChartKind::Lines,
+        x: times.axis(),
+        y: Axis::log("mean latency", QuantityUnit::Nanoseconds),
+        series,
+    });
+    let mut all = Document::default();
+    over_time(&mut all, &spans, body);
+    page.html_only(all);
+}
+
+fn over_time<T>(page: &mut Document, spans: &[TimeSpan<T>], body: Document) {
+    if spans.len() < SPANS_MIN || body.blocks.is_empty() {
+        return;
+    }
+    // The first and the last span may be shorter.
+    let each = time(spans[spans.len() / 2].observed_ns as f64);
+    page.section("over time", text!("each point covers ", each), body);
+}
+
+/// I/Os per second, or bytes where some I/Os are large.
+fn throughput(
+    all: &[IoSeries],
+    times: &TimeAxis,
+    ios: &str,
+    bandwidth: impl Fn(f64) -> Quantity,
+) -> Chart {
+    let is_large = all.iter().any(|one| one.bytes() >= LARGE_BYTES as f64 * one.ios().max(1.0));
+    let rate = |seconds: f64, sum: &IoSum| match is_large {
+        true => bandwidth(sum.bytes / seconds),
+        false => count(sum.ios / seconds),
+    };
+    let name = if is_large { "bandwidth" } else { ios };
+    let value = |seconds, sum: &IoSum| Some(rate(seconds, sum).value);
+    Chart {
+        title: format!("{name} over time"),
+        kind: ChartKind::Lines,
+        x: times.axis(),
+        y: Axis::linear(name, rate(1.0, &IoSum::default()).unit),
+        series: all.iter().map(|one| one.series("", times.unit_seconds, value)).collect(),
+    }
+}
+
+/// The time since the start, in a unit in which ticks are round.
+struct TimeAxis {
+    unit_seconds: f64,
+    name: &'static str,
+}
+
+impl TimeAxis {
+    fn of<T>(spans: &[TimeSpan<T>]) -> Self {
+        let seconds = spans.last().map_or(0.0, |last| last.to_ns as f64 / 1e9);
+        let (unit_seconds, name) = match seconds {
+            s if s > HOURS_FROM => (3600.0, "hours since the start"),
+            s if s > MINUTES_FROM => (60.0, "minutes since the start"),
+            _ => (1.0, "seconds since the start"),
+        };
+        Self { unit_seconds, name }
+    }
+
+    fn axis(&self) -> Axis {
+        Axis::linear(self.name, QuantityUnit::Count)
+    }
+}
+
+fn distribution(title: String, all: &Histogram) -> Chart {
+    let class = |ns: u64| ((ns.max(1) as f64).log2() * CLASSES).floor() as i32;
+    let low = |class: i32| (f64::from(class) / CLASSES).exp2();
+    let mut shares = BTreeMap::<i32, u64>::new();
+    all.buckets().for_each(|(ns, n)| *shares.entry(class(ns)).or_default() += n);
+    let ends = shares.keys().next().copied().zip(shares.keys().next_back().copied());
+    // Behind the last class there is nothing.
+    let classes = ends.map_or(0..0, |(first, last)| first..last + 2);
+    let points = classes.map(|class| {
+        let n = shares.get(&class).copied().unwrap_or(0);
+        let y = n as f64 * 100.0 / all.count().max(1) as f64;
+        ChartPoint { x: low(class), y, ..ChartPoint::default() }
+    });
+    let marks = [("p50", 50.0), ("p99", 99.0), ("p99.9", 99.9)];
+    let marks = marks.into_iter().filter_map(|(name, percent)| {
+        let x = percentile(all, percent)?;
+        Some(ChartPoint { x, mark: Some(name.into()), ..ChartPoint::default() })
+    });
+    let points = points.chain(marks).collect();
+    Chart {
+        title,
+        kind: ChartKind::Histogram,
+        x: Axis::log("latency", QuantityUnit::Nanoseconds),
+        y: Axis::linear("share of I/Os", QuantityUnit::Percent),
+        series: vec![ChartSeries { name: String::new(), points }],
+    }
+}
+
+/// CPU time by layer, or that of an I/O where it is known.
+pub(super) fn layers(page: &mut Document, times: &LayerTimes, per_io_ns: Option<f64>) {
+    let all = times.time().max(1) as f64;
+    let (title, name, unit, whole) = match per_io_ns {
+        Some(ns) => {
+            ("CPU time per I/O by kernel layer", "CPU per I/O", QuantityUnit::Nanoseconds, ns)
+        }
+        None => ("CPU time by kernel layer", "CPU time", QuantityUnit::Percent, 100.0),
+    };
+    let bar = |row: &LayerTime| {
+        let share = row.time as f64 / all;
+        let (low, high) = share_interval(share, times.samples);
+        let point = ChartPoint {
+            label: row.layer.name().into(),
+            y: share * whole,
+            interval: Some((low * whole, high * whole)),
+            ..ChartPoint::default()
+        };
+        (share >= LAYER_MIN).then_some(point)
+    };
+    let mut part = Document::default();
+    part.chart(Chart {
+        title: title.into(),
+        kind: ChartKind::Bars,
+        x: Axis::linear("", QuantityUnit::Count),
+        y: Axis::linear(name, unit),
+        series: vec![ChartSeries {
+            name: String::new(),
+            points: times.layers.iter().filter_map(bar).collect(),
+        }],
+    });
+    page.html_only(part);
+}
+
+/// Latency against throughput, a point for each setting.
+pub(super) fn latency(page: &mut Document, block: &BlockLimit) {
+    let is_large = block.block_bytes >= LARGE_BYTES;
+    let per_io = if is_large { block.block_bytes as f64 } else { 1.0 };
+    let mut points: Vec<&Point> = block.points.iter().collect();
+    points.sort_by_key(|point| (point.setting().in_flight(), point.workers));
+    let of = |point: &Point, ns: u64| {
+        let iops = &point.iops;
+        let ends = iops.low.zip(iops.high);
+        ChartPoint {
+            label: point.setting().to_string(),
+            x: if is_large { point.bytes_per_second } else { iops.mean },
+            y: ns as f64,
+            x_interval: ends.map(|(low, high)| (low.max(0.0) * per_io, high * per_io)),
+            ..ChartPoint::default()
+        }
+    };
+    let p50 = points.iter().map(|point| of(point, point.clat_p50_ns)).collect();
+    let p99 = points.iter().map(|point| {
+        let is = |other: Option<&Point>| other.is_some_and(|o| o.setting() == point.setting());
+        let knee = is(block.knee.as_ref().map(|knee| &knee.point)).then_some("knee");
+        let peak = is(block.peak.as_ref()).then_some("peak");
+        let marks: Vec<&str> = knee.into_iter().chain(peak).collect();
+        let mark = (!marks.is_empty()).then(|| marks.join(", "));
+        ChartPoint { mark, ..of(point, point.clat_p99_ns) }
+    });
+    let mut series = vec![
+        ChartSeries { name: "p50".into(), points: p50 },
+        ChartSeries { name: "p99".into(), points: p99.collect() },
+    ];
+    series.extend(block.target.as_ref().map(|result| rated(result, per_io)));
+    series.retain(|series| series.points.len() > 1);
+    let x = match is_large {
+        true => Axis::linear("bandwidth", QuantityUnit::BytesPerSecond),
+        false => Axis::linear("IOPS", QuantityUnit::Count),
+    };
+    let mut part = Document::default();
+    part.chart(Chart {
+        title: format!("{}: latency vs. throughput (workers × QD)", block.name()),
+        kind: ChartKind::Lines,
+        x,
+        y: Axis::log("completion latency", QuantityUnit::Nanoseconds),
+        series,
+    });
+    page.html_only(part);
+}
+
+/// Latencies at fixed rates, with the highest one that meets the target.
+fn rated(result: &TargetResult, per_io: f64) -> ChartSeries {
+    let TargetResult { target, best, tried } = result;
+    let mut points: Vec<ChartPoint> = tried
+        .iter()
+        .map(|rate| {
+            let is_best = best.as_ref().is_some_and(|best| best == rate);
+            ChartPoint {
+                x: rate.completed_iops * per_io,
+                y: rate.latency_ns as f64,
+                mark: is_best.then(|| target.to_string()),
+                ..ChartPoint::default()
+            }
+        })
+        .collect();
+    points.sort_by(|a, b| a.x.total_cmp(&b.x));
+    ChartSeries { name: format!("p{} at fixed rates", target.percentile), points }
+}
+
+#[cfg(test)]
+#[path = "charts_tests.rs"]
+mod tests;
