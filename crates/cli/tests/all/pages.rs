@@ -2,7 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-use crate::common::{MIB, Place, as_root};
+use crate::common::{MIB, Place, as_root, until};
+use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
 
@@ -67,6 +68,61 @@ fn every_page_begins_with_command_host_date_kernel_and_command_line() {
             assert_eq!(titles, 1, "{name}: {markdown}");
         }
     }
+}
+
+/// The titles of the charts of an HTML page, each of which is drawn.
+fn charts(page: &str) -> Vec<String> {
+    assert!(page.starts_with("<!DOCTYPE html>") && page.ends_with("</html>\n"), "{page}");
+    for outside in ["http:", "https:", "src=", "@import", "url(", "<script", "NaN"] {
+        assert!(!page.contains(outside), "{outside}");
+    }
+    let title = |figure: &str| -> String {
+        let figure = figure.split("</figure>").next().unwrap();
+        let is_drawn = ["<polyline ", "<path ", "<rect "].iter().any(|part| figure.contains(part));
+        assert!(is_drawn && figure.matches("role=\"img\"").count() == 2, "{figure}");
+        let (title, _) = figure.split_once("</figcaption>").unwrap();
+        title.trim().replace("<figcaption>", "")
+    };
+    page.split("<figure>").skip(1).map(title).collect()
+}
+
+#[test]
+fn html_draws_what_happened() {
+    let place = Place::new();
+    place.data("data", 8 * MIB);
+    let load = ["run", "--eta=never", "--rw=randread", "--time_based", "--runtime=4", "data"];
+    let kept = ["--record=kept", "--format=html", "-o", "run.html"];
+    place.ask(&[&load, &kept[..]].concat()).done();
+    let page = place.read("run.html");
+    let wanted = ["IOPS over time", "completion latency over time", "read latency"];
+    assert_eq!(charts(&page)[..3], wanted, "{page}");
+    assert!(page.len() < 300_000, "{}", page.len());
+    assert_eq!(place.ask(&["show", "kept", "--format=html"]).done().stdout, page);
+
+    let limit = ["limit", "-t", "5", "--sampling=off", "data", "--format=html"];
+    let page = place.ask(&limit).done().stdout;
+    let found = charts(&page);
+    assert!(found[0].contains(": latency vs. throughput"), "{found:?}");
+    assert!(page.contains("(log scale)") && page.contains(">p99</text>"), "{page}");
+
+    let page = place.ask(&["watch", "-t", "300ms", "-i", "100ms", "--format=html"]).done().stdout;
+    // A machine without I/O has none.
+    charts(&page);
+}
+
+#[test]
+fn html_of_a_killed_run_draws_its_samples() {
+    let place = Place::new();
+    place.data("data", 8 * MIB);
+    let args =
+        ["run", "--eta=never", "--rw=read", "--time_based", "--runtime=60", "--sampling=off"];
+    let running = place.start(&[&args[..], &["--record=kept", "data"]].concat());
+    let samples = || fs::read_to_string(place.path("kept/samples.ndjson")).unwrap_or_default();
+    until("samples", || samples().lines().count() > 3);
+    running.signal(Signal::KILL);
+    running.wait();
+    let page = place.ask(&["show", "kept", "--format=html"]).stdout;
+    assert_eq!(charts(&page)[0], "IOPS over time", "{page}");
 }
 
 /// What is wrong with `value` by `schema`, a part of `root`.
