@@ -118,8 +118,9 @@ fn jobs_over_time(page: &mut Document, record: &RunRecord, seen: &Observed) {
     let mut body = Document::default();
     body.chart(throughput(&all, &times, ios, |bytes| figures::bandwidth(bytes, show)));
     let mut latencies = Vec::new();
-    for one in &all {
-        for (name, percent) in [("p50", 50.0), ("p99", 99.0)] {
+    // In this order, a direction has one color in both charts.
+    for (name, percent) in [("p50", 50.0), ("p99", 99.0)] {
+        for one in &all {
             let of = |_, sum: &IoSum| percentile(&sum.clat(), percent);
             latencies.push(one.series(name, times.unit_seconds, of));
         }
@@ -143,7 +144,9 @@ pub(super) fn disks_over_time(page: &mut Document, seen: &Observed) {
     let mut all: Vec<IoSeries> = Vec::new();
     for name in names {
         for dir in Dir::ALL {
-            all.push(IoSeries::of(format!("{name} {dir}"), &spans, |disks| {
+            // As the kernel calls it.
+            let done = if dir == Dir::Trim { "discard" } else { dir.name() };
+            all.push(IoSeries::of(format!("{name} {done}"), &spans, |disks| {
                 Some(disks.get(name).map_or(&none, |dirs| &dirs[dir]))
             }));
         }
@@ -177,7 +180,7 @@ fn over_time<T>(page: &mut Document, spans: &[TimeSpan<T>], body: Document) {
     }
     // The first and the last span may be shorter.
     let each = time(spans[spans.len() / 2].observed_ns as f64);
-    page.section("over time", text!("each point covers ", each), body);
+    page.section("over time", text!("each point covers about ", each), body);
 }
 
 /// I/Os per second, or bytes where some I/Os are large.

@@ -96,9 +96,9 @@ fn a_run_has_its_rate_and_latencies_over_time() {
     assert_eq!(values(&rate.series[1]), [(0.5, 500.0), (1.5, 1500.0), (2.5, 1000.0)]);
     assert_eq!(rate.x.name, "seconds since the start");
     let latency = chart(&page, "completion latency over time");
-    assert_eq!(names(latency), ["read p50", "read p99", "write p50", "write p99"]);
+    assert_eq!(names(latency), ["read p50", "write p50", "read p99", "write p99"]);
     assert!(latency.y.log && latency.y.name == "completion latency");
-    let ns: Vec<f64> = values(&latency.series[1]).into_iter().map(|(_, ns)| ns).collect();
+    let ns: Vec<f64> = values(&latency.series[2]).into_iter().map(|(_, ns)| ns).collect();
     assert_eq!(ns, [1_048_576.0, 2_097_152.0, 4_194_304.0]);
 }
 

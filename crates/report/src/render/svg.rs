@@ -18,7 +18,7 @@ const SIZES: [Size; 2] = [
     Size { class: "narrow", width: 360.0, height: 280.0 },
 ];
 /// Width of a letter, and height of a line of text.
-const LETTER: f64 = 7.2;
+const LETTER: f64 = 7.8;
 const LINE: f64 = 16.0;
 const GAP: f64 = 8.0;
 /// Margin to the right of the area: half of the last tick's label.
@@ -36,6 +36,8 @@ const COLORS: usize = 6;
 const DOTS_MAX: usize = 60;
 /// Space above the highest and below the lowest value, as a share of the value.
 const ROOM: f64 = 0.08;
+/// An interval extends an axis to at most this many times the highest value, or the lowest one divided by it.
+const NEAR: f64 = 1.25;
 
 pub(super) fn figure(chart: &Chart) -> String {
     let drawn = |size: &Size| {
@@ -87,19 +89,16 @@ struct Area<'a> {
 impl<'a> Area<'a> {
     /// With this margin on the right, and lines of text above.
     fn new(chart: &'a Chart, size: &Size, right: f64, lines: usize) -> Self {
-        let ends = |value: f64, interval: Option<(f64, f64)>| {
-            let (low, high) = interval.unwrap_or((value, value));
-            [value, low, high]
-        };
-        let xs = chart.x.range(chart.points().flat_map(|p| ends(p.x, p.x_interval)));
-        let unmarked = chart.points().filter(|p| !is_value(chart, p));
-        let ys = chart.y.range(unmarked.flat_map(|p| ends(p.y, p.interval)));
+        let xs = chart.points().map(|p| (p.x, p.x_interval));
+        let xs = with_intervals(&chart.x, xs.collect());
+        let ys = chart.points().filter(|p| !is_value(chart, p)).map(|p| (p.y, p.interval));
+        let ys = with_intervals(&chart.y, ys.collect());
         let low = if chart.y.log { ys.0 / (1.0 + ROOM) } else { ys.0 };
         let ys = (low, ys.1 * (1.0 + ROOM));
         let top = (lines + 1) as f64 * LINE + GAP;
         let bottom = size.height - 2.0 * LINE - 2.0 * GAP;
         let mut area = Self { chart, xs, ys, left: 0.0, right: size.width - right, top, bottom };
-        let ticks = area.y_ticks().into_iter().map(|tick| scalar(tick, chart.y.unit));
+        let ticks = area.y_ticks().into_iter().map(|tick| tick_text(tick, &chart.y));
         let widest = ticks.map(|tick| tick.chars().count()).max().unwrap_or(0);
         area.left = widest as f64 * LETTER + GAP;
         area
@@ -122,17 +121,34 @@ impl<'a> Area<'a> {
         for tick in self.y_ticks() {
             let at = self.y(tick);
             line(out, "grid", (self.left, at), (self.right, at));
-            text(out, "end", (self.left - GAP, at + 4.0), &scalar(tick, y.unit));
+            text(out, "end", (self.left - GAP, at + 4.0), &tick_text(tick, y));
         }
         line(out, "axis", (self.left, self.bottom), (self.right, self.bottom));
         for tick in x.ticks(self.xs, ((self.right - self.left) / TICKS.0) as usize) {
             let at = self.x(tick);
             line(out, "axis", (at, self.bottom), (at, self.bottom + 5.0));
-            text(out, "middle", (at, self.bottom + LINE + 3.0), &scalar(tick, x.unit));
+            text(out, "middle", (at, self.bottom + LINE + 3.0), &tick_text(tick, x));
         }
         let middle = f64::midpoint(self.left, self.right);
         text(out, "middle", (middle, self.bottom + 2.0 * LINE + GAP), &axis_name(x));
         text(out, "start", (0.0, LINE - 4.0), &axis_name(y));
+    }
+}
+
+/// The range of values and their intervals, as far as these are near the values; others are cut at the area's edge.
+fn with_intervals(axis: &Axis, values: Vec<(f64, Option<(f64, f64)>)>) -> (f64, f64) {
+    let (low, high) = axis.range(values.iter().map(|(value, _)| *value));
+    let ends = values.iter().filter_map(|(_, interval)| *interval);
+    let ends = ends.map(|(from, to)| (from.max(low / NEAR), to.min(high * NEAR)));
+    axis.range([low, high].into_iter().chain(ends.flat_map(|(from, to)| [from, to])))
+}
+
+/// Ticks are round: `6%`, not `6.00%`.
+fn tick_text(tick: f64, axis: &Axis) -> String {
+    let text = scalar(tick, axis.unit);
+    match text.strip_suffix('%').filter(|digits| digits.contains('.')) {
+        Some(digits) => format!("{}%", digits.trim_end_matches('0').trim_end_matches('.')),
+        None => text,
     }
 }
 

@@ -151,6 +151,11 @@ fn intervals_are_drawn_along_their_axis() {
     assert_eq!(whiskers.len(), 4);
     assert!(whiskers[0][0] == whiskers[0][2] && whiskers[0][1] > whiskers[0][3], "{whiskers:?}");
     assert!(whiskers[1][1] == whiskers[1][3] && whiskers[1][0] < whiskers[1][2], "{whiskers:?}");
+    // One that is much wider than the values does not flatten the curve.
+    let mut wide = chart(ChartKind::Lines, vec![series("", vec![at(1e3, 1e5), at(2e3, 2e5)])]);
+    wide.series[0].points[1].x_interval = Some((0.0, 1e6));
+    let svg = drawn(&wide);
+    assert!(svg.contains(">2k</text>") && !svg.contains(">3k</text>"), "{svg}");
     let bars = drawn(&chart(ChartKind::Bars, vec![series("", vec![point])]));
     assert_eq!(bars.matches("class=\"whisker\"").count(), 2);
 }
