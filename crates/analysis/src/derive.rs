@@ -121,16 +121,21 @@ pub fn one_core_iops(job: &JobRecord) -> Option<f64> {
 /// Mean number of I/Os that a worker had in flight in `worker_ns` nanoseconds: by Little's law the sum of
 /// latencies over the time. A job without latencies gives the mean depth after submissions, which is lower.
 pub fn in_flight(job: &JobRecord, worker_ns: u64) -> Option<f64> {
-    let latency_ns = |hist: fn(&DirRecord) -> &Histogram| -> u64 {
-        job.dirs.iter().map(|(_, dir)| hist(dir).sum_ns()).sum()
-    };
-    let latency_ns = latency_ns(|dir| &dir.clat).max(latency_ns(|dir| &dir.lat));
+    let latency_ns = latency_sum_ns(job);
     if latency_ns > 0 && worker_ns > 0 {
         return Some(latency_ns as f64 / worker_ns as f64);
     }
     let ios: u64 = job.depth.level.iter().map(|(_, ios)| ios).sum();
     let weighted: f64 = job.depth.level.iter().map(|(d, ios)| f64::from(*d) * *ios as f64).sum();
     (ios > 0).then(|| weighted / ios as f64)
+}
+
+/// Sum of the latencies of a job's I/Os in nanoseconds; 0 if they were not measured.
+pub fn latency_sum_ns(job: &JobRecord) -> u64 {
+    let sum = |hist: fn(&DirRecord) -> &Histogram| -> u64 {
+        job.dirs.iter().map(|(_, dir)| hist(dir).sum_ns()).sum()
+    };
+    sum(|dir| &dir.clat).max(sum(|dir| &dir.lat))
 }
 
 /// The directions of a job that were requested or did I/O.

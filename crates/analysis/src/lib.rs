@@ -9,6 +9,7 @@ extern crate fathom_no_schema as schemars;
 pub mod account;
 pub mod blocks;
 pub mod calls;
+pub mod ceilings;
 pub mod compare;
 pub mod derive;
 pub mod experiment;

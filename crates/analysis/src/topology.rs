@@ -93,6 +93,14 @@ impl TopologyReport {
     }
 }
 
+/// The whole disks that the block device of this name is on; itself if it is one.
+pub fn disks_under(topology: &Topology, name: &str) -> Vec<String> {
+    let members = |name: &str| topology.volume(name).map(|v| v.members.clone()).unwrap_or_default();
+    let mut all = closure(vec![name.to_string()], members);
+    all.retain(|name| members(name).is_empty());
+    all
+}
+
 /// `names` and all that can be reached from them.
 fn closure(names: Vec<String>, next: impl Fn(&str) -> Vec<String>) -> Vec<String> {
     let mut all = names;
@@ -303,6 +311,7 @@ mod tests {
         let left: Vec<&str> =
             report.topology.volumes.iter().map(|volume| volume.name.as_str()).collect();
         assert_eq!(left, ["nvme0n1", "nvme0n1p1", "dm-0"]);
+        assert_eq!(disks_under(&report.topology, "dm-0"), ["nvme0n1"]);
         assert_eq!(report.topology.roots.len(), 1);
     }
 }

@@ -8,9 +8,10 @@ use crate::signals::Signals;
 use crate::stdio::{self, error};
 use fathom_machine::guard::Permissions;
 use fathom_machine::scratch::ScratchSize;
-use fathom_model::limit::{BlockSpec, LatencyTarget, LimitRecord, SuiteTest};
+use fathom_model::limit::{BlockSpec, DeviceSpec, LatencyTarget, LimitRecord, SuiteTest};
 use fathom_model::watch::Level;
 use fathom_model::window::Rw;
+use fathom_report::json::{self, LimitResult};
 use fathom_report::pages::LimitPageOptions;
 use fathom_runner::RecordTo;
 use fathom_runner::limit::{Limit, LimitOptions, OpenError};
@@ -43,6 +44,11 @@ pub struct Args {
     /// Also find the highest load within a latency, such as 'p99<2ms'; exit status 3 if there is none
     #[arg(long, value_name = "LATENCY", conflicts_with = "suite")]
     target: Option<LatencyTarget>,
+    /// Compare with the data sheet, such as 'iops=1000k,bw=7000M'; for one direction read-iops, write-bw, …
+    ///
+    /// Suffixes are decimal, as in data sheets (MiB is binary). iops are random I/Os of up to 4 KiB, bw is for large blocks.
+    #[arg(long, value_name = "FIGURES")]
+    spec: Option<DeviceSpec>,
     /// Run the tests of CrystalDiskMark's default profile instead
     #[arg(long, conflicts_with_all = ["rw", "bs"])]
     suite: bool,
@@ -105,7 +111,7 @@ fn check_outputs(args: &Args) -> Result<Option<Destination>, String> {
 fn show(args: &Args, record: &LimitRecord, to: Option<&Destination>) -> Result<(), String> {
     let options = LimitPageOptions { paragraph: args.paragraph, verbose: args.page.verbose };
     let page = fathom_report::pages::limit(record, options);
-    args.page.print(&page, || fathom_report::json::text(record), to)
+    args.page.print(&page, || json::text(&LimitResult::of(record)), to)
 }
 
 impl Args {
@@ -147,6 +153,7 @@ impl Args {
             blocks,
             suite,
             target: self.target,
+            spec: self.spec,
             duration: self.duration,
             quick: self.quick,
             sampling: self.sampling,

@@ -37,7 +37,7 @@ pub fn write(
     let mut text = before.to_string();
     for format in formats(output) {
         text.push_str(&match is_for_programs(output, *format) {
-            true => for_programs(record, output, *format),
+            true => for_programs(record, Some(observed), output, *format),
             false => for_users(&page, output, *format),
         });
     }
@@ -59,11 +59,12 @@ pub fn write_page(
 /// Writes one of several runs in the formats for programs; a file holds them all.
 pub fn write_for_programs(
     record: &RunRecord,
+    observed: &Observed,
     output: &Output,
     to: Option<&Destination>,
     before: &mut String,
 ) -> Result<(), String> {
-    let text = interim(record, output);
+    let text = all_for_programs(record, Some(observed), output);
     if text.is_empty() {
         return Ok(());
     }
@@ -89,9 +90,9 @@ fn for_users(page: &Document, output: &Output, format: Format) -> String {
     }
 }
 
-fn interim(record: &RunRecord, output: &Output) -> String {
+fn all_for_programs(record: &RunRecord, observed: Option<&Observed>, output: &Output) -> String {
     let formats = formats(output).iter().filter(|format| is_for_programs(output, **format));
-    formats.map(|format| for_programs(record, output, *format)).collect()
+    formats.map(|format| for_programs(record, observed, output, *format)).collect()
 }
 
 fn has_interim(output: &Output) -> bool {
@@ -138,7 +139,7 @@ impl<'a> Interim<'a> {
         }
         // A pause is not made up for.
         self.next = (self.next + self.interval).max(now);
-        let text = interim(&make(), self.output);
+        let text = all_for_programs(&make(), None, self.output);
         if !self.to.is_some_and(Destination::is_replaced) {
             return emit(&text, Kind::Lines, self.to);
         }
@@ -152,10 +153,15 @@ impl<'a> Interim<'a> {
     }
 }
 
-fn for_programs(record: &RunRecord, output: &Output, format: Format) -> String {
+fn for_programs(
+    record: &RunRecord,
+    observed: Option<&Observed>,
+    output: &Output,
+    format: Format,
+) -> String {
     let version =
         terse::TerseVersion::from_number(output.terse_version.unwrap_or(3)).unwrap_or_default();
-    let json = |plus| fio_json::render(record, plus);
+    let json = |plus| fio_json::render(record, observed, plus);
     let text = match format {
         Format::Json => return Kind::Json.safe(&json(false)).into_owned(),
         Format::JsonPlus => return Kind::Json.safe(&json(true)).into_owned(),

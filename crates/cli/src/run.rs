@@ -211,7 +211,7 @@ fn facts(spec: &Spec) -> Result<Facts, String> {
     let lookup = Lookup::new(&roots);
     let read = |path: &str| lookup.target(path).map_err(|e| format!("cannot read {path}: {e}"));
     let targets = queries.iter().map(|query| read(&query.path)).collect::<Result<_, _>>()?;
-    Ok(Facts { host: fathom_machine::host(&roots), targets, inspection: None })
+    Ok(Facts { host: fathom_machine::host(&roots), targets, ..Facts::default() })
 }
 
 /// What is asked for, and where results go.
@@ -268,7 +268,10 @@ impl Request<'_> {
         }
         // Printed before the record is completed, because its disk may be full or stall.
         let shown = match rounds.is_several() {
-            true => output::write_for_programs(&record, output, to, &mut rounds.printed),
+            true => {
+                let observed = runner.observed();
+                output::write_for_programs(&record, observed, output, to, &mut rounds.printed)
+            }
             false => {
                 let more = rounds.judged().map_or_else(|_| Document::default(), Judged::section);
                 output::write(&record, runner.observed(), output, to, (&rounds.printed, more))
@@ -428,7 +431,7 @@ fn explain<E: ToString>(
         let header = new_header(RecordKind::Run, Facts::default());
         let header = Header { outcome, ..header };
         let record = RunRecord { header, ..RunRecord::default() };
-        let text = fathom_report::fio_json::render(&record, false);
+        let text = fathom_report::fio_json::render(&record, None, false);
         let to = destination(request, job_files);
         // The errors matter more than one of printing them.
         let _ = output::emit(&text, Kind::Json, to.as_ref());

@@ -17,7 +17,7 @@ use fathom_model::outcome::{Outcome, RecordKind};
 use fathom_model::watch::SampledView;
 use fathom_model::{Record, RunRecord};
 use fathom_report::fio_json;
-use fathom_report::json::{self, WatchResult};
+use fathom_report::json::{self, LimitResult, WatchResult};
 use fathom_report::pages::{self, LimitPageOptions, judged_anew};
 use fathom_store::{Reader, Runs, is_active, read_record, read_windows};
 use std::path::{Path, PathBuf};
@@ -53,7 +53,7 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
                 record.header.findings = judge_limit(&record);
             }
             let options = LimitPageOptions { paragraph: args.paragraph, verbose };
-            let json = json::text(&*record)?;
+            let json = json::text(&LimitResult::of(&record))?;
             (pages::limit(&record, options), json, judged_anew(&before, &record.header.findings))
         }
         Record::Experiment(mut record) => {
@@ -80,7 +80,7 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
             }
             let (page, json) = if is_run {
                 let page = pages::run(&record, Some(&observed), verbose);
-                (page, fio_json::render(&record, false))
+                (page, fio_json::render(&record, Some(&observed), false))
             } else {
                 let json = json::text(&WatchResult::of(&record, &observed))?;
                 (pages::watch(&observed, &record, verbose), json)

@@ -1,6 +1,7 @@
 //! Facts about the machine on which plans and findings depend.
 
 use crate::inspection::Inspection;
+use crate::topology::Topology;
 use crate::watch::Unavailable;
 use schemars::JsonSchema;
 use serde::de::Error;
@@ -17,6 +18,9 @@ pub struct Facts {
     /// What `fathom doctor` judges: of the machine, and of the disks that hold the targets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inspection: Option<Inspection>,
+    /// Where the disks that hold the targets are attached; nothing else is in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub topology: Option<Topology>,
 }
 
 /// The machine.

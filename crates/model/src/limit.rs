@@ -1,5 +1,6 @@
 //! The search of `fathom limit`: what it measures, and what it found.
 
+use crate::per_dir::Dir;
 use crate::record::{Cost, Header};
 use crate::units;
 use crate::watch::{ProcessUse, Unavailable};
@@ -108,6 +109,12 @@ pub struct Config {
     /// What may hold I/Os back above the devices; by target, where known.
     #[serde(default)]
     pub queues: Vec<QueueFacts>,
+    /// CPU limit of the cgroup, in CPUs; absent without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_limit: Option<f64>,
+    /// What each target is specified for, if that was given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spec: Option<DeviceSpec>,
 }
 
 /// A row of the suite.
@@ -148,6 +155,13 @@ pub struct QueueFacts {
 const IN_FLIGHT_BYTES: u64 = 64 << 20;
 const DEPTH_LEAST: u64 = 32;
 const DEPTH_MOST: u64 = 1024;
+/// From this block size on, bandwidth is what people ask for.
+const LARGE_BYTES: f64 = 131_072.0;
+
+/// Whether I/Os of so many bytes, on average, are large: their rate is given in bytes per second.
+pub fn is_large(bytes: f64) -> bool {
+    bytes >= LARGE_BYTES
+}
 
 /// A kind of I/O to search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -256,6 +270,83 @@ impl FromStr for LatencyTarget {
         let is_valid = percentile > 0.0 && percentile < 100.0 && below_ns > 0;
         is_valid.then_some(Self { percentile, below_ns }).ok_or_else(expected)
     }
+}
+
+/// What a device is specified for, as in its data sheet.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct DeviceSpec {
+    /// Random reads of up to 4 KiB per second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read_iops: Option<f64>,
+    /// Random writes of up to 4 KiB per second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub write_iops: Option<f64>,
+    /// Bytes per second of large reads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read_bytes_per_second: Option<f64>,
+    /// Bytes per second of large writes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub write_bytes_per_second: Option<f64>,
+}
+
+/// Data sheets state I/Os per second for blocks of this size.
+const SPEC_BLOCK_BYTES: u64 = 4096;
+
+impl DeviceSpec {
+    /// I/Os per second of a kind of I/O; `None` where data sheets state none: for mixes of reads and writes, and between
+    /// small random and large blocks.
+    pub fn iops(&self, block_bytes: u64, rw: Rw) -> Option<f64> {
+        let (iops, bandwidth) = match rw.dirs() {
+            [(Dir::Read, _)] => (self.read_iops, self.read_bytes_per_second),
+            [(Dir::Write, _)] => (self.write_iops, self.write_bytes_per_second),
+            _ => return None,
+        };
+        match block_bytes {
+            bytes if is_large(bytes as f64) => Some(bandwidth? / bytes as f64),
+            ..=SPEC_BLOCK_BYTES if rw.is_random() => iops,
+            _ => None,
+        }
+    }
+}
+
+impl FromStr for DeviceSpec {
+    type Err = String;
+
+    /// Takes `iops=1000k,bw=7000M`: decimal suffixes, as in data sheets, and binary ones such as `MiB`. `read-iops`,
+    /// `write-iops`, `read-bw` and `write-bw` are for one direction.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut spec = Self::default();
+        let parts = text.split(',').map(|part| {
+            let (key, value) = part.split_once('=').ok_or_else(spec_expected)?;
+            let value = units::decimal(value).filter(|value| *value > 0.0);
+            Ok((key.trim(), value.ok_or_else(spec_expected)?))
+        });
+        let mut parts = parts.collect::<Result<Vec<(&str, f64)>, String>>()?;
+        // What is for one direction comes after what is for both.
+        parts.sort_by_key(|(key, _)| key.contains('-'));
+        for (index, (key, value)) in parts.iter().enumerate() {
+            if parts[..index].iter().any(|(other, _)| other == key) {
+                return Err(format!("{key} is given twice"));
+            }
+            let fields: &mut [&mut Option<f64>] = match *key {
+                "iops" => &mut [&mut spec.read_iops, &mut spec.write_iops],
+                "read-iops" => &mut [&mut spec.read_iops],
+                "write-iops" => &mut [&mut spec.write_iops],
+                "bw" => &mut [&mut spec.read_bytes_per_second, &mut spec.write_bytes_per_second],
+                "read-bw" => &mut [&mut spec.read_bytes_per_second],
+                "write-bw" => &mut [&mut spec.write_bytes_per_second],
+                _ => return Err(spec_expected()),
+            };
+            fields.iter_mut().for_each(|field| **field = Some(*value));
+        }
+        Ok(spec)
+    }
+}
+
+fn spec_expected() -> String {
+    "expected figures of the data sheet, such as iops=1000k,bw=7000M; keys: iops, read-iops, write-iops, bw, read-bw, \
+     write-bw"
+        .to_string()
 }
 
 /// What a window is for.
@@ -586,4 +677,35 @@ pub enum CombinedCause {
     #[default]
     #[serde(rename = "inconclusive")]
     Inconclusive,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn specifications_are_those_of_data_sheets() {
+        let spec: DeviceSpec =
+            "iops=1000k,bw=7000M,write-iops=0.2M,write-bw=4GiB/s".parse().unwrap();
+        let iops = |bytes, rw| spec.iops(bytes, rw);
+        assert_eq!(iops(4096, Rw::Randread), Some(1e6));
+        assert_eq!(iops(512, Rw::Randwrite), Some(2e5));
+        assert_eq!(iops(1 << 20, Rw::Read), Some(7e9 / 1_048_576.0));
+        assert_eq!(iops(1 << 20, Rw::Randwrite), Some(4096.0));
+        // Not specified: sequential small blocks, blocks in between, and mixes.
+        assert_eq!(iops(4096, Rw::Read), None);
+        assert_eq!(iops(16_384, Rw::Randread), None);
+        assert_eq!(iops(4096, Rw::Randrw), None);
+        let reads: DeviceSpec = "read-iops=5".parse().unwrap();
+        assert_eq!(reads.iops(4096, Rw::Randwrite), None);
+    }
+
+    #[test]
+    fn bad_specifications_are_refused() {
+        for bad in
+            ["", "iops", "iops=", "iops=0", "iops=x", "iosp=1", "bw=1q", "bw=-1", "iops=1,iops=2"]
+        {
+            assert!(bad.parse::<DeviceSpec>().is_err(), "{bad}");
+        }
+    }
 }

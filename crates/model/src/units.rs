@@ -33,6 +33,19 @@ pub fn size_bytes(text: &str) -> Option<u64> {
     number.checked_mul(1 << shift)
 }
 
+/// A number with a decimal suffix, as in data sheets: `1000k`, `7.2M`, `7000MB/s`; binary with an `i`: `4GiB/s`.
+pub fn decimal(text: &str) -> Option<f64> {
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let suffix = text[digits..].trim().to_ascii_lowercase();
+    let suffix = suffix.trim_end_matches("/s").trim_end_matches('b');
+    let (suffix, base) = match suffix.strip_suffix('i') {
+        Some(suffix) if !suffix.is_empty() => (suffix, 1024.0_f64),
+        _ => (suffix, 1000.0),
+    };
+    let power = ["", "k", "m", "g", "t"].iter().position(|known| *known == suffix)?;
+    text[..digits].parse().ok().map(|number: f64| number * base.powi(power as i32))
+}
+
 /// The nanoseconds of a time with its unit: `2ms`, `1.5 s`.
 pub fn time_ns(text: &str) -> Option<f64> {
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
@@ -123,6 +136,13 @@ mod tests {
         assert_eq!(time(83_100.0), "83.1 µs");
         assert_eq!(time(0.0), "0 ns");
         assert_eq!(bandwidth(1.5 * 1024.0 * 1024.0), "1.5 MiB/s");
+    }
+
+    #[test]
+    fn numbers_of_data_sheets() {
+        let read = ["1000k", "7.2M", "7000 MB/s", "4GiB/s", "5"].map(decimal);
+        assert_eq!(read, [1e6, 7.2e6, 7e9, 4_294_967_296.0, 5.0].map(Some));
+        assert!(["", "k", "1x", "-1", "1i", "1.2.3", "é"].iter().all(|bad| decimal(bad).is_none()));
     }
 
     #[test]

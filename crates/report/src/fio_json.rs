@@ -6,7 +6,9 @@
 
 use crate::calendar::formatted;
 use crate::fio::{self, Buckets, DirFigures, Entry, priority_parts};
+use fathom_analysis::ceilings::{Ceiling, of_run};
 use fathom_analysis::derive;
+use fathom_analysis::watch::Observed;
 use fathom_model::finding::Finding;
 use fathom_model::histogram::Histogram;
 use fathom_model::plan::{BlockSizes, JobPlan, Mix, Order};
@@ -18,11 +20,12 @@ use fathom_model::{Dir, Outcome};
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
 
-/// Renders `record` as fio's JSON; with `plus` as its `json+`, which adds the latency bins.
+/// Renders `record`, with the samples of the machine, as fio's JSON; with `plus` as its `json+`, which adds the latency
+/// bins.
 ///
 /// Always complete, valid JSON: a job that never started has zeros.
-pub fn render(record: &RunRecord, plus: bool) -> String {
-    let root = root(record, plus);
+pub fn render(record: &RunRecord, observed: Option<&Observed>, plus: bool) -> String {
+    let root = root(record, observed, plus);
     // Writing plain structs into memory cannot fail; all of their keys are strings.
     let mut text = serde_json::to_string_pretty(&root).unwrap_or_default();
     text.push('\n');
@@ -31,7 +34,7 @@ pub fn render(record: &RunRecord, plus: bool) -> String {
 
 /// The same without histogram buckets, as data.
 pub fn value(record: &RunRecord) -> serde_json::Value {
-    serde_json::to_value(root(record, false)).unwrap_or_default()
+    serde_json::to_value(root(record, None, false)).unwrap_or_default()
 }
 
 #[derive(Serialize)]
@@ -102,7 +105,7 @@ struct FioDisk<'a> {
     util: f64,
 }
 
-fn root(record: &RunRecord, plus: bool) -> Root<'_> {
+fn root<'a>(record: &'a RunRecord, observed: Option<&Observed>, plus: bool) -> Root<'a> {
     let ended_ns = record.header.started_unix_ns.saturating_add(record.header.elapsed_ns);
     let entries = fio::entries(record);
     Root {
@@ -111,7 +114,7 @@ fn root(record: &RunRecord, plus: bool) -> Root<'_> {
         timestamp_ms: ended_ns / 1_000_000,
         time: calendar(ended_ns / 1_000_000_000),
         global_options: &record.plan.global_options,
-        fathom: extra(record, &entries, plus),
+        fathom: extra(record, observed, &entries, plus),
         jobs: entries.into_iter().map(|entry| job(record, entry, plus)).collect(),
         disk_util: record.disks.iter().map(disk).collect(),
     }
@@ -409,6 +412,7 @@ struct Extra<'a> {
     outcome: &'a Outcome,
     findings: &'a [Finding],
     notes: &'a [String],
+    ceilings: Vec<Ceiling>,
     jobs: Vec<ExtraJob<'a>>,
 }
 
@@ -443,7 +447,12 @@ struct ExtraDirection {
     response_ns: Option<Latency>,
 }
 
-fn extra<'a>(record: &'a RunRecord, entries: &[Entry<'a>], plus: bool) -> Extra<'a> {
+fn extra<'a>(
+    record: &'a RunRecord,
+    observed: Option<&Observed>,
+    entries: &[Entry<'a>],
+    plus: bool,
+) -> Extra<'a> {
     Extra {
         version: &record.header.fathom_version,
         record_version: record.header.record_version,
@@ -452,6 +461,7 @@ fn extra<'a>(record: &'a RunRecord, entries: &[Entry<'a>], plus: bool) -> Extra<
         outcome: &record.header.outcome,
         findings: &record.header.findings,
         notes: &record.plan.notes,
+        ceilings: of_run(record, observed),
         jobs: entries.iter().map(|entry| extra_job(entry, plus)).collect(),
     }
 }

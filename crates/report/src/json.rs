@@ -3,11 +3,13 @@
 use crate::stacks::{ProcessStacks, Sampled};
 use crate::threads::GroupActivity;
 use fathom_analysis::account::Account;
+use fathom_analysis::ceilings::{PeakCeilings, of_limit};
 use fathom_analysis::layers::LayerTimes;
 use fathom_analysis::machine::DiskRates;
 use fathom_analysis::metrics::{DISK, Interval};
 use fathom_analysis::watch::Observed;
 use fathom_model::RunRecord;
+use fathom_model::limit::LimitRecord;
 use fathom_model::record::Header;
 use fathom_model::watch::{BlocksSample, ProcessUse};
 use schemars::JsonSchema;
@@ -91,6 +93,22 @@ impl<'a> WatchResult<'a> {
             layers: observed.stacks().map(layers),
         };
         Self { record, figures }
+    }
+}
+
+/// The result of `fathom limit`.
+#[derive(Serialize, JsonSchema)]
+pub struct LimitResult<'a> {
+    #[serde(flatten)]
+    record: &'a LimitRecord,
+    /// What every part could sustain at each peak. Derived from the record when it is printed: not in `record.json`.
+    #[schemars(default)]
+    ceilings: Vec<PeakCeilings>,
+}
+
+impl<'a> LimitResult<'a> {
+    pub fn of(record: &'a LimitRecord) -> Self {
+        Self { record, ceilings: of_limit(record) }
     }
 }
 

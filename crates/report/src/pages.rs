@@ -4,6 +4,7 @@
 mod account;
 mod blocks;
 mod calls;
+mod ceilings;
 mod charts;
 mod compare;
 mod counters;
@@ -28,6 +29,7 @@ pub(crate) use blocks::device_blocks;
 pub use blocks::{block_rates, blocks};
 use blocks::{gaps, is_biased, range, sentence};
 use calls::calls;
+use ceilings::ceilings;
 pub use compare::{compare, compared, requirements, rounds};
 pub use doctor::doctor;
 use doctor::doctor_line;

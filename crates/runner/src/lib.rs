@@ -18,7 +18,7 @@
 //!     .map_err(|e| e.to_string())?;
 //! let roots = Roots::default();
 //! let target = Lookup::new(&roots).target(&file).map_err(|e| e.to_string())?;
-//! let facts = fathom_model::Facts { host: host(&roots), targets: vec![target], inspection: None };
+//! let facts = fathom_model::Facts { host: host(&roots), targets: vec![target], ..fathom_model::Facts::default() };
 //! let plan = fathom_spec::plan(&spec, &facts).map_err(|e| e.to_string())?;
 //!
 //! let options = RunOptions { record: RecordTo::Required(Some(record)), ..RunOptions::default() };

@@ -18,7 +18,8 @@ use fathom_machine::guard::Permissions;
 use fathom_machine::scratch::ScratchSize;
 use fathom_model::facts::TargetFacts;
 use fathom_model::limit::{
-    BlockSpec, Config, LatencyTarget, LimitRecord, PeakCost, Phase, QueueFacts, SuiteTest,
+    BlockSpec, Config, DeviceSpec, LatencyTarget, LimitRecord, PeakCost, Phase, QueueFacts,
+    SuiteTest,
 };
 use fathom_model::outcome::{Outcome, RecordKind};
 use fathom_model::record::{Cost, JobRecord};
@@ -45,6 +46,8 @@ pub struct LimitOptions {
     pub suite: Vec<SuiteTest>,
     /// Also find the highest load within this latency.
     pub target: Option<LatencyTarget>,
+    /// What each target is specified for.
+    pub spec: Option<DeviceSpec>,
     /// How long to measure; by default, depends on the number of targets and kinds of I/O.
     pub duration: Option<Duration>,
     /// Take a quarter of the default time.
@@ -132,6 +135,8 @@ impl Limit {
         };
         let targets: Vec<String> =
             self.targets.facts.targets.iter().zip(&self.conditions).map(name).collect();
+        let cgroup = CgroupSampler::open(Path::new("/proc"), Path::new("/sys")).ok();
+        let cgroup = cgroup.and_then(|mut cgroup| cgroup.snapshot()).unwrap_or_default();
         let searches = if options.suite.is_empty() { options.blocks.len() } else { 0 }
             + usize::from(options.target.is_some());
         Config {
@@ -145,7 +150,9 @@ impl Limit {
             blocks: options.blocks.clone(),
             target: options.target,
             suite: options.suite.clone(),
-            queues: queues(&self.targets),
+            queues: queues(&self.targets, &cgroup.io_limits),
+            cpu_limit: cgroup.cpu_limit,
+            spec: options.spec,
         }
     }
 
@@ -163,11 +170,8 @@ impl Limit {
     }
 }
 
-/// Limits above the device of each target that may hold I/Os back.
-fn queues(targets: &OpenTargets) -> Vec<QueueFacts> {
-    let cgroup = CgroupSampler::open(Path::new("/proc"), Path::new("/sys")).ok();
-    let limits =
-        cgroup.and_then(|mut cgroup| cgroup.snapshot()).map_or_else(Vec::new, |now| now.io_limits);
+/// Limits above the device of each target that may hold I/Os back, with those of the cgroup.
+fn queues(targets: &OpenTargets, limits: &[String]) -> Vec<QueueFacts> {
     let of = |target: &TargetFacts| {
         let Some(device) = &target.device else {
             let hidden = target.hidden_disk().is_some();

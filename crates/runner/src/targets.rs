@@ -4,10 +4,12 @@ use crate::cancel::CancelToken;
 use crate::session::new_header;
 use crate::shrink::ShrinkDetector;
 use crate::wording::Vocabulary;
+use fathom_analysis::topology::analyze;
 use fathom_engine::{EntrySender, FileKind, JobInput, Name, OpenFile, Running, WorkerNames};
 use fathom_machine::guard::{
     self, NamedTarget, NamedTargets, OpenTarget, Permissions, WorkerOpen, Writing,
 };
+use fathom_machine::topology::topology;
 use fathom_machine::{Lookup, Roots, inspect};
 use fathom_model::Dir;
 use fathom_model::facts::{Facts, HeldBy, Host, TargetFacts, TargetKind};
@@ -15,6 +17,7 @@ use fathom_model::inspection::Inspection;
 use fathom_model::outcome::RecordKind;
 use fathom_model::plan::{Buffers, Engine, JobPlan, Plan, SyncIo};
 use fathom_model::record::{JobRecord, RunRecord};
+use fathom_model::topology::Topology;
 use fathom_watch::disks::NamedDisks;
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -48,6 +51,7 @@ impl OpenTargets {
         facts.targets = targets.iter().map(|t| t.facts.clone()).collect();
         facts.targets.extend(directories(&roots, &names));
         facts.inspection = Some(inspected(&roots, &facts.targets));
+        facts.topology = Some(attached(&roots, &facts.targets));
         Ok(Self { facts, targets, names, roots, vocabulary: Vocabulary::Keys })
     }
 
@@ -55,7 +59,8 @@ impl OpenTargets {
         let roots = Roots::default();
         let facts: Vec<TargetFacts> = targets.iter().map(|t| t.facts.clone()).collect();
         let inspection = Some(inspected(&roots, &facts));
-        let facts = Facts { host, targets: facts, inspection };
+        let topology = Some(attached(&roots, &facts));
+        let facts = Facts { host, targets: facts, inspection, topology };
         Self { facts, targets, names: Vec::new(), roots, vocabulary }
     }
 
@@ -265,6 +270,16 @@ fn table(names: &NamedTargets) -> Result<WorkerNames, String> {
 fn inspected(roots: &Roots, targets: &[TargetFacts]) -> Inspection {
     let names = targets.iter().flat_map(TargetFacts::device_names);
     inspect::inspect(roots, &inspect::disks_of(roots, names))
+}
+
+/// Where the disks of the targets are attached.
+fn attached(roots: &Roots, targets: &[TargetFacts]) -> Topology {
+    let names = targets.iter().flat_map(TargetFacts::device_names);
+    let names: Vec<String> = names.map(ToString::to_string).collect();
+    // Without a database of names, which takes longer to read than all the rest.
+    let mut report = analyze(topology(roots, &[]));
+    report.keep(&names);
+    report.topology
 }
 
 /// Passthrough commands contain the namespace and count logical blocks, so a guess could reach other data.

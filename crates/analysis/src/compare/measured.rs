@@ -265,7 +265,13 @@ impl Measured {
         let cpus = f64::from(record.config.cores);
         let throttled = mean(shares.map(|cpu| cpu.throttled * cpus));
         all.conditions.throttled_cpus = throttled.or(all.conditions.throttled_cpus);
-        let config = fathom_model::limit::Config { queues: Vec::new(), ..record.config.clone() };
+        // What the machine sets, and what is only compared with, are no part of the plan.
+        let config = fathom_model::limit::Config {
+            queues: Vec::new(),
+            cpu_limit: None,
+            spec: None,
+            ..record.config.clone()
+        };
         all.plan = flat(&config);
         Self { parts: unique(parts), ..all }
     }

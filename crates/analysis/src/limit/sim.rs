@@ -105,6 +105,8 @@ impl Sim {
             target: None,
             suite: Vec::new(),
             queues: vec![self.queue.clone(); targets],
+            cpu_limit: None,
+            spec: None,
         }
     }
 

@@ -439,6 +439,8 @@ proptest! {
             target: None,
             suite: Vec::new(),
             queues: Vec::new(),
+            cpu_limit: None,
+            spec: None,
         };
         let mut search = Search::new(config);
         let mut longest = 0.0_f64;

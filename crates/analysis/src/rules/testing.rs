@@ -302,6 +302,8 @@ pub(super) fn limit() -> LimitRecord {
             target: None,
             suite: Vec::new(),
             queues: Vec::new(),
+            cpu_limit: None,
+            spec: None,
         },
         conditions: vec![Conditions { direct: true, scratch: false }],
         competitors: Vec::new(),

@@ -40,6 +40,30 @@ fn a_file_is_searched_and_not_changed() {
 }
 
 #[test]
+fn a_device_is_compared_with_its_data_sheet() {
+    let place = Place::new();
+    place.data("data", 8 * MIB);
+    let options = ["limit", "-t", "5", "--rw=randread", "--bs=4k", "--record=kept", "data"];
+    let answer = place.ask(&[&options[..], &["--spec=read-iops=100k,bw=7000M"]].concat()).done();
+    let specified = "% of the 100k IOPS specified for 4 KiB random reads.";
+    says(&answer.stdout, &[specified, "4 KiB randread ceilings", "one submitting core"]);
+    assert!(answer.stdout.find(specified) < answer.stdout.find("4 KiB random reads: "));
+    // What is printed again is the same, and so are its data.
+    assert_eq!(place.ask(&["show", "kept"]).done().stdout, answer.stdout);
+    let json = place.ask(&["show", "kept", "--json"]).done().json();
+    let (peak, all) = (&json["report"]["targets"][0]["blocks"][0]["peak"], &json["ceilings"][0]);
+    let all = all["ceilings"].as_array().unwrap();
+    let specified = all.iter().find(|ceiling| ceiling["kind"] == "specification").unwrap();
+    assert_eq!((&specified["most"], &specified["basis"]), (&100_000.0.into(), &"assumed".into()));
+    assert_eq!(specified["used"], peak["iops"]["mean"]);
+    let kept: serde_json::Value = serde_json::from_str(&place.read("kept/record.json")).unwrap();
+    assert_eq!(kept["config"]["spec"]["read_iops"], 100_000.0);
+    let refused = place.ask(&["limit", "--spec=iosp=1", "data"]);
+    assert_eq!(refused.code, Some(2));
+    says(&refused.stderr, &["--spec", "data sheet", "read-bw"]);
+}
+
+#[test]
 fn what_makes_figures_misleading_is_found() {
     let place = Place::new();
     place.data("one", 8 * MIB);

@@ -7,16 +7,17 @@ pub(super) use paragraph::limited;
 
 use super::header::{Origin, incomplete};
 use super::limited_by::next_step;
-use super::{charts, counters, doctor_line, not_measured};
+use super::{ceilings, charts, counters, doctor_line, not_measured};
 use crate::doc::{
     DataColumn, Document, Quantity, QuantityUnit, Text, bandwidth, bytes, count, of, percent,
     plural, text, time,
 };
+use fathom_analysis::ceilings::{Ceiling, CeilingKind, CeilingUnit, PeakCeilings, of_limit};
 use fathom_model::facts::TargetFacts;
 use fathom_model::finding::Part;
 use fathom_model::limit::{
     BlockLimit, Combined, CombinedCause, Confirmation, Experiment, ExperimentKind, LimitRecord,
-    SuiteTest, TargetLimit, TargetResult,
+    SuiteTest, TargetLimit, TargetResult, is_large,
 };
 use fathom_model::watch::Unavailable;
 use fathom_model::window::{Estimate, Point, Ratio, Setting};
@@ -38,6 +39,8 @@ pub fn limit(record: &LimitRecord, options: LimitPageOptions) -> Document {
     if let Some(why) = incomplete(&record.header.outcome) {
         page.paragraph(why);
     }
+    let peaks = of_limit(record);
+    specified(&mut page, record, &peaks);
     answers(&mut page, record);
     page.findings(&record.header.findings);
     spent(&mut page, record);
@@ -45,7 +48,8 @@ pub fn limit(record: &LimitRecord, options: LimitPageOptions) -> Document {
         let about = record.header.facts.targets.get(index).map(description);
         let direct = record.conditions.get(index).map(|c| how(c.direct));
         let about = Text::join([Text::from(about), Text::from(direct)], ", ");
-        page.section(&target.name, about, of_target(record, index, target, options));
+        let peaks = peaks.iter().filter(|peak| peak.target == index).collect::<Vec<_>>();
+        page.section(&target.name, about, of_target(record, index, target, &peaks, options));
     }
     for combined in &record.report.combined {
         several(&mut page, record, combined);
@@ -144,11 +148,16 @@ fn of_target(
     record: &LimitRecord,
     index: usize,
     target: &TargetLimit,
+    peaks: &[&PeakCeilings],
     options: LimitPageOptions,
 ) -> Document {
     let mut body = Document::default();
     if record.config.suite.is_empty() {
         verdicts(&mut body, record, index, &target.blocks);
+        for peak in peaks {
+            let name = target.blocks.get(peak.block).map_or_else(String::new, BlockLimit::name);
+            ceilings(&mut body, &format!("{name} ceilings"), &peak.ceilings);
+        }
         for (spec, block) in record.config.blocks.iter().zip(&target.blocks) {
             let in_range = |setting| spec.is_in_range(setting, record.report.cores);
             curve(&mut body, block, in_range, options.verbose);
@@ -449,6 +458,34 @@ fn several(page: &mut Document, record: &LimitRecord, combined: &Combined) {
 /// From this block size on, bandwidth is what people ask for.
 pub(super) const LARGE_BYTES: u64 = 128 << 10;
 
+/// What share of its specification each target reached: `87% of the 1M IOPS specified for 4 KiB random reads`.
+fn specified(page: &mut Document, record: &LimitRecord, peaks: &[PeakCeilings]) {
+    let several = record.report.targets.len() > 1;
+    for peak in peaks {
+        let of = |ceiling: &&Ceiling| ceiling.kind == CeilingKind::Specification;
+        let Some(found) = peak.ceilings.iter().find(of) else { continue };
+        let Some(target) = record.report.targets.get(peak.target) else { continue };
+        let Some(block) = target.blocks.get(peak.block) else { continue };
+        let name = several.then(|| format!("{}: ", target.name));
+        let figure = match found.unit {
+            CeilingUnit::Iops => text!(count(found.most), " IOPS"),
+            // As in data sheets.
+            CeilingUnit::BytesPerSecond => {
+                Quantity::new(found.most, QuantityUnit::DecimalBytesPerSecond).into()
+            }
+        };
+        let of =
+            format!(" specified for {} {}.", units::bytes(block.block_bytes), block.rw.in_words());
+        page.paragraph(text!(
+            Text::from(name),
+            percent(found.share() * 100.0),
+            " of the ",
+            figure,
+            of
+        ));
+    }
+}
+
 /// A paragraph for each kind of I/O of each target that was searched.
 fn answers(page: &mut Document, record: &LimitRecord) {
     if !record.config.suite.is_empty() {
@@ -490,14 +527,14 @@ fn within(result: Option<&TargetResult>) -> Option<Text> {
 }
 
 fn rate(block: &BlockLimit, point: &Point) -> Text {
-    match block.block_bytes >= LARGE_BYTES {
+    match is_large(block.block_bytes as f64) {
         true => bandwidth(point.bytes_per_second).into(),
         false => text!(count(point.iops.mean), " IOPS"),
     }
 }
 
 fn rates(block: &BlockLimit, point: &Point) -> Text {
-    let other = match block.block_bytes >= LARGE_BYTES {
+    let other = match is_large(block.block_bytes as f64) {
         true => text!(count(point.iops.mean), " IOPS"),
         false => bandwidth(point.bytes_per_second).into(),
     };

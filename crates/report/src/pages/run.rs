@@ -5,8 +5,9 @@ pub(super) mod figures;
 
 use super::header::{Origin, incomplete};
 use super::watch::machine;
-use super::{charts, doctor_line, limited_by};
+use super::{ceilings, charts, doctor_line, limited_by};
 use crate::doc::{Document, Text, count, text, time};
+use fathom_analysis::ceilings::of_run;
 use fathom_analysis::derive::{self, JobGroup};
 use fathom_analysis::watch::Observed;
 use fathom_model::facts::TargetFacts;
@@ -37,6 +38,11 @@ pub fn run(record: &RunRecord, observed: Option<&Observed>, verbose: bool) -> Do
     }
     totals(&mut page, record, &groups);
     limited_by(&mut page, &record.header.findings);
+    let mut body = Document::default();
+    ceilings(&mut body, "part", &of_run(record, observed));
+    if !body.blocks.is_empty() {
+        page.section("Ceilings:", "what every part could sustain of these I/Os", body);
+    }
     charts::of_run(&mut page, record, &groups, observed);
     let mut rest = Document::default();
     cost::disks(&mut rest, record);

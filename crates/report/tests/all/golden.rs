@@ -179,9 +179,9 @@ fn polling_that_nothing_did_is_not_called_polled() {
 
 #[test]
 fn json() {
-    golden("two_groups.json", &fio_json::render(&two_groups(), false));
-    golden("two_groups_plus.json", &fio_json::render(&two_groups(), true));
-    golden("troubled.json", &fio_json::render(&troubled(), false));
+    golden("two_groups.json", &fio_json::render(&two_groups(), None, false));
+    golden("two_groups_plus.json", &fio_json::render(&two_groups(), None, true));
+    golden("troubled.json", &fio_json::render(&troubled(), None, false));
 }
 
 #[test]
@@ -208,11 +208,11 @@ fn colors_change_no_letter() {
 fn directions_together() {
     let mut record = two_groups();
     record.plan.jobs.iter_mut().for_each(|job| job.show.unified = Unified::Mixed);
-    let json = Json::parse(&fio_json::render(&record, true));
+    let json = Json::parse(&fio_json::render(&record, None, true));
     let job = json.get("jobs").and_then(|jobs| jobs.get("0")).unwrap();
     assert!(job.get("mixed").is_some() && job.get("read").is_none());
     record.plan.jobs.iter_mut().for_each(|job| job.show.unified = Unified::Both);
-    let json = Json::parse(&fio_json::render(&record, true));
+    let json = Json::parse(&fio_json::render(&record, None, true));
     let job = json.get("jobs").and_then(|jobs| jobs.get("0")).unwrap();
     assert!(job.get("mixed").is_some() && job.get("read").is_some());
     assert!(summary(&record, Style::default()).contains("mixed"));
@@ -224,7 +224,8 @@ fn latencies_that_are_switched_off_are_zero() {
     for job in &mut record.plan.jobs {
         (job.show.slat, job.show.clat) = (false, false);
     }
-    let value: serde_json::Value = serde_json::from_str(&fio_json::render(&record, true)).unwrap();
+    let value: serde_json::Value =
+        serde_json::from_str(&fio_json::render(&record, None, true)).unwrap();
     let read = &value["jobs"][0]["read"];
     assert_eq!((&read["slat_ns"]["N"], &read["clat_ns"]["N"]), (&0.into(), &0.into()));
     assert!(read["clat_ns"].get("percentile").is_none());
@@ -238,7 +239,7 @@ fn empty_and_unfinished_records_are_valid() {
     unfinished.jobs.truncate(1);
     let style = Style { color: true, width: 0 };
     for (record, jobs) in [(RunRecord::default(), 0), (unfinished, 1)] {
-        let json = Json::parse(&fio_json::render(&record, true));
+        let json = Json::parse(&fio_json::render(&record, None, true));
         let Some(Json::List(entries)) = json.get("jobs") else { panic!("no jobs") };
         assert_eq!(entries.len(), jobs);
         assert_eq!(terse::render(&record, terse::TerseVersion::V5).lines().count(), jobs);

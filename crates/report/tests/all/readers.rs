@@ -67,7 +67,7 @@ fn covers(path: &str, fios: &Json, ours: &Json) {
 
 #[test]
 fn json_has_the_fields_of_fio() {
-    let ours = Json::parse(&fio_json::render(&two_groups(), false));
+    let ours = Json::parse(&fio_json::render(&two_groups(), None, false));
     covers("", &Json::parse(&stored("run.json")), &ours);
 }
 
@@ -76,7 +76,7 @@ fn json_has_the_fields_of_fio() {
 fn json_has_the_fields_of_the_installed_fio() {
     for (format, plus) in [("json", false), ("json+", true)] {
         let fios = Json::parse(&fio(&[&format!("--output-format={format}")]));
-        covers("", &fios, &Json::parse(&fio_json::render(&two_groups(), plus)));
+        covers("", &fios, &Json::parse(&fio_json::render(&two_groups(), None, plus)));
     }
 }
 
@@ -138,7 +138,7 @@ fn clat2csv_reads_every_bin() {
         record.jobs[0].dirs.read.clat.record(3_600 * crate::support::SECOND);
         let json = dir.path().join(name).with_extension("json");
         let csv = dir.path().join(name).with_extension("csv");
-        std::fs::write(&json, fio_json::render(&record, true)).unwrap();
+        std::fs::write(&json, fio_json::render(&record, None, true)).unwrap();
         let args = [json.to_str().unwrap(), csv.to_str().unwrap()];
         run("fio_jsonplus_clat2csv", &args);
         let said = run("fio_jsonplus_clat2csv", &[args[0], args[1], "--validate"]);
@@ -158,7 +158,8 @@ fn fio_plot_draws_it() {
         run(&program("pip"), &["--quiet", "install", FIO_PLOT]);
     }
     let dir = tempfile::tempdir().unwrap();
-    std::fs::write(dir.path().join("run.json"), fio_json::render(&two_groups(), true)).unwrap();
+    std::fs::write(dir.path().join("run.json"), fio_json::render(&two_groups(), None, true))
+        .unwrap();
     // Bars of IOPS and latency by depth, and the distribution of latencies.
     for kind in ["-l", "-H"] {
         let picture = dir.path().join(format!("{kind}.png"));

@@ -7,11 +7,10 @@ use fathom_analysis::compare::Comparison;
 use fathom_analysis::rules::Diagnosis;
 use fathom_analysis::topology::TopologyReport;
 use fathom_model::experiment::{ExperimentRecord, TrialWindow};
-use fathom_model::limit::LimitRecord;
 use fathom_model::progress::Sample;
 use fathom_model::record::RunRecord;
 use fathom_model::window::Window;
-use fathom_report::json::{BlocksResult, StacksResult, WatchResult};
+use fathom_report::json::{BlocksResult, LimitResult, StacksResult, WatchResult};
 use fathom_report::pages::RunRow;
 use fathom_report::threads::ThreadsResult;
 use schemars::Schema;
@@ -28,7 +27,7 @@ fn check(file: &str, schema: &Schema) {
 fn published_schemas_are_current() {
     check("record.schema.json", &schemars::schema_for!(RunRecord));
     check("samples.schema.json", &schemars::schema_for!(Sample));
-    check("limit.schema.json", &schemars::schema_for!(LimitRecord));
+    check("limit.schema.json", &schemars::schema_for!(LimitResult<'_>));
     check("limit-windows.schema.json", &schemars::schema_for!(Window));
     check("experiment.schema.json", &schemars::schema_for!(ExperimentRecord));
     check("watch.schema.json", &schemars::schema_for!(WatchResult<'_>));

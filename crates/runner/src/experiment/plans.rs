@@ -97,7 +97,7 @@ pub(super) fn resolve(
         specs.push(Some(spec));
     }
     let targets = facts.into_values().collect();
-    plans.facts = Facts { host, targets, inspection: None };
+    plans.facts = Facts { host, targets, ..Facts::default() };
     for (condition, spec) in experiment.conditions.iter().zip(specs) {
         let named = |why: String| format!("{}: {why}", condition.label(&experiment.axes));
         let work = match (spec, &condition.load) {

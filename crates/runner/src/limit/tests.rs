@@ -33,6 +33,8 @@ fn record() -> LimitRecord {
         target: None,
         suite: Vec::new(),
         queues: Vec::new(),
+        cpu_limit: None,
+        spec: None,
     };
     LimitRecord {
         header: Header { kind: RecordKind::Limit, ..Header::default() },

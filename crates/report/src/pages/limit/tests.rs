@@ -68,6 +68,8 @@ fn record(targets: usize, windows: usize) -> LimitRecord {
         target: None,
         suite: Vec::new(),
         queues: Vec::new(),
+        cpu_limit: None,
+        spec: None,
     };
     let mut search = Search::new(config.clone());
     for _ in 0..windows {
@@ -92,7 +94,7 @@ fn record(targets: usize, windows: usize) -> LimitRecord {
             facts: Facts {
                 host: Host { kernel: "6.18.0".into(), ..Host::default() },
                 targets: names.iter().map(facts).collect(),
-                inspection: None,
+                ..Facts::default()
             },
             ..Header::default()
         },

@@ -115,7 +115,7 @@ fn base() -> RunRecord {
                 }),
                 ..TargetFacts::default()
             }],
-            inspection: None,
+            ..fathom_model::Facts::default()
         },
         ..Header::default()
     };

@@ -1,0 +1,152 @@
+//! What each part between a workload and its disks could sustain, and how much of that was used. A part whose capacity a
+//! record does not hold is left out. Judges nothing: what limited the workload is for [`crate::rules`] to say.
+
+mod limit;
+mod path;
+mod run;
+
+pub use limit::{PeakCeilings, of_limit};
+pub use run::of_run;
+
+use fathom_model::limit::is_large;
+use fathom_model::units;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// What a part could sustain of a workload's I/Os.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct Ceiling {
+    /// What kind of part it is.
+    pub kind: CeilingKind,
+    /// The part, in words.
+    pub part: String,
+    /// The most that it could sustain.
+    pub most: f64,
+    /// What the workload did there.
+    pub used: f64,
+    /// Unit of both.
+    pub unit: CeilingUnit,
+    /// How the most is known.
+    pub basis: Basis,
+    /// From what, in words.
+    pub source: String,
+}
+
+impl Ceiling {
+    /// The part that was used, from 0 to about 1.
+    pub fn share(&self) -> f64 {
+        self.used / self.most
+    }
+}
+
+/// A kind of part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CeilingKind {
+    /// The CPU of one worker.
+    Core,
+    /// All CPUs that fathom may run on.
+    Cpus,
+    /// The CPU limit of the cgroup.
+    CpuQuota,
+    /// fathom without a device.
+    LoadGenerator,
+    /// The requested queue depth.
+    QueueDepth,
+    /// The rate that a job requests.
+    Rate,
+    /// An I/O limit of the cgroup.
+    CgroupIo,
+    /// Requests of a device's queues (nr_requests).
+    Requests,
+    /// Requests that a device's driver takes.
+    Tags,
+    /// A link on the way to a disk.
+    Link,
+    /// What the device is specified for.
+    Specification,
+}
+
+/// Unit of a ceiling: that in which people give the rate of such I/Os.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CeilingUnit {
+    /// I/Os per second.
+    Iops,
+    /// Bytes per second, for large I/Os.
+    BytesPerSecond,
+}
+
+fathom_model::named! {
+    /// How a ceiling is known.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Basis {
+        /// From measured costs and times.
+        Measured = "measured",
+        /// Read from the machine or from the request.
+        Read = "read",
+        /// From a statement that was not verified, or a rule that need not hold.
+        Assumed = "assumed",
+    }
+}
+
+/// The ceilings of a workload, in the making.
+struct Ceilings {
+    /// Mean size of the workload's I/Os, in bytes.
+    io_bytes: f64,
+    all: Vec<Ceiling>,
+}
+
+impl Ceilings {
+    fn new(io_bytes: f64) -> Self {
+        Self { io_bytes, all: Vec::new() }
+    }
+
+    /// Adds a part that served `iops` of the workload's I/Os per second with `share` of its capacity; nothing where either
+    /// is 0 or unknown.
+    fn add(
+        &mut self,
+        (kind, part): (CeilingKind, String),
+        (iops, share): (f64, f64),
+        (basis, source): (Basis, String),
+    ) {
+        let most = iops / share;
+        let is_known = |value: f64| value.is_finite() && value > 0.0;
+        if ![iops, share, most].into_iter().all(is_known) {
+            return;
+        }
+        let (unit, factor) = match is_large(self.io_bytes) {
+            true => (CeilingUnit::BytesPerSecond, self.io_bytes),
+            false => (CeilingUnit::Iops, 1.0),
+        };
+        let (most, used) = (most * factor, iops * factor);
+        self.all.push(Ceiling { kind, part, most, used, unit, basis, source });
+    }
+
+    /// Adds all CPUs that the workers may run on, and the CPU limit of their cgroup: they do `iops` with `used` CPUs.
+    fn cpus(&mut self, (iops, used): (f64, f64), allowed: f64, limit: Option<f64>) {
+        let each = units::time(used * 1e9 / iops);
+        let count = |n: f64| format!("{n} {}", if n == 1.0 { "CPU" } else { "CPUs" });
+        // A single one is the submitting core.
+        if allowed > 1.0 {
+            let part = (CeilingKind::Cpus, format!("all {}", count(allowed)));
+            let source = format!("CPU time per I/O, {each}, if all CPUs scale");
+            self.add(part, (iops, used / allowed), (Basis::Assumed, source));
+        }
+        if let Some(limit) = limit {
+            let part = (CeilingKind::CpuQuota, format!("CPU quota, {}", count(limit)));
+            let source = format!("CPU time per I/O, {each}");
+            self.add(part, (iops, used / limit), (Basis::Measured, source));
+        }
+    }
+
+    /// All of them, the tightest first.
+    fn sorted(mut self) -> Vec<Ceiling> {
+        self.all.sort_by(|a, b| b.share().total_cmp(&a.share()));
+        self.all
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,106 @@
+//! Ceilings at the peaks of a search.
+
+use super::path::{self, DeviceLoad, QueueSizes};
+use super::{Basis, Ceiling, CeilingKind, Ceilings};
+use fathom_model::limit::{BlockLimit, LimitRecord, QueueFacts};
+use fathom_model::window::Point;
+use fathom_model::{PerDir, units};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// The ceilings at a peak.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct PeakCeilings {
+    /// Index into the targets of the search.
+    pub target: usize,
+    /// Index into its kinds of I/O.
+    pub block: usize,
+    /// The tightest first.
+    pub ceilings: Vec<Ceiling>,
+}
+
+/// The ceilings at each peak, in the order of targets and kinds of I/O.
+pub fn of_limit(record: &LimitRecord) -> Vec<PeakCeilings> {
+    let mut found = Vec::new();
+    for (target, limits) in record.report.targets.iter().enumerate() {
+        for (block, limit) in limits.blocks.iter().enumerate() {
+            if let Some(peak) = &limit.peak {
+                let ceilings = at_peak(record, target, limit, peak);
+                found.push(PeakCeilings { target, block, ceilings });
+            }
+        }
+    }
+    found
+}
+
+fn at_peak(record: &LimitRecord, target: usize, limit: &BlockLimit, peak: &Point) -> Vec<Ceiling> {
+    let (config, report) = (&record.config, &record.report);
+    let iops = peak.iops.mean;
+    let mut all = Ceilings::new(limit.block_bytes as f64);
+    processors(&mut all, record, peak);
+    let own = if peak.workers == 1 { report.own.one_worker } else { report.own.all_cores };
+    if let Some(own) = own {
+        let part = (CeilingKind::LoadGenerator, "fathom itself".to_string());
+        let source = (Basis::Measured, "no-ops without a device".to_string());
+        all.add(part, (iops, iops / own.mean), source);
+    }
+    if let Some(one) = &limit.latency {
+        let depth = peak.setting().in_flight();
+        let source = format!("at the latency of QD1, {}", units::time(one.clat_mean_ns));
+        let part = (CeilingKind::QueueDepth, format!("queue depth {depth}"));
+        let share = iops * one.clat_mean_ns / 1e9 / depth as f64;
+        all.add(part, (iops, share), (Basis::Measured, source));
+    }
+    if let Some(most) = config.spec.and_then(|spec| spec.iops(limit.block_bytes, limit.rw)) {
+        let part = (CeilingKind::Specification, "specification of the device".to_string());
+        all.add(part, (iops, iops / most), (Basis::Assumed, "--spec".to_string()));
+    }
+    let facts = &record.header.facts;
+    let device = facts.targets.get(target).and_then(|target| target.device.as_ref());
+    let (Some(device), Some(from_disk)) = (device, peak.from_disk) else { return all.sorted() };
+    let ios = shares(limit).map(|_, share| share * iops * from_disk);
+    let bytes = ios.map(|_, ios| ios * limit.block_bytes as f64);
+    let load = DeviceLoad {
+        name: device.name.clone(),
+        requests: ios,
+        bytes,
+        in_flight: peak.device_queue,
+        at_driver: peak.driver_queue,
+    };
+    if let Some(queue) = config.queues.get(target) {
+        path::queues(&mut all, &load, sizes(queue));
+        path::cgroup_limits(&mut all, &load, (ios, bytes), &queue.io_limits);
+    }
+    if let Some(topology) = &facts.topology {
+        path::links(&mut all, topology, &[load]);
+    }
+    all.sorted()
+}
+
+/// The part of the I/Os in each direction.
+fn shares(limit: &BlockLimit) -> PerDir<f64> {
+    let mut shares = PerDir::splat(0.0);
+    for (dir, percent) in limit.rw.dirs() {
+        shares[*dir] = f64::from(*percent) / 100.0;
+    }
+    shares
+}
+
+fn processors(all: &mut Ceilings, record: &LimitRecord, peak: &Point) {
+    let (iops, each_ns) = (peak.iops.mean, peak.cpu_ns_per_io());
+    let used = iops * each_ns / 1e9;
+    let workers = f64::from(peak.workers.max(1));
+    let source = (Basis::Measured, format!("CPU time per I/O, {}", units::time(each_ns)));
+    let part = (CeilingKind::Core, "one submitting core".to_string());
+    all.add(part, (iops / workers, used / workers), source);
+    all.cpus((iops, used), f64::from(record.report.cores), record.config.cpu_limit);
+}
+
+fn sizes(queue: &QueueFacts) -> QueueSizes {
+    QueueSizes {
+        requests: queue.nr_requests,
+        tags: queue.driver_tags,
+        hardware_queues: queue.hardware_queues,
+        commands: None,
+    }
+}

@@ -1,0 +1,355 @@
+use super::*;
+use crate::topology::analyze;
+use crate::watch::Observed;
+use fathom_model::facts::{DeviceFacts, Host, TargetFacts};
+use fathom_model::limit::{
+    BlockLimit, BlockSpec, Config, LimitRecord, LimitReport, OwnCeiling, QueueFacts, TargetLimit,
+};
+use fathom_model::plan::{Distribution, Engine, JobPlan, Mix, Order, Plan, Rate};
+use fathom_model::progress::Sample;
+use fathom_model::record::{DiskRecord, Header, JobRecord, RunRecord};
+use fathom_model::topology::{
+    Hop, HopKind, Link, LinkMode, LinkStandard, Topology, Volume, VolumeKind,
+};
+use fathom_model::watch::{CgroupSample, MachineSample, SystemSample};
+use fathom_model::window::{Estimate, Point};
+use fathom_model::{Dir, Facts, PerDir};
+
+const SECOND: u64 = 1_000_000_000;
+
+/// A job of 10 s that did `iops` reads of `bytes` with `cpu_ns` of CPU time each and `depth` in flight at `latency_ns`.
+fn job(
+    iops: u64,
+    bytes: u64,
+    cpu_ns: f64,
+    (depth, latency_ns): (u32, u64),
+) -> (JobPlan, JobRecord) {
+    let order = Order::Random { distribution: Distribution::EachOnce, run: 1 };
+    let plan = JobPlan::new("a", Engine::Null, Mix::Only(Dir::Read), order);
+    let mut job = JobRecord { runtime_ns: 10 * SECOND, ..JobRecord::default() };
+    let ios = iops * 10;
+    job.dirs.read.counts.ios = ios;
+    job.dirs.read.counts.bytes = ios * bytes;
+    job.dirs.read.clat.record_n(latency_ns, ios);
+    let cpu = (ios as f64 * cpu_ns) as u64;
+    (job.usage.user_ns, job.usage.system_ns) = (cpu / 4, cpu - cpu / 4);
+    (JobPlan { depth, ..plan }, job)
+}
+
+fn run(jobs: Vec<(JobPlan, JobRecord)>) -> RunRecord {
+    let (plans, jobs) = jobs.into_iter().unzip();
+    let host = Host { cpus_allowed: (0..16).collect(), ..Host::default() };
+    let facts = Facts { host, ..Facts::default() };
+    RunRecord {
+        header: Header { facts, outcome: fathom_model::Outcome::Finished, ..Header::default() },
+        plan: Plan { jobs: plans, ..Plan::default() },
+        jobs,
+        ..RunRecord::default()
+    }
+}
+
+/// The same on nvme0n1, to which all reads go, with `in_flight` there.
+fn on_disk(mut record: RunRecord, in_flight: u64) -> RunRecord {
+    let device = DeviceFacts {
+        name: "nvme0n1".into(),
+        nr_requests: Some(1023),
+        hardware_queues: Some(4),
+        ..DeviceFacts::default()
+    };
+    let target = TargetFacts { device: Some(device), ..TargetFacts::default() };
+    record.header.facts.targets = vec![target];
+    let read: u64 = record.jobs.iter().map(|job| job.dirs.read.counts.bytes).sum();
+    let ios: u64 = record.jobs.iter().map(|job| job.dirs.read.counts.ios).sum();
+    let only_read = |read| PerDir { read, write: 0, trim: 0 };
+    record.disks = vec![DiskRecord {
+        name: "nvme0n1".into(),
+        ios: only_read(ios),
+        sectors: only_read(read / 512),
+        elapsed_ms: 10_000,
+        weighted_ms: in_flight * 10_000,
+        ..DiskRecord::default()
+    }];
+    record
+}
+
+/// nvme0n1 on a PCIe link of 16 GT/s ×4 below a root port, its payload known.
+fn topology() -> Topology {
+    let mode = LinkMode { speed_mts: 16_000, lanes: 4 };
+    let link = Some(Link { standard: LinkStandard::Pcie, current: mode, best: mode });
+    let payload_max_bytes = Some(512);
+    let hop = |name: &str, kind| Hop { name: name.into(), kind, ..Hop::default() };
+    let disk = Hop {
+        link,
+        payload_max_bytes,
+        disks: vec!["nvme0n1".into()],
+        ..hop("0000:41:00.0", HopKind::Function)
+    };
+    let children = vec![disk];
+    let port = Hop { link, payload_max_bytes, children, ..hop("0000:40:01.1", HopKind::RootPort) };
+    let complex = Hop { children: vec![port], ..hop("pci0000:40", HopKind::RootComplex) };
+    let volume = |name: &str, kind, members: &[&str]| Volume {
+        name: name.into(),
+        kind,
+        members: members.iter().map(ToString::to_string).collect(),
+        ..Volume::default()
+    };
+    let volumes = vec![
+        volume("nvme0n1", VolumeKind::Disk, &[]),
+        volume("nvme1n1", VolumeKind::Disk, &[]),
+        volume("nvme0n1p1", VolumeKind::Partition, &["nvme0n1"]),
+        volume("md0", VolumeKind::Raid, &["nvme0n1", "nvme1n1"]),
+    ];
+    Topology { roots: vec![complex], volumes, ..Topology::default() }
+}
+
+/// Samples with these limits of a cgroup.
+fn limited(cpu_limit: Option<f64>, io_limits: &[&str]) -> Observed {
+    let io_limits = io_limits.iter().map(ToString::to_string).collect();
+    let cgroup = CgroupSample { cpu_limit, io_limits, ..CgroupSample::default() };
+    let system = SystemSample { cgroup: Some(cgroup), ..SystemSample::default() };
+    let machine = MachineSample { system: Some(system), ..MachineSample::default() };
+    let mut observed = Observed::default();
+    observed.add(&Sample { machine, ..Sample::default() });
+    observed
+}
+
+fn of(all: &[Ceiling], kind: CeilingKind) -> Option<(f64, f64)> {
+    let mut found = all.iter().filter(|ceiling| ceiling.kind == kind);
+    let first = found.next().map(|ceiling| (ceiling.most.round(), ceiling.used.round()));
+    assert_eq!(found.next(), None);
+    first
+}
+
+fn kinds(all: &[Ceiling]) -> Vec<CeilingKind> {
+    all.iter().map(|ceiling| ceiling.kind).collect()
+}
+
+#[test]
+fn published_figures_follow_from_clock_cycles_and_latencies() {
+    // 450k IOPS per core: 8,666 cycles per I/O at 3.9 GHz.
+    let one = run(vec![job(400_000, 4096, 8_666.0 / 3.9, (128, 320_000))]);
+    let all = of_run(&one, None);
+    let (most, used) = of(&all, CeilingKind::Core).unwrap();
+    assert!((most / 450_000.0 - 1.0).abs() < 1e-3 && used == 400_000.0, "{most}");
+    // 11M IOPS with 16 cores busy.
+    let each = 16.0 / 11e6 * 1e9;
+    let mut sixteen = run(vec![job(1_100_000, 4096, each / 1.6, (128, 100_000)); 10]);
+    // Ten of them do the I/O, kernel threads use the others.
+    sixteen.jobs.iter_mut().for_each(|job| job.usage.helper_ns = 6 * SECOND);
+    let (most, used) = of(&of_run(&sixteen, None), CeilingKind::Cpus).unwrap();
+    assert!((most / 11e6 - 1.0).abs() < 1e-3 && used == 11e6, "{most}");
+    // 2.58M, 2.06M and 290k IOPS at queue depths of 128, 16 and 1.
+    for (depth, latency_ns, iops) in [(128, 49_612, 2.58e6), (16, 7_767, 2.06e6), (1, 3_448, 290e3)]
+    {
+        let polled = run(vec![job(200_000, 512, 380.0, (depth, latency_ns))]);
+        let (most, _) = of(&of_run(&polled, None), CeilingKind::QueueDepth).unwrap();
+        assert!((most / iops - 1.0).abs() < 1e-2, "{depth}: {most}");
+    }
+}
+
+#[test]
+fn without_cpu_times_latencies_and_facts_there_is_no_ceiling() {
+    let mut record = run(vec![job(1000, 4096, 0.0, (1, 1000))]);
+    assert_eq!(kinds(&of_run(&record, None)), [CeilingKind::QueueDepth]);
+    record.jobs[0].dirs.read.clat = fathom_model::Histogram::default();
+    assert_eq!(of_run(&record, None), []);
+    // Nor for a moment, for jobs one after the other, or for a run that failed.
+    let mut jobs = run(vec![job(1000, 4096, 1000.0, (1, 1000)); 2]);
+    assert_eq!(of_run(&jobs, None).len(), 3);
+    let mut brief = jobs.clone();
+    brief.jobs[1].runtime_ns = SECOND / 4;
+    assert_eq!(of_run(&brief, None), []);
+    let failed = fathom_model::Outcome::Failed { because: "x".into() };
+    let mut broken = jobs.clone();
+    broken.header.outcome = failed;
+    assert_eq!(of_run(&broken, None), []);
+    jobs.plan.jobs[1].wave = 1;
+    assert_eq!(of_run(&jobs, None), []);
+    assert_eq!(of_run(&RunRecord::default(), None), []);
+}
+
+#[test]
+fn cpus_are_those_that_the_workers_may_use() {
+    let mut record = run(vec![job(1000, 4096, 10_000.0, (1, 1000)); 2]);
+    assert_eq!(of(&of_run(&record, None), CeilingKind::Cpus), Some((1_600_000.0, 2000.0)));
+    record.plan.jobs.iter_mut().for_each(|job| job.placement.cpus = vec![3, 4]);
+    assert_eq!(of(&of_run(&record, None), CeilingKind::Cpus), Some((200_000.0, 2000.0)));
+    record.plan.jobs.iter_mut().for_each(|job| job.placement.cpus = vec![3]);
+    assert_eq!(of(&of_run(&record, None), CeilingKind::Cpus), None);
+    // The quota is half a CPU.
+    let all = of_run(&record, Some(&limited(Some(0.5), &[])));
+    assert_eq!(of(&all, CeilingKind::CpuQuota), Some((50_000.0, 2000.0)));
+    assert_eq!(of(&of_run(&record, Some(&limited(None, &[]))), CeilingKind::CpuQuota), None);
+}
+
+#[test]
+fn rates_count_if_all_jobs_request_one() {
+    let mut record = run(vec![job(900, 8192, 1000.0, (1, 1000)); 2]);
+    record.plan.jobs[0].rate.read = Some(Rate::Iops(1000));
+    assert_eq!(of(&of_run(&record, None), CeilingKind::Rate), None);
+    record.plan.jobs[1].rate.read = Some(Rate::BytesPerSecond(8_192_000));
+    assert_eq!(of(&of_run(&record, None), CeilingKind::Rate), Some((2000.0, 1800.0)));
+}
+
+#[test]
+fn requests_of_a_device_by_its_time_per_request() {
+    let record = on_disk(run(vec![job(100_000, 4096, 1000.0, (64, 640_000))]), 62);
+    // 4092 requests, of which 62 do 100k IOPS.
+    assert_eq!(of(&of_run(&record, None), CeilingKind::Requests), Some((6_600_000.0, 100_000.0)));
+    let with = |change: fn(&mut DeviceFacts)| {
+        let mut record = record.clone();
+        record.header.facts.targets[0].device.iter_mut().for_each(change);
+        of(&of_run(&record, None), CeilingKind::Requests)
+    };
+    assert_eq!(with(|device| device.queue_depth = Some(124)), Some((200_000.0, 100_000.0)));
+    assert_eq!(with(|device| device.nr_requests = None), None);
+    assert_eq!(with(|device| device.hardware_queues = None), None);
+    assert_eq!(with(|device| device.name = "vda".into()), None);
+}
+
+#[test]
+fn limits_of_a_cgroup_are_those_on_the_device() {
+    let record = on_disk(run(vec![job(990, 4096, 1000.0, (1, 1000))]), 1);
+    let with =
+        |limit: &str| of(&of_run(&record, Some(&limited(None, &[limit]))), CeilingKind::CgroupIo);
+    assert_eq!(with("/db nvme0n1 riops=1000"), Some((1000.0, 990.0)));
+    assert_eq!(with("/db nvme0n1 rbps=8110080"), Some((1980.0, 990.0)));
+    // Nothing is written, and another device is not used.
+    assert_eq!(with("/db nvme0n1 wiops=1000"), None);
+    assert_eq!(with("/db nvme1n1 riops=1000"), None);
+}
+
+#[test]
+fn links_carry_blocks() {
+    let mut record = on_disk(run(vec![job(6_600, 1 << 20, 1000.0, (64, 640_000))]), 62);
+    assert_eq!(of(&of_run(&record, None), CeilingKind::Link), None);
+    record.header.facts.topology = Some(topology());
+    let all = of_run(&record, None);
+    let link = all.iter().find(|ceiling| ceiling.kind == CeilingKind::Link).unwrap();
+    // 1 MiB at 6.8 GiB/s are published for such a link, whose packets have 512 bytes.
+    let carries = analyze(topology()).load("0000:41:00.0").carries_bytes_per_s.unwrap();
+    assert!((link.most / carries - 1.0).abs() < 1e-9 && link.unit == CeilingUnit::BytesPerSecond);
+    assert!((6.8..7.1).contains(&(carries / f64::from(1 << 30))), "{carries}");
+    assert_eq!(link.used.round(), 6_600.0 * 1_048_576.0);
+    assert_eq!(link.part, "PCIe link of nvme0n1 (0000:41:00.0), 16 GT/s ×4");
+    assert_eq!(link.source, "7 GiB/s usable");
+    // Of a partition, the disk is known; how an array divides its I/Os is not.
+    let mut on = |name: &str| {
+        record.disks[0].name = name.into();
+        of(&of_run(&record, None), CeilingKind::Link).is_some()
+    };
+    assert_eq!(["nvme0n1p1", "md0", "nvme1n1", "zram0"].map(&mut on), [true, false, false, false]);
+}
+
+fn search() -> LimitRecord {
+    let estimate = |mean| Estimate { mean, ..Estimate::default() };
+    let point = |workers, depth, iops| Point {
+        workers,
+        depth,
+        iops: estimate(iops),
+        user_ns_per_io: 500.0,
+        system_ns_per_io: 1500.0,
+        clat_mean_ns: 80_000.0,
+        from_disk: Some(1.0),
+        device_queue: Some(60.0),
+        ..Point::default()
+    };
+    let block = |block_bytes, iops| BlockLimit {
+        block_bytes,
+        peak: Some(point(2, 32, iops)),
+        latency: Some(point(1, 1, 12_500.0)),
+        ..BlockLimit::default()
+    };
+    let device = DeviceFacts { name: "nvme0n1".into(), ..DeviceFacts::default() };
+    let targets = vec![TargetFacts { device: Some(device), ..TargetFacts::default() }];
+    let topology = Some(topology());
+    LimitRecord {
+        header: Header {
+            facts: Facts { targets, topology, ..Facts::default() },
+            ..Header::default()
+        },
+        config: Config {
+            targets: vec!["/dev/nvme0n1".into()],
+            seconds: 15.0,
+            cores: 8,
+            buffers_bytes_max: 1 << 30,
+            blocks: BlockSpec::defaults(),
+            target: None,
+            suite: Vec::new(),
+            queues: vec![QueueFacts {
+                device: "nvme0n1".into(),
+                nr_requests: Some(1023),
+                driver_tags: Some(1023),
+                hardware_queues: Some(8),
+                ..QueueFacts::default()
+            }],
+            cpu_limit: None,
+            spec: Some("iops=1000k,bw=7000M".parse().unwrap()),
+        },
+        conditions: Vec::new(),
+        competitors: Vec::new(),
+        report: LimitReport {
+            cores: 8,
+            own: OwnCeiling { one_worker: Some(estimate(5e6)), all_cores: Some(estimate(2e7)) },
+            targets: vec![TargetLimit {
+                name: "/dev/nvme0n1".into(),
+                blocks: vec![block(4096, 400_000.0), block(1 << 20, 6_000.0)],
+            }],
+            ..LimitReport::default()
+        },
+        costs: Vec::new(),
+        costs_missing: None,
+    }
+}
+
+#[test]
+fn ceilings_at_a_peak() {
+    use CeilingKind as K;
+    let record = search();
+    let peaks = of_limit(&record);
+    assert_eq!(
+        peaks.iter().map(|peak| (peak.target, peak.block)).collect::<Vec<_>>(),
+        [(0, 0), (0, 1)]
+    );
+    let small = &peaks[0].ceilings;
+    let tightest_first =
+        [K::QueueDepth, K::Core, K::Specification, K::Link, K::Cpus, K::LoadGenerator, K::Requests];
+    assert_eq!(kinds(small), tightest_first);
+    let at = |kind| of(small, kind).unwrap();
+    // 64 I/Os at 80 µs; 2 µs of CPU time; 2 workers; 8 × 1023 requests, of which 60 are in use.
+    assert_eq!(at(K::QueueDepth), (800_000.0, 400_000.0));
+    assert_eq!(at(K::Core), (500_000.0, 200_000.0));
+    assert_eq!(at(K::Specification), (1_000_000.0, 400_000.0));
+    assert_eq!(at(K::Cpus), (4_000_000.0, 400_000.0));
+    assert_eq!(at(K::LoadGenerator), (20_000_000.0, 400_000.0));
+    assert_eq!(at(K::Requests), (54_560_000.0, 400_000.0));
+    let carries = analyze(topology()).load("0000:41:00.0").carries_bytes_per_s.unwrap();
+    assert_eq!(at(K::Link), ((carries / 4096.0).round(), 400_000.0));
+    // Large blocks in bytes per second.
+    let large = &peaks[1].ceilings;
+    assert_eq!(of(large, K::Specification), Some((7e9, 6000.0 * 1_048_576.0)));
+    assert!(large.iter().all(|ceiling| ceiling.unit == CeilingUnit::BytesPerSecond));
+}
+
+#[test]
+fn what_a_search_does_not_know_has_no_ceiling() {
+    use CeilingKind as K;
+    let mut record = search();
+    (record.config.spec, record.report.own) = (None, OwnCeiling::default());
+    let block = &mut record.report.targets[0].blocks[0];
+    block.latency = None;
+    let peak = block.peak.as_mut().unwrap();
+    // Read from a cache, or not known from where.
+    peak.from_disk = None;
+    assert_eq!(kinds(&of_limit(&record)[0].ceilings), [K::Core, K::Cpus]);
+    let peak = record.report.targets[0].blocks[0].peak.as_mut().unwrap();
+    (peak.from_disk, peak.device_queue, peak.driver_queue) = (Some(1.0), None, Some(30.0));
+    (record.header.facts.topology, record.config.cpu_limit) = (None, Some(1.5));
+    record.config.queues[0].io_limits = vec!["/db nvme0n1 riops=500000".into()];
+    let all = &of_limit(&record)[0].ceilings;
+    assert_eq!(kinds(all), [K::CgroupIo, K::CpuQuota, K::Core, K::Cpus, K::Tags]);
+    assert_eq!(of(all, K::CpuQuota), Some((750_000.0, 400_000.0)));
+    assert_eq!(of(all, K::Tags), Some((109_120_000.0, 400_000.0)));
+    record.report.targets[0].blocks[0].peak = None;
+    assert_eq!(of_limit(&record).len(), 1);
+}
