@@ -232,7 +232,7 @@ fn links_carry_blocks() {
     assert!((6.8..7.1).contains(&(carries / f64::from(1 << 30))), "{carries}");
     assert_eq!(link.used.round(), 6_600.0 * 1_048_576.0);
     assert_eq!(link.part, "PCIe link of nvme0n1 (0000:41:00.0), 16 GT/s ×4");
-    assert_eq!(link.source, "7 GiB/s usable");
+    assert_eq!(link.source, "7.01 GiB/s usable");
     // Of a partition, the disk is known; how an array divides its I/Os is not.
     let mut on = |name: &str| {
         record.disks[0].name = name.into();
