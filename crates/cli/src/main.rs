@@ -29,6 +29,7 @@ mod sweep;
 mod targets;
 mod threads;
 mod top;
+mod topics;
 mod topo;
 mod watch;
 
@@ -44,7 +45,7 @@ use std::process::ExitCode;
 
 /// Load generator and analyzer for Linux storage: drives disks, samples the machine, and reports what limits throughput.
 #[derive(Parser)]
-#[command(name = "fathom", version, arg_required_else_help = true)]
+#[command(name = "fathom", version, arg_required_else_help = true, disable_help_subcommand = true)]
 struct Cli {
     /// When to use color
     ///
@@ -225,6 +226,15 @@ Examples:
   fathom clean                       in this directory
   fathom clean --remove /data")]
     Clean(clean::Args),
+    /// Explain a term, or print the manual page of a command
+    ///
+    /// Topics: knee, latency, plugging, polling, queue-depth, root-complex. Each says what the term means, where results
+    /// show it, and what to do.
+    #[command(after_help = "\
+Examples:
+  fathom help knee                   a term that results use
+  fathom help runs prune             the same as `fathom runs prune --help`")]
+    Help(topics::Args),
     /// Print shell completions
     #[command(after_help = "\
 Examples:
@@ -250,6 +260,7 @@ impl Command {
                 | Self::Compare(_)
                 | Self::Completions(_)
                 | Self::ExecStopped(_)
+                | Self::Help(_)
                 | Self::Man(_)
                 | Self::Restore(_)
                 // Only once its own options are known.
@@ -266,7 +277,7 @@ fn main() -> ExitCode {
         signals::raise_limits();
         return status(utf8(args).and_then(|args| run::as_fio(&args)), true);
     }
-    let args = experiment::without_dashes(asked_for_help(std::env::args_os().collect()));
+    let args = experiment::without_dashes(std::env::args_os().collect());
     let cli = manual::prepared(Cli::command());
     let parsed = cmdline::parse(cli.clone(), &args)
         .and_then(|found| Cli::from_arg_matches(&found).map_err(Refusal::Answer));
@@ -303,6 +314,7 @@ fn main() -> ExitCode {
         Command::Clean(args) => clean::command(&args),
         Command::Compare(args) => compare::command(&args),
         Command::Completions(args) => manual::completions(&args, Cli::command()),
+        Command::Help(args) => topics::command(&args, &cli),
         Command::Limit(args) => limit::command(&args),
         Command::Man(args) => manual::man(&args, &cli),
         Command::Record(args) => record::command(&args),
@@ -349,15 +361,6 @@ fn utf8(args: Vec<OsString>) -> Result<Vec<String>, String> {
         })
     };
     args.into_iter().map(text).collect()
-}
-
-/// `help COMMAND` is `COMMAND --help`, `help` alone `-h`.
-fn asked_for_help(mut args: Vec<OsString>) -> Vec<OsString> {
-    if args.get(1).is_some_and(|first| first == "help") {
-        args.remove(1);
-        args.push(if args.len() > 1 { "--help" } else { "-h" }.into());
-    }
-    args
 }
 
 /// Prints the errors in the command line, and where to find help.

@@ -3,6 +3,7 @@
 use crate::output;
 use crate::page::style;
 use crate::stdio::Kind;
+use crate::topics;
 use clap::builder::StyledStr;
 use clap::{Arg, ArgAction, Command};
 use clap_complete::Shell;
@@ -18,7 +19,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
     ("Observe", &["top", "watch", "threads", "stacks", "blocks", "record"]),
     ("Machine", &["topo", "doctor", "restore"]),
     ("Results", &["runs", "show", "compare", "clean"]),
-    ("Shell", &["completions", "man"]),
+    ("Help", &["help", "man", "completions"]),
 ];
 
 /// Heading of the options that every command has.
@@ -43,7 +44,7 @@ pub struct ManArgs {
 pub fn prepared(cli: Command) -> Command {
     let list = command_list(&cli);
     let template = "{about}\n\nUsage: {usage}{after-help}\n\nOptions:\n{options}\n";
-    let cli = cli.bin_name("fathom").disable_help_subcommand(true);
+    let cli = cli.bin_name("fathom");
     let cli = cli.after_help(list).help_template(template).mut_subcommands(with_common_options);
     let mut cli = with_help(cli).mut_args(|arg| match arg.is_global_set() {
         true => arg.help_heading(COMMON),
@@ -65,6 +66,7 @@ fn command_list(cli: &Command) -> String {
         }
         list.push('\n');
     }
+    let _ = writeln!(list, "`fathom help TOPIC` explains {}.", topics::list());
     list + "`fathom COMMAND -h` shows a command's options with examples, `--help` its manual page.\n"
 }
 

@@ -37,6 +37,8 @@ mod fio;
 #[cfg(test)]
 mod fuzz;
 #[cfg(test)]
+mod help;
+#[cfg(test)]
 mod hostile;
 #[cfg(test)]
 mod io_logs;
