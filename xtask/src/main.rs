@@ -26,7 +26,7 @@ enum Command {
     Agree(agree::Options),
     /// Run fathom, fio and t/io_uring alternately, and print medians and ratios as Markdown.
     Bench(bench::Options),
-    /// Build a stripped release and the file with its debug information.
+    /// Build a static release, the file with its debug information, and a Debian package.
     Dist(dist::Options),
     /// Run fathom in guests with real NVMe drivers, and print whether each case passes.
     ///
@@ -51,7 +51,7 @@ fn main() -> ExitCode {
     let result = match Command::parse() {
         Command::Agree(options) => agree::run(&options),
         Command::Bench(options) => bench::run(&options),
-        Command::Dist(options) => dist::run(&options),
+        Command::Dist(options) => dist::make(&options),
         Command::Lab(options) => lab::run(&options),
         Command::Steps { command } => steps(&command),
         Command::ThreadsLoad(load) => load.run(),
