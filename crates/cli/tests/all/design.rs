@@ -50,6 +50,7 @@ const EXCEPTIONS: [(&str, &str); 5] = [
     ("crates/cli/tests/all/design.rs", ""),
 ];
 const LINES_MAX: usize = 800;
+const README_LINES_MAX: usize = 150;
 
 #[test]
 fn crates_depend_only_as_designed() {
@@ -156,6 +157,32 @@ fn files_can_be_read_in_one_sitting() {
             .map(|(path, lines)| format!("{path}: {lines} lines exceed {LINES_MAX}; split it"))
             .collect::<Vec<_>>(),
     );
+}
+
+#[test]
+fn the_readme_is_short_and_documents_link_to_files_that_exist() {
+    let mut faults = Vec::new();
+    let mut files = vec![root().join("README.md"), root().join("CONTRIBUTING.md")];
+    for dir in ["docs", "docs/topics"] {
+        files.extend(fs::read_dir(root().join(dir)).unwrap().map(|entry| entry.unwrap().path()));
+    }
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "md"));
+    assert!(files.len() > 30);
+    for file in &files {
+        let text = fs::read_to_string(file).unwrap();
+        let targets = text.split("](").skip(1).filter_map(|link| link.split([')', '#']).next());
+        for target in targets.filter(|target| !target.is_empty() && !target.contains("://")) {
+            if !file.with_file_name(target).exists() {
+                faults.push(format!("{}: there is no {target}", file.display()));
+            }
+        }
+    }
+    let lines = fs::read_to_string(root().join("README.md")).unwrap().lines().count();
+    if lines > README_LINES_MAX {
+        faults
+            .push(format!("README.md: {lines} lines exceed {README_LINES_MAX}; move some to docs"));
+    }
+    none(&faults);
 }
 
 fn none(faults: &[String]) {
