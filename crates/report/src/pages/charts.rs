@@ -45,7 +45,7 @@ pub(super) fn of_run(
     seen.iter().for_each(|seen| jobs_over_time(&mut all, record, seen));
     let mut body = Document::default();
     for group in groups.iter().take(GROUPS_MAX) {
-        let name = (groups.len() > 1).then(|| format!("{}: ", group.plan.name)).unwrap_or_default();
+        let name = if groups.len() > 1 { format!("{}: ", group.plan.name) } else { String::new() };
         for dir in derive::shown_dirs(group.plan, &group.record) {
             let done = &group.record.dirs[dir];
             let latency = if done.lat.is_empty() { &done.clat } else { &done.lat };
