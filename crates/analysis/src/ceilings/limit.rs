@@ -44,11 +44,11 @@ fn at_peak(record: &LimitRecord, target: usize, limit: &BlockLimit, peak: &Point
         let source = (Basis::Measured, "no-ops without a device".to_string());
         all.add(part, (iops, iops / own.mean), source);
     }
-    if let Some(one) = &limit.latency {
+    if let Some(latency_ns) = least_latency(limit, peak) {
         let depth = peak.setting().in_flight();
-        let source = format!("at the latency of QD1, {}", units::time(one.clat_mean_ns));
+        let source = format!("at the lowest mean latency, {}", units::time(latency_ns));
         let part = (CeilingKind::QueueDepth, format!("queue depth {depth}"));
-        let share = iops * one.clat_mean_ns / 1e9 / depth as f64;
+        let share = iops * latency_ns / 1e9 / depth as f64;
         all.add(part, (iops, share), (Basis::Measured, source));
     }
     if let Some(most) = config.spec.and_then(|spec| spec.iops(limit.block_bytes, limit.rw)) {
@@ -75,6 +75,14 @@ fn at_peak(record: &LimitRecord, target: usize, limit: &BlockLimit, peak: &Point
         path::links(&mut all, topology, &[load]);
     }
     all.sorted()
+}
+
+/// The lowest mean latency of all settings, in nanoseconds; `None` if that of QD1, where nothing queues, was not measured.
+fn least_latency(limit: &BlockLimit, peak: &Point) -> Option<f64> {
+    // On a busy machine, a deeper queue may have been measured at a better moment.
+    let all = limit.points.iter().chain([limit.latency.as_ref()?, peak]);
+    let all = all.map(|point| point.clat_mean_ns).filter(|ns| *ns > 0.0);
+    all.min_by(f64::total_cmp)
 }
 
 /// The part of the I/Os in each direction.

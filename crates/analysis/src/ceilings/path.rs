@@ -53,7 +53,7 @@ pub(super) fn queues(all: &mut Ceilings, load: &DeviceLoad, sizes: QueueSizes) {
         let sum = f64::from(each) * f64::from(queues);
         let (capacity, source) = match sizes.commands.map(f64::from) {
             Some(commands) if commands < sum => (commands, format!("{commands} (queue_depth)")),
-            _ => (sum, format!("{each} × {queues} (hardware queues × {name})")),
+            _ => (sum, format!("{each} × {queues} ({name} × hardware queues)")),
         };
         let part = (kind, format!("{noun} {}", load.name));
         let source = format!("{source}, {in_flight:.1} in use");

@@ -325,6 +325,13 @@ fn ceilings_at_a_peak() {
     assert_eq!(at(K::Requests), (54_560_000.0, 400_000.0));
     let carries = analyze(topology()).load("0000:41:00.0").carries_bytes_per_s.unwrap();
     assert_eq!(at(K::Link), ((carries / 4096.0).round(), 400_000.0));
+    // QD1 was measured at a bad moment.
+    let mut noisy = record.clone();
+    let block = &mut noisy.report.targets[0].blocks[0];
+    block.latency.as_mut().unwrap().clat_mean_ns = 900_000.0;
+    block.peak.as_mut().unwrap().clat_mean_ns = 160_000.0;
+    let all = &of_limit(&noisy)[0].ceilings;
+    assert_eq!(of(all, K::QueueDepth), Some((400_000.0, 400_000.0)));
     // Large blocks in bytes per second.
     let large = &peaks[1].ceilings;
     assert_eq!(of(large, K::Specification), Some((7e9, 6000.0 * 1_048_576.0)));
