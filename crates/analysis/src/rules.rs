@@ -6,6 +6,7 @@
 
 mod cache;
 mod comparison;
+mod confirmation;
 mod depth;
 mod doctor;
 mod effects;
@@ -24,6 +25,8 @@ mod testing;
 mod topology;
 
 pub(crate) use cache::from_disk;
+use confirmation::{Change, Confirmation};
+pub use confirmation::{ConfirmationTest, confirmation_test, repeatable};
 pub use doctor::{Diagnosed, Diagnosis, NotChecked, Passed, diagnose, relevant_checks};
 pub use requested::unpolled;
 
@@ -61,6 +64,8 @@ pub struct Rule {
     pub remedy: &'static str,
     /// Rules whose findings this one supersedes; they are dropped.
     pub supersedes: &'static [&'static Rule],
+    /// For limiters of runs, how to test whether it limits, where that is possible.
+    confirmation: Option<Confirmation>,
     /// The checks, one for each kind of input that the rule can judge.
     checks: &'static [Check],
     /// For each check, a record for which it holds and a near miss.
@@ -79,6 +84,7 @@ impl Rule {
         threshold: String::new,
         remedy: "",
         supersedes: &[],
+        confirmation: None,
         checks: &[],
         #[cfg(test)]
         cases: &[],
@@ -429,6 +435,7 @@ impl Rule {
             next_step: (!remedy.is_empty()).then_some(remedy),
             next_command: claim.command,
             expected_gain: claim.gain,
+            confirmed: None,
         }
     }
 }

@@ -7,6 +7,7 @@ mod blocks;
 mod clean;
 mod cmdline;
 mod compare;
+mod confirm;
 mod doctor;
 mod experiment;
 mod limit;
@@ -112,6 +113,17 @@ Examples:
   fathom try scheduler /dev/nvme0n1  a built-in experiment; --list shows all
   fathom try 'rw=randread bs=4k iodepth=1' 'rw=randread bs=4k iodepth=8' FILE")]
     Try(experiment::Args),
+    /// Test the verdict of a recorded run: does changing what limited it change its IOPS?
+    ///
+    /// Repeats the run's jobs in short windows for up to 20 seconds, with and without one change, such as twice the queue
+    /// depth or no I/O scheduler. The first limiter becomes confirmed, refuted or inconclusive; if it is refuted, the next
+    /// one is tested. The record keeps the result, and settings of the machine are restored. Targets that the run wrote
+    /// need --overwrite or --erase again.
+    #[command(after_help = "\
+Examples:
+  fathom confirm                     the latest run
+  fathom confirm RUN --erase /dev/nvme0n1")]
+    Confirm(confirm::Args),
     /// Show the machine live: CPUs, memory, disks, threads, CPU time by kernel layer
     ///
     /// On a terminal, `fathom top` is a full-screen view; `?` lists its keys. Otherwise, or with --format, it prints one
@@ -313,6 +325,7 @@ fn main() -> ExitCode {
         Command::Blocks(args) => blocks::command(&args),
         Command::Clean(args) => clean::command(&args),
         Command::Compare(args) => compare::command(&args),
+        Command::Confirm(args) => confirm::command(&args),
         Command::Completions(args) => manual::completions(&args, Cli::command()),
         Command::Help(args) => topics::command(&args, &cli),
         Command::Limit(args) => limit::command(&args),

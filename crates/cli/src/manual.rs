@@ -15,7 +15,7 @@ use std::process::ExitCode;
 
 /// The commands as help groups them.
 const GROUPS: [(&str, &[&str]); 5] = [
-    ("Measure", &["limit", "run", "sweep", "try"]),
+    ("Measure", &["limit", "run", "sweep", "try", "confirm"]),
     ("Observe", &["top", "watch", "threads", "stacks", "blocks", "record"]),
     ("Machine", &["topo", "doctor", "restore"]),
     ("Results", &["runs", "show", "compare", "clean"]),

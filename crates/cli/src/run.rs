@@ -1,6 +1,6 @@
 //! `fathom run`: runs fio's job files and command lines.
 
-use crate::live::{LayoutProgress, Live};
+use crate::live::{LayoutProgress, Live, MeasureView};
 use crate::logs::LogWriters;
 use crate::output::{self, Destination, Interim};
 use crate::page::{self, Color};
@@ -18,6 +18,7 @@ use fathom_model::record::Header;
 use fathom_model::watch::Level;
 use fathom_model::{Facts, Plan, Progress, RunRecord, escape, shell};
 use fathom_report::doc::Document;
+use fathom_runner::experiment;
 use fathom_runner::{Hooks, RecordTo, RunOptions, Runner, System, cost, new_header};
 use fathom_spec::{Eta, Format, Help, Output, Problems, Spec};
 use std::fs::File;
@@ -237,7 +238,8 @@ impl Request<'_> {
         // No samples are taken if they would be neither printed, recorded nor compared.
         let sampled = record != RecordTo::Nowhere
             || is_for_people(output) && !output.as_fio
-            || output.compare.is_some();
+            || output.compare.is_some()
+            || output.confirm;
         let options = RunOptions {
             permissions: spec.permissions.clone(),
             sampling: if sampled { output.sampling } else { Level::Off },
@@ -260,6 +262,7 @@ impl Request<'_> {
             cost::measure(runner.targets(), plan, signals.cancel_token(), &mut record.jobs);
         }
         record.header.findings = fathom_analysis::rules::judge(&record, runner.observed());
+        let is_confirmed = self.confirm(&runner, &mut record, &mut view);
         let closed = runner.close_targets();
         let dir = runner.record_dir().map(Path::to_path_buf);
         let added = rounds.add(&record, runner.observed(), dir.as_deref());
@@ -294,12 +297,30 @@ impl Request<'_> {
             error!("{error}");
         }
         Ok(added.is_ok()
+            && is_confirmed
             && shown.is_ok()
             && closed.is_ok()
             && tagged.is_ok()
             && finished.is_ok()
             && !view.has_failed
             && record.is_complete())
+    }
+
+    /// Tests the verdict of a run that finished, if requested; whether that was possible.
+    fn confirm(&self, runner: &Runner, record: &mut RunRecord, view: &mut RunView<'_>) -> bool {
+        let output = &self.spec.output;
+        if !output.confirm || !record.header.outcome.is_finished() {
+            return true;
+        }
+        let mut progress = MeasureView::of_experiment();
+        let hooks: &mut dyn Hooks = if is_quiet(output) { view } else { &mut progress };
+        let cancel = self.signals.cancel_token();
+        let confirmed = experiment::confirm(runner.targets(), record, cancel, hooks);
+        progress.clear();
+        if let Err(why) = &confirmed {
+            error!("not confirmed: {why}");
+        }
+        confirmed.is_ok()
     }
 }
 

@@ -1,6 +1,8 @@
 //! Findings: what a record means, with the evidence.
 
+use crate::experiment::Metric;
 use crate::units;
+use crate::window::Ratio;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -48,12 +50,20 @@ pub struct Finding {
     /// What the remedy gains at most, where that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected_gain: Option<ExpectedGain>,
+    /// What an experiment showed about it, if it was tested (`--confirm`, `fathom confirm`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confirmed: Option<Confirmed>,
 }
 
 impl Finding {
     /// Whether it is part of the verdict: what limited the workload, or that nothing is known to have.
     pub fn is_verdict(&self) -> bool {
         self.rank.is_some()
+    }
+
+    /// Whether it is a cause in the verdict of a run or an observation, not only the statement that none was found.
+    pub fn is_cause(&self) -> bool {
+        self.is_verdict() && self.share_explained.is_some()
     }
 
     /// What limits, in a few words; of records before this was stored, the rule's id.
@@ -142,6 +152,46 @@ impl Subject {
 pub struct ExpectedGain {
     /// Throughput without what limits it, relative to that with it, if nothing else limits it then.
     pub throughput_ratio_max: f64,
+}
+
+/// What an experiment showed about a limiter: the jobs with one thing changed, compared with the same jobs unchanged.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Confirmed {
+    /// What it showed.
+    pub verdict: ConfirmedVerdict,
+    /// The metric that was compared.
+    pub metric: Metric,
+    /// The metric with the change relative to that without, and its 95% interval; absent if nothing was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ratio: Option<Ratio>,
+    /// What was changed, such as `doubling the queue depth`; empty if nothing was.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub experiment: String,
+    /// Why it is inconclusive, or was not tested.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+impl Confirmed {
+    /// A limiter that cannot be tested, and why.
+    pub fn not_tested(reason: impl Into<String>) -> Self {
+        Self { reason: Some(reason.into()), ..Self::default() }
+    }
+}
+
+/// What an experiment showed about a limiter.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ConfirmedVerdict {
+    /// What the limiter predicts happened.
+    Confirmed,
+    /// The opposite did.
+    Refuted,
+    /// Neither can be claimed.
+    Inconclusive,
+    /// Nothing was measured.
+    #[default]
+    NotTested,
 }
 
 /// What kind of statement a finding is.

@@ -1,10 +1,12 @@
 //! Experiments: conditions compared window by window, on targets that are opened once.
 
 mod command;
+mod confirm;
 mod executor;
 mod plans;
 
 pub use command::Limits;
+pub use confirm::{confirm, confirm_recorded};
 
 use crate::cancel::CancelToken;
 use crate::run::Hooks;
@@ -110,30 +112,10 @@ impl ExperimentRunner {
         let began = Instant::now();
         let mut executor = executor(&self.targets, &self.plans, &self.paths, &request, &cancel);
         executor.number = u64::from(trial.windows());
-        let mut interrupted = cancel.reason();
-        while interrupted.is_none() {
-            let Some(turn) = trial.next_turn() else { break };
-            hooks.trying(&progress(&trial, &request, turn.condition));
-            let ramp = Duration::from_nanos(request.protocol.ramp_ns);
-            let length = Duration::from_nanos(request.protocol.window_ns);
-            let measured = executor.window(turn.condition, ramp, length, hooks);
-            if let Err(Failure { why, is_fatal: true, .. }) = measured {
-                return Err(why);
-            }
-            // A window that was cut short is not what was requested.
-            interrupted = cancel.reason();
-            if interrupted.is_some() {
-                break;
-            }
-            let (outcome, rejects) = match measured {
-                Ok(sample) => (Ok(sample), false),
-                Err(Failure { why, rejects, .. }) => (Err(why), rejects),
-            };
-            trial.observe(turn, outcome.as_ref().map_err(String::as_str), rejects);
-            let (condition, round) = (turn.condition, turn.round);
-            session.window(&TrialWindow { condition, round, outcome, rejects });
+        let interrupted = rounds(&mut trial, &mut executor, hooks, None, &mut |window, hooks| {
+            session.window(window);
             session.report(&mut |text: &str| hooks.notice(text));
-        }
+        })?;
         let details = details(&mut executor, &trial, hooks)?;
         record.header.elapsed_ns = began.elapsed().as_nanos() as u64;
         record.header.outcome = interrupted.map_or(Outcome::Finished, Outcome::interrupted);
@@ -211,6 +193,41 @@ impl ExperimentRunner {
             report: report(trial, &self.options.request, &[]),
         }
     }
+}
+
+/// Measures the windows of `trial` and passes them to `take`, until it ends or `deadline` is over; returns what interrupted
+/// it, if so.
+fn rounds(
+    trial: &mut Trial,
+    executor: &mut ConditionExecutor<'_>,
+    hooks: &mut dyn Hooks,
+    deadline: Option<Instant>,
+    take: &mut dyn FnMut(&TrialWindow, &mut dyn Hooks),
+) -> Result<Option<&'static str>, String> {
+    let request = executor.request;
+    let ramp = Duration::from_nanos(request.protocol.ramp_ns);
+    let length = Duration::from_nanos(request.protocol.window_ns);
+    while executor.cancel.reason().is_none() {
+        let turn = trial.next_turn().filter(|_| deadline.is_none_or(|end| Instant::now() < end));
+        let Some(turn) = turn else { return Ok(None) };
+        hooks.trying(&progress(trial, request, turn.condition));
+        let measured = executor.window(turn.condition, ramp, length, hooks);
+        if let Err(Failure { why, is_fatal: true, .. }) = measured {
+            return Err(why);
+        }
+        // A window that was cut short is not what was requested.
+        if executor.cancel.reason().is_some() {
+            break;
+        }
+        let (outcome, rejects) = match measured {
+            Ok(sample) => (Ok(sample), false),
+            Err(Failure { why, rejects, .. }) => (Err(why), rejects),
+        };
+        trial.observe(turn, outcome.as_ref().map_err(String::as_str), rejects);
+        let (condition, round) = (turn.condition, turn.round);
+        take(&TrialWindow { condition, round, outcome, rejects }, hooks);
+    }
+    Ok(executor.cancel.reason())
 }
 
 /// What distinguishes the peaks of a grid: the keys without the rate.

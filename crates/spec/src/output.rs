@@ -32,6 +32,8 @@ pub struct Output {
     pub compare: Option<String>,
     /// `--fail-if`: requirements on the results.
     pub fail_if: Vec<String>,
+    /// `--confirm`: test the verdict by experiments afterwards.
+    pub confirm: bool,
     pub sampling: Level,
     pub verbose: bool,
     pub quiet: bool,
@@ -192,6 +194,8 @@ options! {
         = |o, _, v| once(&mut o.compare, v);
     "fail-if" "FIGURE OP VALUE": "Exit with status 3 if this holds, such as 'p99 > 2ms', or with --compare 'p99 > +5%'; repeatable"
         => |o, _, v| o.fail_if.push(v.to_string());
+    "confirm": "Afterwards test the first limiter by changing one thing, for up to 20 s, as `fathom confirm` does"
+        => |o, _, _| o.confirm = true;
     "verbose": "Also print how figures were measured, or why they are missing" => |o, _, _| o.verbose = true;
     "quiet": "Print results and errors only" => |o, _, _| (o.quiet, o.eta) = (true, Eta::Never);
     "utc": "Show times in UTC instead of local time" => |o, _, _| o.utc = true;
@@ -303,6 +307,15 @@ impl Output {
             return Err(format!(
                 "--tag and {other} conflict: tags name runs of the default directory; remove one"
             ));
+        }
+        if self.confirm && self.repeat > 1 {
+            return Err(
+                "--confirm and --repeat conflict: `fathom confirm RUN` tests one round; remove one"
+                    .into(),
+            );
+        }
+        if self.confirm && self.sampling == Level::Off {
+            return Err("--confirm tests what samples show; remove --sampling=off".into());
         }
         let Some(file) = &self.file else { return Ok(()) };
         if self.record.as_deref().map(|dir| dir.trim_end_matches('/')) == Some(file) {

@@ -264,6 +264,7 @@ macro_rules! checks {
         threshold: || $good.to_string(),
         remedy: $change,
         supersedes: &[],
+        confirmation: None,
         checks: &[Check::Inspection(Inspected {
             title: $title,
             reads: $reads,

@@ -53,6 +53,7 @@ pub(super) static INCONCLUSIVE: Rule = Rule {
     },
     remedy: "",
     supersedes: &[],
+    confirmation: None,
     checks: &[Check::Setting("", setting::inconclusive)],
     #[cfg(test)]
     cases: &[Case::Setting {

@@ -125,6 +125,7 @@ pub(super) static MEMORY_LOCK: Rule = Rule {
     },
     remedy: "Raise the limit (`ulimit -l unlimited`), or run as root",
     supersedes: &[&FALLBACKS],
+    confirmation: None,
     checks: &[Check::Run(memory_lock)],
     #[cfg(test)]
     cases: &[Case::Run { holds: |r| lock(r, 64 << 10), near_miss: |r| lock(r, 128 << 10) }],
@@ -191,6 +192,7 @@ pub(super) static REFUSED_FLAGS: Rule = Rule {
     },
     remedy: "Use a kernel that supports them",
     supersedes: &[],
+    confirmation: None,
     checks: &[Check::Run(refused_flags)],
     #[cfg(test)]
     cases: &[Case::Run {

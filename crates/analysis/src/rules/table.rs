@@ -1,6 +1,6 @@
 //! docs/rules.md holds the documentation of all rules.
 
-use super::{Check, RULES, Rule};
+use super::{Check, Confirmation, RULES, Rule};
 use fathom_model::finding::{Class, Severity};
 use std::path::Path;
 
@@ -13,9 +13,13 @@ fn table() -> String {
     ];
     let mut text = String::new();
     for (class, title) in classes {
+        let (more, rule) = match class {
+            Class::Limiter => (" confirmation test |", "---|"),
+            _ => ("", ""),
+        };
         text += &format!(
-            "\n## {title}\n\n| id | severity | applies to | meaning | threshold | remedy |\n\
-             |---|---|---|---|---|---|\n"
+            "\n## {title}\n\n| id | severity | applies to | meaning | threshold | remedy |{more}\n\
+             |---|---|---|---|---|---|{rule}\n"
         );
         RULES.iter().filter(|rule| rule.class == class).for_each(|rule| text += &row(rule));
     }
@@ -32,7 +36,7 @@ fn row(rule: &Rule) -> String {
     if rule.id == super::limiters::INCONCLUSIVE.id {
         commands.insert(0, "run, watch");
     }
-    let cells = [
+    let mut cells = vec![
         format!("`{}`", rule.id),
         severity.into(),
         commands.join(", "),
@@ -40,7 +44,11 @@ fn row(rule: &Rule) -> String {
         (rule.threshold)(),
         rule.remedy.into(),
     ];
-    format!("| {} |\n", cells.map(|cell| cell.replace('|', "\\|")).join(" | "))
+    if rule.class == Class::Limiter {
+        cells.push(rule.confirmation.map_or_else(String::new, Confirmation::documented));
+    }
+    let cells: Vec<String> = cells.iter().map(|cell| cell.replace('|', "\\|")).collect();
+    format!("| {} |\n", cells.join(" | "))
 }
 
 fn command(check: &Check) -> &'static str {

@@ -69,6 +69,7 @@ pub(super) static SLOW_PORT: Rule = Rule {
     },
     remedy: "Use a faster slot, if available",
     supersedes: &[],
+    confirmation: None,
     checks: &[Check::Topology(slow_port)],
     #[cfg(test)]
     cases: &[tests::SLOW_PORT],
@@ -99,6 +100,7 @@ pub(super) static REMOTE_DISK: Rule = Rule {
     },
     remedy: "Run on the disk's node: taskset, numactl, cpus_allowed=, or the cpuset of the cgroup",
     supersedes: &[],
+    confirmation: None,
     checks: &[Check::Topology(remote_disk)],
     #[cfg(test)]
     cases: &[tests::REMOTE],

@@ -13,6 +13,8 @@ mod common;
 #[cfg(test)]
 mod compare;
 #[cfg(test)]
+mod confirm;
+#[cfg(test)]
 mod data;
 #[cfg(test)]
 mod decoders;

@@ -3,6 +3,8 @@
 use super::parts;
 use crate::doc::{Block, Document, Text};
 use fathom_model::Finding;
+use fathom_model::finding::{Confirmed, ConfirmedVerdict};
+use fathom_model::window::Ratio;
 
 /// A gain below this ratio is not worth a word.
 const GAIN_SHOWN: f64 = 1.05;
@@ -14,6 +16,7 @@ pub(super) fn limited_by(page: &mut Document, findings: &[Finding]) {
         match (cause.rank, cause.share_explained) {
             (Some(rank), Some(_)) => {
                 body.entry(&format!("{rank}."), cause.summary.as_str());
+                body.entry("", cause.confirmed.as_ref().map_or_else(String::new, confirmed));
                 details(&mut body, cause);
             }
             _ => {
@@ -26,6 +29,28 @@ pub(super) fn limited_by(page: &mut Document, findings: &[Finding]) {
     }
     if !body.blocks.is_empty() {
         page.section("Limited by:", Text::default(), body);
+    }
+}
+
+/// What an experiment showed about a cause, and how.
+fn confirmed(found: &Confirmed) -> String {
+    let verdict = verdict(found.verdict);
+    let yields = found.ratio.map(|ratio| {
+        let (experiment, metric) = (&found.experiment, found.metric.title());
+        let Ratio { value, low, high } = ratio;
+        format!("{experiment} yields {value:.2}× the {metric} (95% CI {low:.2}–{high:.2})")
+    });
+    let parts: Vec<String> = yields.into_iter().chain(found.reason.clone()).collect();
+    format!("{verdict}: {}", parts.join("; "))
+}
+
+/// In a few words, as `runs` has them too.
+pub(super) fn verdict(verdict: ConfirmedVerdict) -> &'static str {
+    match verdict {
+        ConfirmedVerdict::Confirmed => "confirmed",
+        ConfirmedVerdict::Refuted => "refuted",
+        ConfirmedVerdict::Inconclusive => "inconclusive",
+        ConfirmedVerdict::NotTested => "not tested",
     }
 }
 
@@ -81,4 +106,55 @@ pub fn judged_anew(before: &[Finding], now: &[Finding]) -> Document {
     let mut page = Document::default();
     page.section("Judged anew:", Text::default(), body);
     page
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::render::unwrapped;
+    use fathom_model::experiment::Metric;
+
+    fn shown(confirmed: Confirmed) -> String {
+        let cause = Finding {
+            rank: Some(1),
+            share_explained: Some(0.9),
+            summary: "fathom waited for vda 90% of the time.".into(),
+            next_step: Some("Compare".into()),
+            confirmed: Some(confirmed),
+            ..Finding::default()
+        };
+        let mut page = Document::default();
+        limited_by(&mut page, &[cause]);
+        unwrapped(&page)
+    }
+
+    #[test]
+    fn what_an_experiment_showed_is_below_its_cause() {
+        let confirmed = |verdict, reason: Option<&str>| Confirmed {
+            verdict,
+            metric: Metric::Iops,
+            ratio: Some(Ratio { value: 1.018, low: 0.98, high: 1.061 }),
+            experiment: "doubling the queue depth".into(),
+            reason: reason.map(String::from),
+        };
+        let effect = "doubling the queue depth yields 1.02× the IOPS (95% CI 0.98–1.06)";
+        let page = shown(confirmed(ConfirmedVerdict::Confirmed, None));
+        let lines: Vec<&str> = page.lines().map(str::trim).collect();
+        let at = lines.iter().position(|line| *line == format!("confirmed: {effect}"));
+        let at = at.unwrap_or_else(|| panic!("{page}"));
+        assert!(
+            lines[at - 1].ends_with("90% of the time.") && lines[at + 1] == "next: Compare",
+            "{page}"
+        );
+        let page = shown(confirmed(ConfirmedVerdict::Refuted, None));
+        assert!(page.contains(&format!("refuted: {effect}\n")), "{page}");
+        let page =
+            shown(confirmed(ConfirmedVerdict::Inconclusive, Some("the interval is too wide")));
+        assert!(
+            page.contains(&format!("inconclusive: {effect}; the interval is too wide\n")),
+            "{page}"
+        );
+        let page = shown(Confirmed::not_tested("no job has fsync"));
+        assert!(page.contains("not tested: no job has fsync\n"), "{page}");
+    }
 }

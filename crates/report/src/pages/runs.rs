@@ -1,5 +1,6 @@
 //! The list of recorded runs.
 
+use super::limited_by::verdict;
 use crate::calendar::{self, TimeZone};
 use crate::doc::{DataColumn, Document, Text, bandwidth, bytes, count, of, plural, text, time};
 use crate::render;
@@ -123,10 +124,19 @@ pub fn run_summary(record: &Record) -> RunSummary {
         headline,
         verdict: (!sentences.is_empty()).then_some(sentences),
         limited_by: limiters.iter().map(|finding| finding.rule.clone()).collect(),
-        limits: limiters.iter().map(|finding| finding.limiter().to_string()).collect(),
+        limits: limiters.iter().map(|finding| limit(finding)).collect(),
         kind: Some(header.kind),
         outcome: Some(header.outcome.clone()),
         command: header.command.clone(),
+    }
+}
+
+/// A limiter in a few words, and what an experiment showed about it.
+fn limit(finding: &Finding) -> String {
+    let name = finding.limiter();
+    match &finding.confirmed {
+        Some(found) if found.ratio.is_some() => format!("{name}: {}", verdict(found.verdict)),
+        _ => name.to_string(),
     }
 }
 

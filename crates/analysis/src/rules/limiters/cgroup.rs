@@ -55,6 +55,7 @@ pub(in crate::rules) static IO_LIMIT: Rule = Rule {
     },
     remedy: "Raise the limit, or run it in another cgroup",
     supersedes: &[&DEVICE, &super::threads::ONE_AT_A_TIME],
+    confirmation: None,
     checks: &[
         Check::View(io_limit),
         Check::Setting("an I/O limit of its cgroup", setting_at_limit),
@@ -180,6 +181,7 @@ pub(in crate::rules) static IO_COST: Rule = Rule {
     },
     remedy: "Raise the cgroup's io.weight, or check the model in the root's io.cost.model and io.cost.qos",
     supersedes: &[&DEVICE],
+    confirmation: None,
     checks: &[Check::View(io_cost)],
     #[cfg(test)]
     cases: &[Case::View {
@@ -238,6 +240,7 @@ pub(in crate::rules) static IO_LATENCY: Rule = Rule {
     },
     remedy: "Set an io.latency target for this cgroup too, or raise the other cgroup's target",
     supersedes: &[&DEVICE],
+    confirmation: None,
     checks: &[Check::View(io_latency)],
     #[cfg(test)]
     cases: &[Case::View {
@@ -294,6 +297,7 @@ pub(in crate::rules) static IO_WEIGHT: Rule = Rule {
     },
     remedy: "Raise the weight, or stop the other programs",
     supersedes: &[&DEVICE, &super::queue::SCHEDULER],
+    confirmation: None,
     checks: &[Check::View(io_weight)],
     #[cfg(test)]
     cases: &[Case::View {
@@ -368,6 +372,7 @@ pub(in crate::rules) static CPU_QUOTA: Rule = Rule {
     },
     remedy: "Raise cpu.max (cgroup v1: cpu.cfs_quota_us)",
     supersedes: &[&super::cpu::OWN_TIME, &super::cpu::OTHER_PROGRAMS],
+    confirmation: None,
     checks: &[
         Check::View(cpu_quota),
         Check::Setting("the CPU quota of its cgroup", quota_at_setting),
@@ -444,6 +449,7 @@ pub(in crate::rules) static MEMORY_LIMIT: Rule = Rule {
     remedy: "Raise memory.max (cgroup v1: memory.limit_in_bytes), or use less page cache",
     // Refaults and stalls are those of the whole machine.
     supersedes: &[],
+    confirmation: None,
     checks: &[Check::View(memory_limit)],
     #[cfg(test)]
     cases: &[

@@ -11,7 +11,7 @@ use crate::limit::thresholds::CORES_SUSPECT;
 use crate::limit::{percent, times};
 #[cfg(test)]
 use crate::rules::testing::{Case, add_test, base, cpu, gains};
-use crate::rules::{Check, Claim, Rule};
+use crate::rules::{Change, Check, Claim, Confirmation, Rule};
 use fathom_model::finding::{Class, Confidence, Evidence, Severity, Subject, Unit};
 use fathom_model::limit::ExperimentKind;
 #[cfg(test)]
@@ -51,6 +51,7 @@ pub(in crate::rules) static OTHER_PROGRAMS: Rule = Rule {
     },
     remedy: "Stop the other program, or separate the two with taskset or a cpuset",
     supersedes: &[&OWN_TIME],
+    confirmation: None,
     checks: &[Check::View(other_programs)],
     #[cfg(test)]
     cases: &[
@@ -225,6 +226,7 @@ pub(in crate::rules) static BUSY_CPUS: Rule = Rule {
     },
     remedy: "Use more CPUs, or reduce CPU time; `fathom top` shows what uses it",
     supersedes: &[],
+    confirmation: None,
     checks: &[Check::View(busy_cpus), Check::Setting("the CPUs", cpus_at_setting)],
     #[cfg(test)]
     cases: &[
@@ -402,6 +404,7 @@ pub(in crate::rules) static OWN_TIME: Rule = Rule {
     },
     remedy: "Use more threads or jobs, or lower the CPU time per I/O",
     supersedes: &[],
+    confirmation: Some(Confirmation::gain(Change::Jobs)),
     checks: &[
         Check::View(own_time),
         Check::Setting("the CPU core that submits the I/O", full_worker),

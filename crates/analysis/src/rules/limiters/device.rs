@@ -11,7 +11,7 @@ use crate::limit::thresholds::CORES_SUSPECT;
 use crate::machine::DiskRates;
 #[cfg(test)]
 use crate::rules::testing::{Case, cpu};
-use crate::rules::{Check, Claim, Rule};
+use crate::rules::{Change, Check, Claim, Confirmation, Rule};
 #[cfg(test)]
 use fathom_model::facts::HeldBy;
 use fathom_model::facts::TargetFacts;
@@ -48,6 +48,7 @@ pub(in crate::rules) static OTHER_PROGRAMS: Rule = Rule {
     },
     remedy: "Stop the other program, or measure while it is not running",
     supersedes: &[&DEVICE],
+    confirmation: None,
     checks: &[Check::View(other_programs)],
     #[cfg(test)]
     cases: &[
@@ -172,6 +173,7 @@ pub(in crate::rules) static DEVICE: Rule = Rule {
     },
     remedy: "Compare with twice the queue depth: if IOPS stay the same and latency doubles, the device is saturated",
     supersedes: &[],
+    confirmation: Some(Confirmation::no_gain(Change::InFlight)),
     checks: &[Check::View(device), Check::Setting("the device", saturated)],
     #[cfg(test)]
     cases: &[

@@ -54,6 +54,7 @@ pub(in crate::rules) static SWAPPING: Rule = Rule {
     },
     remedy: "Use less memory, or add more",
     supersedes: &[&super::device::DEVICE, &super::waits::PAGE_FAULTS],
+    confirmation: None,
     checks: &[Check::View(swapping)],
     #[cfg(test)]
     cases: &[
@@ -163,6 +164,7 @@ pub(in crate::rules) static NOT_ON_DISK: Rule = Rule {
     },
     remedy: "To measure the disk, use O_DIRECT (direct=1) on a file that is fully written",
     supersedes: &[&super::device::DEVICE, &super::cpu::OWN_TIME],
+    confirmation: None,
     checks: &[Check::View(not_on_disk)],
     #[cfg(test)]
     cases: &[

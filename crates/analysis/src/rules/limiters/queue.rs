@@ -14,7 +14,7 @@ use crate::limit::thresholds::CORES_SUSPECT;
 use crate::machine::DiskRates;
 #[cfg(test)]
 use crate::rules::testing::{Case, gains, known, queue, tested};
-use crate::rules::{Check, Claim, Rule};
+use crate::rules::{Change, Check, Claim, Confirmation, Rule};
 use fathom_model::Histogram;
 use fathom_model::facts::DeviceFacts;
 use fathom_model::finding::{Class, Confidence, Evidence, Severity, Subject, Unit};
@@ -75,6 +75,7 @@ pub(in crate::rules) static REQUESTS: Rule = Rule {
     },
     remedy: "Raise /sys/block/DEVICE/queue/nr_requests, or lower the queue depth if the device is saturated",
     supersedes: &[&DEVICE],
+    confirmation: Some(Confirmation::gain(Change::Requests)),
     checks: &[
         Check::View(requests),
         Check::Setting("the number of requests in the device's queues", requests_at_setting),
@@ -152,16 +153,23 @@ fn requests(view: &View) -> Option<Claim> {
     let claim = claim.weight(weight).confidence(Confidence::High).remedy(format!(
         "Raise /sys/block/{name}/queue/nr_requests, or lower the queue depth if the device is saturated"
     ));
-    let command = twice(name, device.nr_requests?, device.scheduler.as_deref(), device.driver_tags);
-    Some(Claim { command, ..claim })
+    let twice = twice(device.nr_requests?, device.scheduler.as_deref(), device.driver_tags);
+    Some(Claim { command: twice.map(|twice| set_requests(name, twice)), ..claim })
 }
 
-/// A command that doubles the requests, where the queue may have so many: without a scheduler, no more than tags.
-fn twice(name: &str, requests: u32, scheduler: Option<&str>, tags: Option<u32>) -> Option<String> {
+/// Twice the requests, where the queue may have so many: without a scheduler, no more than tags.
+pub(in crate::rules) fn twice(
+    requests: u32,
+    scheduler: Option<&str>,
+    tags: Option<u32>,
+) -> Option<u32> {
     let twice = requests.saturating_mul(2);
     let is_scheduled = scheduler.is_some_and(|name| name != "none");
-    let can_be_raised = is_scheduled || tags.is_some_and(|tags| tags >= twice);
-    can_be_raised.then(|| format!("echo {twice} >/sys/block/{name}/queue/nr_requests"))
+    (is_scheduled || tags.is_some_and(|tags| tags >= twice)).then_some(twice)
+}
+
+fn set_requests(name: &str, requests: u32) -> String {
+    format!("echo {requests} >/sys/block/{name}/queue/nr_requests")
 }
 
 /// All requests that the queues have are in use, and IOPS rose in proportion until they were.
@@ -184,8 +192,11 @@ fn requests_at_setting(view: &SettingView) -> Option<Claim> {
     );
     let at_device = Evidence::number("aqu-sz", at_device, Unit::Count);
     let claim = view.claim(text, [at_device.with_source("/proc/diskstats")]);
-    let command = twice(name, requests, queue.scheduler.as_deref(), queue.driver_tags);
-    Some(Claim { command, ..claim }.remedy(format!("Raise /sys/block/{name}/queue/nr_requests")))
+    let twice = twice(requests, queue.scheduler.as_deref(), queue.driver_tags);
+    Some(
+        Claim { command: twice.map(|twice| set_requests(name, twice)), ..claim }
+            .remedy(format!("Raise /sys/block/{name}/queue/nr_requests")),
+    )
 }
 
 /// Hardware queues in use: workers on one CPU use one of several.
@@ -226,6 +237,7 @@ pub(in crate::rules) static SCHEDULER: Rule = Rule {
     },
     remedy: "Compare with none: echo none >/sys/block/DEVICE/queue/scheduler",
     supersedes: &[&DEVICE],
+    confirmation: Some(Confirmation::gain(Change::NoScheduler)),
     checks: &[Check::View(scheduler), Check::Setting("the I/O scheduler", scheduler_at_setting)],
     #[cfg(test)]
     cases: &[
@@ -394,6 +406,7 @@ pub(in crate::rules) static DEPTH: Rule = Rule {
     },
     remedy: "Raise the queue depth or the number of workers, or rerun with a longer --duration",
     supersedes: &[],
+    confirmation: None,
     checks: &[Check::Setting("the queue depth", deeper_helps)],
     #[cfg(test)]
     cases: &[Case::Setting {
@@ -462,6 +475,7 @@ pub(in crate::rules) static WRITEBACK_THROTTLING: Rule = Rule {
     },
     remedy: "Compare with it off: echo 0 >/sys/block/DEVICE/queue/wbt_lat_usec",
     supersedes: &[],
+    confirmation: None,
     checks: &[Check::View(writeback_throttling)],
     #[cfg(test)]
     cases: &[
@@ -543,6 +557,7 @@ pub(in crate::rules) static SPLITS: Rule = Rule {
     },
     remedy: "Raise the limit, or use I/Os that fit in it",
     supersedes: &[],
+    confirmation: None,
     checks: &[Check::View(splits)],
     #[cfg(test)]
     cases: &[

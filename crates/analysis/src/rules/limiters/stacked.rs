@@ -33,6 +33,7 @@ pub(in crate::rules) static STACKED_DEVICE: Rule = Rule {
     },
     remedy: "Compare with I/O on the device below; dmsetup table and /proc/mdstat show what the layer does",
     supersedes: &[&DEVICE],
+    confirmation: None,
     checks: &[Check::View(stacked_device)],
     #[cfg(test)]
     cases: &[

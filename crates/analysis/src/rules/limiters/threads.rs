@@ -8,7 +8,7 @@ use super::view::{number_text, share_text};
 use crate::machine::DiskRates;
 #[cfg(test)]
 use crate::rules::testing::Case;
-use crate::rules::{Check, Claim, Rule};
+use crate::rules::{Change, Check, Claim, Confirmation, Rule};
 use fathom_model::Dir;
 use fathom_model::finding::{Class, Confidence, Evidence, Severity, Unit};
 use fathom_model::units;
@@ -59,6 +59,7 @@ pub(in crate::rules) static FSYNC: Rule = Rule {
     },
     remedy: "Sync less often, or once for several writes (group commit), or use a disk with power-loss protection",
     supersedes: &[&DEVICE],
+    confirmation: Some(Confirmation::gain(Change::NoFlushes)),
     checks: &[Check::View(fsync)],
     #[cfg(test)]
     cases: &[Case::View {
@@ -173,6 +174,7 @@ pub(in crate::rules) static LOCK: Rule = Rule {
     },
     remedy: "Find the lock: fathom stacks, or perf trace -s -e futex",
     supersedes: &[&super::cpu::OWN_TIME, &super::cpu::OTHER_PROGRAMS],
+    confirmation: None,
     checks: &[Check::View(lock)],
     #[cfg(test)]
     cases: &[
@@ -253,6 +255,7 @@ pub(in crate::rules) static KERNEL_LOCK: Rule = Rule {
     },
     remedy: "Find who holds it: fathom stacks, or perf lock contention",
     supersedes: &[],
+    confirmation: None,
     checks: &[Check::View(kernel_lock)],
     #[cfg(test)]
     cases: &[
@@ -346,6 +349,7 @@ pub(in crate::rules) static IO_WORKERS: Rule = Rule {
     remedy: "Use O_DIRECT (direct=1) on a file that is fully written: buffered writes and file systems without nowait \
              support need worker threads",
     supersedes: &[],
+    confirmation: Some(Confirmation::gain(Change::Direct)),
     checks: &[Check::View(io_workers)],
     #[cfg(test)]
     cases: &[
@@ -419,6 +423,7 @@ pub(in crate::rules) static ONE_AT_A_TIME: Rule = Rule {
     },
     remedy: "Keep more I/Os in flight: a higher iodepth with io_uring, more threads, or readahead",
     supersedes: &[&DEVICE],
+    confirmation: Some(Confirmation::gain(Change::InFlight)),
     checks: &[Check::View(one_at_a_time)],
     #[cfg(test)]
     cases: &[

@@ -9,7 +9,7 @@ use super::view::NAMED_MIN;
 use crate::account::Account;
 #[cfg(test)]
 use crate::rules::testing::Case;
-use crate::rules::{Check, Claim, Rule};
+use crate::rules::{Change, Check, Claim, Confirmation, Rule};
 use fathom_model::finding::{Class, Confidence, Evidence, Severity, Subject, Unit};
 use fathom_model::units;
 use fathom_model::watch::{RemotePeer, ThreadState};
@@ -67,6 +67,7 @@ pub(in crate::rules) static PEER: Rule = Rule {
     },
     remedy: "Look at the other end: `ss -tpn` lists its connections; what it does not send limits this program",
     supersedes: &[],
+    confirmation: None,
     checks: &[Check::View(peer)],
     #[cfg(test)]
     cases: &[
@@ -234,6 +235,7 @@ pub(in crate::rules) static TIMER: Rule = Rule {
     },
     remedy: "Look for a rate limit, think time or polling interval of the program; nothing outside of it is the limit meanwhile",
     supersedes: &[],
+    confirmation: None,
     checks: &[Check::View(timer)],
     #[cfg(test)]
     cases: &[Case::View {
@@ -264,6 +266,7 @@ pub(in crate::rules) static NOT_RUNNING: Rule = Rule {
     threshold: || format!("{:.0}% or more of its threads' time.", NAMED_MIN * 100.0),
     remedy: "Let it go on (kill -CONT, or fg in its shell), or give it its input",
     supersedes: &[],
+    confirmation: None,
     checks: &[Check::View(not_running)],
     #[cfg(test)]
     cases: &[
@@ -314,6 +317,7 @@ pub(in crate::rules) static IDLE: Rule = Rule {
     },
     remedy: "",
     supersedes: &[],
+    confirmation: None,
     checks: &[Check::View(idle)],
     #[cfg(test)]
     cases: &[Case::View {
@@ -361,6 +365,7 @@ pub(in crate::rules) static PAGE_FAULTS: Rule = Rule {
     remedy: "mmap cannot queue I/Os: read with io_uring or more threads, ask for pages ahead with madvise(MADV_WILLNEED), or keep the \
              file in memory",
     supersedes: &[&DEVICE, &ONE_AT_A_TIME],
+    confirmation: None,
     checks: &[Check::View(page_faults)],
     #[cfg(test)]
     cases: &[Case::View {
@@ -411,6 +416,7 @@ pub(in crate::rules) static READAHEAD: Rule = Rule {
     },
     remedy: "Say that reads are random (posix_fadvise with POSIX_FADV_RANDOM), use O_DIRECT, or lower read_ahead_kb of the device",
     supersedes: &[],
+    confirmation: None,
     checks: &[Check::View(readahead)],
     #[cfg(test)]
     cases: &[Case::View {
@@ -468,6 +474,7 @@ pub(in crate::rules) static BLOCKING_SUBMIT: Rule = Rule {
     remedy: "Use O_DIRECT on a file that is fully written: buffered I/O and block allocation are not asynchronous with libaio, and \
              may block in io_uring",
     supersedes: &[&ONE_AT_A_TIME, &DEVICE],
+    confirmation: Some(Confirmation::gain(Change::Direct)),
     checks: &[Check::View(blocking_submit)],
     #[cfg(test)]
     cases: &[Case::View {

@@ -1,0 +1,497 @@
+//! Confirmation tests: what is changed to see whether a limiter limits, and what the measured effect says about it.
+
+use super::RULES;
+use super::limiters::queue::twice;
+use fathom_model::Dir;
+use fathom_model::experiment::{Claim, Effect, Metric};
+use fathom_model::finding::{Confirmed, ConfirmedVerdict, Finding, Subject};
+use fathom_model::plan::{
+    Engine, FlushPlan, JobPlan, Order, Plan, Psync, RateFloor, Region, SyncIo, Until,
+};
+use fathom_model::record::RunRecord;
+use fathom_model::setting::{Setting, SettingChange};
+use fathom_model::units;
+
+/// From this ratio on, more IOPS are a gain: less may be noise of short windows, and changes no verdict.
+const GAIN_MIN: f64 = 1.10;
+/// Limits of io_uring, and of the jobs that can run.
+const DEPTH_MAX: u32 = 32768;
+const JOBS_MAX: usize = 4096;
+/// Regions are divided at a multiple of this, in bytes: direct I/O needs no larger alignment.
+const ALIGNMENT: u64 = 4096;
+
+/// How a limiter is tested: what is changed, and whether IOPS rise by a factor of `gain_min` then.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Confirmation {
+    change: Change,
+    gain_min: f64,
+    predicts_gain: bool,
+}
+
+impl Confirmation {
+    pub(super) const fn gain(change: Change) -> Self {
+        Self { change, gain_min: GAIN_MIN, predicts_gain: true }
+    }
+
+    pub(super) const fn no_gain(change: Change) -> Self {
+        Self { change, gain_min: GAIN_MIN, predicts_gain: false }
+    }
+
+    /// For docs/rules.md.
+    #[cfg(test)]
+    pub(super) fn documented(self) -> String {
+        let change = match self.change {
+            Change::InFlight => {
+                "twice the iodepth (twice the jobs with engines of one I/O at a time)"
+            }
+            Change::Jobs => "twice the jobs, where CPUs are free",
+            Change::NoScheduler => "scheduler=none",
+            Change::Requests => "twice the nr_requests",
+            Change::NoFlushes => "neither fsync nor fdatasync",
+            Change::Direct => "direct=1",
+        };
+        let gain = (self.gain_min - 1.0) * 100.0;
+        match self.predicts_gain {
+            true => format!("With {change}, IOPS rise by {gain:.0}% or more"),
+            false => format!("With {change}, IOPS do not rise by {gain:.0}%"),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Change {
+    /// Twice the queue depth; twice the jobs where an engine does one I/O at a time.
+    InFlight,
+    /// Twice the jobs.
+    Jobs,
+    /// scheduler=none on the device.
+    NoScheduler,
+    /// Twice the nr_requests of the device.
+    Requests,
+    /// Neither fsync nor fdatasync.
+    NoFlushes,
+    /// O_DIRECT.
+    Direct,
+}
+
+/// The test of a limiter, ready to be measured.
+#[derive(Debug, Clone)]
+pub struct ConfirmationTest {
+    /// What is changed, such as `doubling the queue depth`.
+    pub experiment: String,
+    /// The changed jobs.
+    pub plan: Plan,
+    /// Settings that are in effect while these run.
+    pub settings: Vec<SettingChange>,
+    confirmation: Confirmation,
+}
+
+/// The jobs of `plan` as they run in short windows, which end by time.
+///
+/// # Errors
+/// Why such windows would not show what the run did, or would do what it did not.
+pub fn repeatable(plan: &Plan) -> Result<Plan, String> {
+    if plan.jobs.iter().any(|job| job.wave != plan.jobs[0].wave) {
+        return Err("its jobs run one after another (stonewall)".into());
+    }
+    let jobs = plan.jobs.iter().map(|job| match unrepeatable(job) {
+        Some(why) => Err(format!("job '{}': {why}", job.name)),
+        None => Ok(JobPlan {
+            until: Until::default(),
+            start_delay_ns: 0,
+            exitall: false,
+            exitall_on_error: false,
+            rate_floor: RateFloor::default(),
+            logs: None,
+            sync: FlushPlan { at_end: false, on_close: false, ..job.sync },
+            ..job.clone()
+        }),
+    });
+    let jobs = jobs.collect::<Result<Vec<_>, String>>()?;
+    match jobs.is_empty() {
+        true => Err("it has no jobs".into()),
+        false => Ok(Plan { jobs, ..plan.clone() }),
+    }
+}
+
+fn unrepeatable(job: &JobPlan) -> Option<&'static str> {
+    let writes = job.used_dirs().any(Dir::modifies);
+    let is_buffered = !job.direct && !job.engine.is_passthrough() && !job.regions.is_empty();
+    let is_flushed = job.sync_io != SyncIo::None || flushes(job);
+    let bytes: u64 = job.regions.iter().map(|region| region.len).sum();
+    let is_partial = job.until.ios.is_some() || job.until.bytes.is_some_and(|most| most < bytes);
+    let of_names = [Psync::Allocate, Psync::Truncate].map(Engine::Psync);
+    Some(match () {
+        () if job.engine.paths().is_some() || of_names.contains(&job.engine) => {
+            "its engine transfers no data"
+        }
+        () if job.is_held_back() || job.think.is_some() => "a rate or think time holds it back",
+        () if job.used_dirs().any(|dir| dir == Dir::Trim) => "it would trim the same blocks again",
+        () if job.fresh_passes > 1 => "unlink_each_loop replaces its files",
+        () if writes && is_partial => "it would write more than the run did",
+        () if writes && is_buffered && !is_flushed => {
+            "short windows of buffered writes end in the page cache"
+        }
+        () if is_buffered && (job.pre_read || !job.invalidate) => {
+            "it reads from the page cache, which short windows begin without"
+        }
+        () => return None,
+    })
+}
+
+fn flushes(job: &JobPlan) -> bool {
+    job.sync.fsync_every > 0 || job.sync.fdatasync_every > 0
+}
+
+/// The test of `finding`, a limiter of `record`, whose jobs in short windows are `base`.
+///
+/// # Errors
+/// Why there is none, or not for these jobs.
+pub fn confirmation_test(
+    record: &RunRecord,
+    base: &Plan,
+    finding: &Finding,
+) -> Result<ConfirmationTest, String> {
+    let rule = RULES.iter().find(|rule| rule.id == finding.rule);
+    let confirmation = rule.and_then(|rule| rule.confirmation);
+    let confirmation = confirmation.ok_or("there is no confirmation test for this cause")?;
+    let mut plan = base.clone();
+    let mut settings = Vec::new();
+    let host = &record.header.facts.host;
+    let experiment = match confirmation.change {
+        Change::InFlight => more_in_flight(&mut plan)?,
+        Change::Jobs => more_jobs(&mut plan, host.cpus_allowed.len())?,
+        Change::NoFlushes => without_flushes(&mut plan)?,
+        Change::Direct => with_direct(&mut plan)?,
+        Change::NoScheduler => set(&mut settings, finding, Setting::Scheduler, "none")?,
+        Change::Requests => {
+            let twice = twice_requests(record, device_of(finding)?);
+            let twice = twice.ok_or("nr_requests of the device cannot be doubled")?;
+            set(&mut settings, finding, Setting::NrRequests, &twice.to_string())?
+        }
+    };
+    let need = plan.memory_need(host.cpus_online).resident_bytes;
+    let available = Some(host.memory_available_bytes).filter(|bytes| *bytes > 0);
+    if plan.jobs.len() > JOBS_MAX || available.is_some_and(|most| need > most) {
+        let need = units::bytes(need);
+        return Err(format!("{experiment} takes {} jobs and {need} of memory", plan.jobs.len()));
+    }
+    Ok(ConfirmationTest { experiment, plan, settings, confirmation })
+}
+
+fn more_in_flight(plan: &mut Plan) -> Result<String, String> {
+    let synchronous = plan.jobs.iter().filter(|job| job.engine.is_synchronous()).count();
+    for job in plan.jobs.iter_mut().filter(|job| !job.engine.is_synchronous()) {
+        if job.depth > DEPTH_MAX / 2 {
+            return Err(format!("twice iodepth={} is more than io_uring allows", job.depth));
+        }
+        job.depth *= 2;
+    }
+    add_jobs(plan, |job| job.engine.is_synchronous())?;
+    Ok(match synchronous {
+        0 => "doubling the queue depth",
+        some if some * 2 == plan.jobs.len() => "doubling the number of jobs",
+        _ => "doubling the I/Os in flight",
+    }
+    .into())
+}
+
+fn more_jobs(plan: &mut Plan, cpus: usize) -> Result<String, String> {
+    if plan.jobs.len() >= cpus || plan.jobs.iter().any(|job| !job.placement.cpus.is_empty()) {
+        return Err("no other CPU may run more jobs".into());
+    }
+    add_jobs(plan, |_| true)?;
+    Ok("doubling the number of jobs".into())
+}
+
+/// Adds a second job to each of those that are `wanted`.
+fn add_jobs(plan: &mut Plan, wanted: impl Fn(&JobPlan) -> bool) -> Result<(), String> {
+    let seconds = plan.jobs.iter().filter(|job| wanted(job)).map(second);
+    let seconds = seconds.collect::<Result<Vec<_>, String>>()?;
+    plan.jobs.extend(seconds);
+    Ok(())
+}
+
+/// A job like `job`; a sequential one begins in the middle, so that it does not read what the first has just read.
+fn second(job: &JobPlan) -> Result<JobPlan, String> {
+    let mut second = job.clone();
+    if !matches!(job.access.order, Order::Sequential { .. }) {
+        return Ok(second);
+    }
+    let block = job.block_max().max(1);
+    let unit = if block.is_multiple_of(ALIGNMENT) { block } else { block * ALIGNMENT };
+    for region in &mut second.regions {
+        let half = region.len / 2 / unit * unit;
+        if half == 0 {
+            return Err(format!("job '{}' has too few blocks for a second job", job.name));
+        }
+        *region = Region { start: region.start + half, len: region.len - half, ..*region };
+    }
+    Ok(second)
+}
+
+fn without_flushes(plan: &mut Plan) -> Result<String, String> {
+    if !plan.jobs.iter().any(flushes) {
+        return Err("no job has fsync or fdatasync to leave out".into());
+    }
+    plan.jobs.iter_mut().for_each(|job| job.sync = FlushPlan::default());
+    Ok("leaving out fsync and fdatasync".into())
+}
+
+fn with_direct(plan: &mut Plan) -> Result<String, String> {
+    let may_be_direct = |job: &&mut JobPlan| {
+        let engine = matches!(job.engine, Engine::IoUring(_) | Engine::Libaio | Engine::Posixaio);
+        engine && !job.direct
+    };
+    let changed = plan.jobs.iter_mut().filter(may_be_direct).map(|job| job.direct = true).count();
+    match changed {
+        0 => Err("its jobs use O_DIRECT already".into()),
+        _ => Ok("setting direct=1".into()),
+    }
+}
+
+fn twice_requests(record: &RunRecord, name: &str) -> Option<u32> {
+    let sampled = record.header.sampling.iter().flat_map(|sampling| &sampling.devices);
+    let targets = record.header.facts.targets.iter().filter_map(|target| target.device.as_ref());
+    let device = sampled.chain(targets).find(|device| device.name == name)?;
+    twice(device.nr_requests?, device.scheduler.as_deref(), device.driver_tags)
+}
+
+fn device_of(finding: &Finding) -> Result<&str, String> {
+    match &finding.subject {
+        Some(Subject::Device { name }) => Ok(name),
+        _ => Err("its device is not known".into()),
+    }
+}
+
+fn set(
+    settings: &mut Vec<SettingChange>,
+    finding: &Finding,
+    setting: Setting,
+    value: &str,
+) -> Result<String, String> {
+    let name = device_of(finding)?;
+    // A path, as a name alone could also be that of a file.
+    settings.push(SettingChange { setting, target: format!("/dev/{name}"), value: value.into() });
+    Ok(format!("setting {setting}={value} on {name}"))
+}
+
+impl ConfirmationTest {
+    /// What the measured effect on IOPS says about the limiter.
+    pub fn judge(&self, effect: &Effect) -> Confirmed {
+        let Confirmation { gain_min, predicts_gain, .. } = self.confirmation;
+        let (verdict, reason) = match gains(effect, gain_min) {
+            Some(gains) if gains == predicts_gain => (ConfirmedVerdict::Confirmed, None),
+            Some(_) => (ConfirmedVerdict::Refuted, None),
+            None => (ConfirmedVerdict::Inconclusive, Some(why_open(effect, gain_min))),
+        };
+        let experiment = self.experiment.clone();
+        Confirmed { verdict, metric: Metric::Iops, ratio: effect.ratio, experiment, reason }
+    }
+}
+
+/// Whether IOPS rise by a factor of `least` or more; `None` where neither can be claimed.
+fn gains(effect: &Effect, least: f64) -> Option<bool> {
+    let (ratio, sure) = effect.ratio.zip(effect.ratio_99)?;
+    match effect.claim {
+        Claim::Changed if ratio.value >= least => Some(true),
+        Claim::Changed | Claim::NoneAbove(_) if sure.high < least => Some(false),
+        _ => None,
+    }
+}
+
+fn why_open(effect: &Effect, least: f64) -> String {
+    match &effect.claim {
+        // What follows is advice for `try`.
+        Claim::Inconclusive(why) => why.split(';').next().unwrap_or_default().to_string(),
+        _ => format!("a gain of {:.0}% is possible", (least - 1.0) * 100.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules::Check;
+    use fathom_model::facts::{DeviceFacts, TargetFacts};
+    use fathom_model::plan::{Logs, Mix, Rate, Think};
+    use fathom_model::window::Ratio;
+
+    fn job(engine: Engine) -> JobPlan {
+        let mut job =
+            JobPlan::new("a", engine, Mix::Only(Dir::Read), Order::Sequential { skip: 0 });
+        (job.direct, job.invalidate) = (true, true);
+        job.regions = vec![Region { target: 0, start: 0, len: 1 << 20 }];
+        job
+    }
+
+    fn plan(jobs: &[JobPlan]) -> Plan {
+        Plan { jobs: jobs.to_vec(), ..Plan::default() }
+    }
+
+    fn uring() -> Engine {
+        Engine::IoUring(fathom_model::plan::Uring::default())
+    }
+
+    /// The test of a limiter of this rule on vda, on a machine with two CPUs.
+    fn test(rule: &str, base: &Plan) -> Result<ConfirmationTest, String> {
+        let mut record = RunRecord::default();
+        let facts = &mut record.header.facts;
+        facts.host.cpus_allowed = vec![0, 1];
+        let scheduler = Some("bfq".to_string());
+        let device = DeviceFacts {
+            name: "vda".into(),
+            nr_requests: Some(64),
+            scheduler,
+            ..DeviceFacts::default()
+        };
+        facts.targets = vec![TargetFacts { device: Some(device), ..TargetFacts::default() }];
+        let subject = Some(Subject::device("vda"));
+        confirmation_test(
+            &record,
+            base,
+            &Finding { rule: rule.into(), subject, ..Finding::default() },
+        )
+    }
+
+    #[test]
+    fn tests_belong_to_limiters_of_runs() {
+        let tested = || RULES.iter().filter(|rule| rule.confirmation.is_some());
+        for rule in tested() {
+            let judges_runs = rule.checks.iter().any(|check| matches!(check, Check::View(_)));
+            assert!(judges_runs && !rule.limits.is_empty(), "{}", rule.id);
+        }
+        assert_eq!(tested().count(), 8);
+        let error = test("swapping", &plan(&[job(uring())])).unwrap_err();
+        assert_eq!(error, "there is no confirmation test for this cause");
+    }
+
+    #[test]
+    fn more_ios_are_in_flight_by_depth_or_by_jobs() {
+        let deeper = test("device", &plan(&[JobPlan { depth: 16, ..job(uring()) }])).unwrap();
+        assert_eq!((deeper.plan.jobs.len(), deeper.plan.jobs[0].depth), (1, 32));
+        assert_eq!(deeper.experiment, "doubling the queue depth");
+        let psync = || job(Engine::Psync(Psync::Plain));
+        let more = test("one-at-a-time", &plan(&[psync()])).unwrap();
+        assert_eq!(
+            (more.plan.jobs.len(), more.experiment.as_str()),
+            (2, "doubling the number of jobs")
+        );
+        // The second job does not read what the first has just read.
+        let second = more.plan.jobs[1].regions[0];
+        assert_eq!((second.start, second.len), (1 << 19, 1 << 19));
+        let both = test("one-at-a-time", &plan(&[psync(), job(uring())])).unwrap();
+        let depths: Vec<u32> = both.plan.jobs.iter().map(|job| job.depth).collect();
+        assert_eq!(
+            (depths, both.experiment.as_str()),
+            (vec![1, 2, 1], "doubling the I/Os in flight")
+        );
+        let deepest = plan(&[JobPlan { depth: DEPTH_MAX, ..job(uring()) }]);
+        assert!(test("device", &deepest).unwrap_err().contains("iodepth=32768"));
+        let mut short = psync();
+        short.regions[0].len = 4096;
+        assert!(test("device", &plan(&[short])).unwrap_err().contains("too few blocks"));
+    }
+
+    #[test]
+    fn one_thing_is_changed() {
+        let two = test("own-cpu-time", &plan(&[job(uring())])).unwrap();
+        assert_eq!((two.plan.jobs.len(), two.plan.jobs[1].depth), (2, 1));
+        assert!(test("own-cpu-time", &two.plan).unwrap_err().contains("no other CPU"));
+        let buffered = JobPlan { direct: false, ..job(uring()) };
+        assert!(test("io-wq", &plan(&[buffered])).unwrap().plan.jobs[0].direct);
+        assert!(test("blocking-submit", &plan(&[job(uring())])).is_err());
+        let mut flushed = job(uring());
+        flushed.sync.fsync_every = 1;
+        let unflushed = test("fsync", &plan(&[flushed])).unwrap();
+        assert_eq!(unflushed.plan.jobs[0].sync, FlushPlan::default());
+        assert!(test("fsync", &plan(&[job(uring())])).is_err());
+        let base = plan(&[job(uring())]);
+        for (rule, change) in [
+            ("io-scheduler", "scheduler of /dev/vda=none"),
+            ("queue-requests", "nr_requests of /dev/vda=128"),
+        ] {
+            let test = test(rule, &base).unwrap();
+            let settings: Vec<String> = test.settings.iter().map(ToString::to_string).collect();
+            assert_eq!((settings, test.plan), (vec![change.to_string()], base.clone()));
+        }
+    }
+
+    #[test]
+    fn windows_end_by_time_and_do_nothing_new() {
+        let mut whole = job(uring());
+        whole.until.bytes = Some(1 << 20);
+        (whole.start_delay_ns, whole.exitall, whole.logs) = (1, true, Some(Logs::default()));
+        let base = repeatable(&plan(&[whole.clone()])).unwrap();
+        assert_eq!(base.jobs[0].until, Until::default());
+        assert_eq!((base.jobs[0].start_delay_ns, base.jobs[0].exitall), (0, false));
+        assert!(base.jobs[0].logs.is_none());
+        let why = |change: &dyn Fn(&mut JobPlan)| {
+            let mut job = whole.clone();
+            change(&mut job);
+            repeatable(&plan(&[job])).err().unwrap_or_default()
+        };
+        assert_eq!(why(&|_| ()), "");
+        let writes = |job: &mut JobPlan| job.access.mix = Mix::Only(Dir::Write);
+        assert_eq!(why(&writes), "");
+        let buffered =
+            |job: &mut JobPlan| (job.access.mix, job.direct) = (Mix::Only(Dir::Write), false);
+        assert!(why(&buffered).contains("page cache"));
+        let flushed = |job: &mut JobPlan| {
+            buffered(job);
+            job.sync.fsync_every = 1;
+        };
+        assert_eq!(why(&flushed), "");
+        let part = |job: &mut JobPlan| {
+            writes(job);
+            job.until.ios = Some(10);
+        };
+        assert_eq!(why(&part), "job 'a': it would write more than the run did");
+        assert_eq!(why(&|job| job.until.ios = Some(10)), "");
+        assert!(why(&|job| job.access.mix = Mix::Only(Dir::Trim)).contains("trim"));
+        assert!(why(&|job| job.rate.read = Some(Rate::Iops(1))).contains("rate"));
+        assert!(
+            why(&|job| job.think = Some(Think { time_ns: 1, spin_ns: 0, blocks: 1 }))
+                .contains("think")
+        );
+        assert!(
+            why(&|job| (job.direct, job.invalidate) = (false, false)).contains("begin without")
+        );
+        let waves = plan(&[whole.clone(), JobPlan { wave: 1, ..whole }]);
+        assert!(repeatable(&waves).unwrap_err().contains("stonewall"));
+    }
+
+    #[test]
+    fn an_effect_confirms_or_refutes_only_beyond_doubt() {
+        let effect = |value: f64, (low, high): (f64, f64), claim: Claim| Effect {
+            ratio: Some(Ratio { value, low, high }),
+            ratio_99: Some(Ratio { value, low, high }),
+            pairs: 12,
+            claim,
+        };
+        let base = plan(&[job(uring())]);
+        let judged = |rule, effect: &Effect| test(rule, &base).unwrap().judge(effect);
+        let twice = effect(1.9, (1.8, 2.0), Claim::Changed);
+        let same = effect(1.0, (0.98, 1.02), Claim::NoneAbove(0.02));
+        let slower = effect(0.8, (0.75, 0.85), Claim::Changed);
+        let little = effect(1.05, (1.01, 1.09), Claim::Changed);
+        for (rule, gain, none) in [
+            ("one-at-a-time", ConfirmedVerdict::Confirmed, ConfirmedVerdict::Refuted),
+            ("device", ConfirmedVerdict::Refuted, ConfirmedVerdict::Confirmed),
+        ] {
+            assert_eq!(judged(rule, &twice).verdict, gain);
+            for effect in [&same, &slower, &little] {
+                assert_eq!(judged(rule, effect).verdict, none, "{rule}: {effect:?}");
+            }
+        }
+        let unclear = effect(1.08, (1.01, 1.16), Claim::Changed);
+        let found = judged("device", &unclear);
+        assert_eq!(found.verdict, ConfirmedVerdict::Inconclusive);
+        assert_eq!(found.reason.unwrap(), "a gain of 10% is possible");
+        let noisy = Claim::Inconclusive("the interval is too wide; rerun".into());
+        let found = judged("device", &effect(1.3, (0.9, 1.9), noisy));
+        assert_eq!(
+            (found.verdict, found.reason.unwrap().as_str()),
+            (ConfirmedVerdict::Inconclusive, "the interval is too wide")
+        );
+    }
+}

@@ -1,0 +1,170 @@
+//! `run --confirm` and `fathom confirm` as a user sees them. None of these asserts which verdict is right.
+
+use crate::common::{Answer, Loop, MIB, Place, as_root, assert_one_error, block, checksum, says};
+use serde_json::{Value, json};
+use std::fs;
+
+const READS: [&str; 4] = ["--rw=randread", "--bs=4k", "--direct=1", "--time_based"];
+const VERDICTS: [&str; 4] = ["confirmed", "refuted", "inconclusive", "not_tested"];
+
+/// A run that is recorded.
+fn run(place: &Place, args: &[&str]) -> Answer {
+    place.ask(&[&["run", "--eta=never", "--record=kept"], args].concat())
+}
+
+fn record(place: &Place) -> Value {
+    serde_json::from_str(&place.read("kept/record.json")).unwrap()
+}
+
+/// Causes in the verdict of a record.
+fn causes(record: &Value) -> Vec<Value> {
+    let findings = record["findings"].as_array().unwrap().iter();
+    findings.filter(|finding| !finding["share_explained"].is_null()).cloned().collect()
+}
+
+/// Makes a cause of this rule the verdict of the recorded run.
+fn blame(place: &Place, rule: &str, device: &str) {
+    let mut record = record(place);
+    record["findings"] = json!([{
+        "rule": rule, "class": "limiter", "severity": "info", "rank": 1, "share_explained": 0.9,
+        "subject": { "kind": "device", "name": device }, "summary": "It waited.", "evidence": [], "next_step": null,
+    }]);
+    place.write("kept/record.json", record.to_string());
+}
+
+/// The verdict on the first cause of the record, which the page has below it, and that part of the page.
+#[track_caller]
+fn verdict(place: &Place, page: &str) -> (String, String) {
+    let cause = causes(&record(place)).remove(0);
+    let confirmed = &cause["confirmed"];
+    let verdict = confirmed["verdict"].as_str().unwrap().to_string();
+    assert!(VERDICTS.contains(&verdict.as_str()), "{cause}");
+    let label = format!("{}: ", verdict.replace('_', " "));
+    let below = block(page);
+    says(&below, &[&label]);
+    // On a busy machine, no I/O may complete in a window.
+    if !confirmed["ratio"].is_null() {
+        let experiment = confirmed["experiment"].as_str().unwrap();
+        says(&below, &[&format!("{experiment} yields "), "× the IOPS (95% CI "]);
+    }
+    (verdict, below)
+}
+
+#[test]
+fn a_run_tests_its_verdict() {
+    let place = Place::new();
+    place.data("data", 64 * MIB);
+    let before = checksum(place.path("data"));
+    let args = ["--ioengine=psync", "--runtime=2", "--confirm", "data"];
+    let answer = run(&place, &[&READS[..], &args].concat());
+    let causes = causes(&record(&place));
+    match causes.first() {
+        Some(_) => {
+            assert_eq!(answer.code, Some(0), "{}", answer.stderr);
+            verdict(&place, &answer.stdout);
+            let tested = causes.iter().filter(|cause| !cause["confirmed"].is_null());
+            assert!((1..=3).contains(&tested.count()));
+        }
+        // Something else kept the machine busy.
+        None => {
+            assert_eq!(answer.code, Some(1));
+            says(&answer.stderr, &["not confirmed: no limiter was found"]);
+        }
+    }
+    assert_eq!(place.ask(&["show", "kept"]).done().stdout, answer.stdout);
+    assert_eq!(checksum(place.path("data")), before);
+}
+
+#[test]
+fn a_recorded_run_is_tested_and_its_record_keeps_the_result() {
+    let place = Place::new();
+    place.data("data", 64 * MIB);
+    let args = ["--iodepth=4", "--runtime=200ms", "data"];
+    run(&place, &[&READS[..], &args].concat()).done();
+    blame(&place, "device", "vda");
+    let page = place.ask(&["confirm", "kept"]).done().stdout;
+    verdict(&place, &page);
+    assert_eq!(place.ask(&["show", "kept"]).done().stdout, page);
+    let json = place.ask(&["show", "kept", "--json"]).json();
+    assert_eq!(json["fathom"]["findings"], record(&place)["findings"]);
+
+    blame(&place, "swapping", "vda");
+    let page = place.ask(&["confirm", "kept"]).done().stdout;
+    let (found, below) = verdict(&place, &page);
+    assert_eq!(found, "not_tested");
+    says(&below, &["not tested: there is no confirmation test for this cause"]);
+
+    let refused = |parts: &[&str]| {
+        let before = place.read("kept/record.json");
+        let answer = place.ask(&["confirm", "kept"]);
+        assert_eq!((answer.code, answer.stdout.as_str()), (Some(1), ""));
+        assert_one_error(&answer.stderr, parts);
+        assert_eq!(place.read("kept/record.json"), before);
+    };
+    place.data("data", MIB);
+    refused(&["not confirmed: data is not what it was in the run"]);
+    let mut elsewhere = record(&place);
+    elsewhere["facts"]["host"]["host_id"] = "another".into();
+    place.write("kept/record.json", elsewhere.to_string());
+    refused(&["not confirmed: it was recorded on another machine"]);
+}
+
+#[test]
+fn windows_write_only_what_is_permitted_again() {
+    let place = Place::new();
+    place.data("data", 16 * MIB);
+    let args = ["--rw=randwrite", "--bs=4k", "--direct=1", "--time_based", "--runtime=200ms"];
+    let more = ["--fsync=1", "--overwrite=data", "data"];
+    run(&place, &[&args[..], &more].concat()).done();
+    blame(&place, "fsync", "vda");
+    place.data("data", 16 * MIB);
+    let before = checksum(place.path("data"));
+    let answer = place.ask(&["confirm", "kept"]);
+    assert_eq!(answer.code, Some(1));
+    assert_one_error(&answer.stderr, &["--overwrite"]);
+    assert_eq!(checksum(place.path("data")), before);
+    let page = place.ask(&["confirm", "kept", "--overwrite=data"]).done().stdout;
+    verdict(&place, &page);
+    assert_ne!(checksum(place.path("data")), before);
+
+    let mut whole = record(&place);
+    whole["plan"]["jobs"][0]["until"]["ios"] = 10.into();
+    place.write("kept/record.json", whole.to_string());
+    let answer = place.ask(&["confirm", "kept", "--overwrite=data"]);
+    assert_one_error(&answer.stderr, &["not confirmed: job", "would write more than the run did"]);
+}
+
+#[test]
+fn options_that_contradict_it_are_refused() {
+    let place = Place::new();
+    place.data("data", MIB);
+    let refuses = |option: &str, part: &str| {
+        place.refuses(&["--rw=read", "--confirm", option, "data"], &[part]);
+    };
+    refuses("--repeat=2", "--confirm and --repeat conflict");
+    refuses("--sampling=off", "remove --sampling=off");
+}
+
+#[test]
+fn settings_are_restored() {
+    let Some(_guard) = as_root("the scheduler of a loop device") else { return };
+    let place = Place::new();
+    place.data("image", 16 * MIB);
+    let device = Loop::on(&place.path("image"));
+    let schedulers = || fs::read_to_string(device.queue().join("scheduler")).unwrap();
+    let Some(other) =
+        ["mq-deadline", "bfq", "kyber"].into_iter().find(|name| schedulers().contains(name))
+    else {
+        println!("skipped: this kernel has no I/O scheduler");
+        return;
+    };
+    fs::write(device.queue().join("scheduler"), other).unwrap();
+    let before = schedulers();
+    let args = ["--iodepth=4", "--runtime=200ms", &device.0];
+    run(&place, &[&READS[..], &args].concat()).done();
+    let name = device.0.trim_start_matches("/dev/");
+    blame(&place, "io-scheduler", name);
+    let page = place.ask(&["confirm", "kept"]).done().stdout;
+    verdict(&place, &page);
+    assert_eq!(schedulers(), before);
+}

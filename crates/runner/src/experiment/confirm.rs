@@ -1,0 +1,285 @@
+//! Tests of a run's verdict: its jobs with one thing changed, compared with the same jobs unchanged.
+
+use super::plans::{Plans, Work};
+use super::{executor, rounds};
+use crate::cancel::CancelToken;
+use crate::run::Hooks;
+use crate::sources::System;
+use crate::targets::OpenTargets;
+use fathom_analysis::experiment::Trial;
+use fathom_analysis::rules::{ConfirmationTest, confirmation_test, repeatable};
+use fathom_machine::guard::Permissions;
+use fathom_machine::settings::Settings;
+use fathom_machine::{Lookup, Roots};
+use fathom_model::experiment::{Condition, Experiment, Metric, Protocol, Request};
+use fathom_model::facts::{Facts, TargetFacts, TargetKind};
+use fathom_model::finding::{Confirmed, ConfirmedVerdict};
+use fathom_model::plan::{Plan, Target};
+use fathom_model::record::RunRecord;
+use fathom_spec::Sources;
+use std::time::{Duration, Instant};
+
+/// Limiters that are tested at most, one after the other while each is refuted.
+const LIMITERS_MAX: usize = 3;
+/// Indices of the conditions: the jobs as they are, the same again (A/A), and with the change.
+const BASE: usize = 0;
+const CHANGED: usize = 2;
+
+/// The test of a limiter ends after this many times the time of its windows.
+const WALL_CLOCK_MAX: f64 = 1.5;
+
+/// Time and precision of one test: with 8 rounds or more of three windows, some 8 to 20 seconds.
+fn protocol() -> Protocol {
+    Protocol {
+        seconds: 20.0,
+        window_ns: 200_000_000,
+        ramp_ns: 40_000_000,
+        // "No gain" is a claim about less than the gain that counts.
+        precision: 0.03,
+        rounds_min: 8,
+        rounds_warm: 1,
+        seed: System::default().random(),
+    }
+}
+
+/// Tests the first limiter in the verdict of `record`, whose jobs ran on `targets`, and while it is refuted the next one,
+/// and enters in the findings what was found. Settings are changed for single windows, and restored.
+///
+/// # Errors
+/// For users, why nothing can be tested, what interrupted it, or a setting that could not be restored.
+pub fn confirm(
+    targets: &OpenTargets,
+    record: &mut RunRecord,
+    cancel: &CancelToken,
+    hooks: &mut dyn Hooks,
+) -> Result<(), String> {
+    let base = repeatable(&record.plan)?;
+    record.header.findings.iter_mut().for_each(|finding| finding.confirmed = None);
+    let findings = record.header.findings.iter().enumerate();
+    let causes = findings.filter(|(_, finding)| finding.is_cause()).map(|(index, _)| index);
+    let causes: Vec<usize> = causes.take(LIMITERS_MAX).collect();
+    if causes.is_empty() {
+        return Err("no limiter was found".into());
+    }
+    for index in causes {
+        let confirmed = match confirmation_test(record, &base, &record.header.findings[index]) {
+            Ok(test) => measure(targets, &base, &test, (&protocol(), cancel), hooks)?,
+            Err(why) => Confirmed::not_tested(why),
+        };
+        let is_refuted = confirmed.verdict == ConfirmedVerdict::Refuted;
+        record.header.findings[index].confirmed = Some(confirmed);
+        if !is_refuted {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// The same for a run that was recorded before, whose targets are opened anew.
+///
+/// # Errors
+/// As [`confirm`], and if the targets are not those of the run, or may not be written.
+pub fn confirm_recorded(
+    record: &mut RunRecord,
+    permissions: &Permissions,
+    cancel: &CancelToken,
+    hooks: &mut dyn Hooks,
+) -> Result<(), String> {
+    // Before anything is opened.
+    repeatable(&record.plan)?;
+    let facts = facts_of_run(record)?;
+    // All of them exist, and stay.
+    let existing = |target: &Target| Target {
+        create_size: None,
+        fill: false,
+        create_on_open: false,
+        unlink: false,
+        ..target.clone()
+    };
+    let targets = record.plan.targets.iter().map(existing).collect();
+    let plan = Plan { targets, ..record.plan.clone() };
+    let mut targets = OpenTargets::open(&plan, facts, permissions, cancel)?;
+    let confirmed = confirm(&targets, record, cancel, hooks);
+    let closed = targets.close();
+    confirmed.and(closed)
+}
+
+/// The machine and the targets now, if these are those of the run.
+fn facts_of_run(record: &RunRecord) -> Result<Facts, String> {
+    let roots = Roots::default();
+    let (host, then) = (fathom_machine::host(&roots), &record.header.facts);
+    if (&host.host_id, &host.hostname) != (&then.host.host_id, &then.host.hostname) {
+        return Err(format!("it was recorded on another machine ({})", then.host.hostname));
+    }
+    let lookup = Lookup::new(&roots);
+    let known = |index: usize, target: &Target| {
+        let path = &target.path;
+        let now = lookup.target(path).map_err(|e| format!("cannot read {path}: {e}"))?;
+        let regions = record.plan.jobs.iter().flat_map(|job| &job.regions);
+        let ends = regions.filter(|region| region.target == index).map(|r| r.start + r.len);
+        let is_same =
+            then.targets.iter().filter(|then| then.path == *path).all(|then| is_same(then, &now));
+        match is_same && now.size_bytes >= ends.max().unwrap_or(0) {
+            true => Ok(now),
+            false => Err(format!(
+                "{path} is not what it was in the run; use its directory, or repeat it with `fathom run --confirm`"
+            )),
+        }
+    };
+    let targets = record.plan.targets.iter().enumerate();
+    let targets =
+        targets.map(|(index, target)| known(index, target)).collect::<Result<_, String>>()?;
+    Ok(Facts { host, targets, ..Facts::default() })
+}
+
+/// Whether the names of devices may have changed, but not the devices, and files have the same place.
+fn is_same(then: &TargetFacts, now: &TargetFacts) -> bool {
+    let serial =
+        |target: &TargetFacts| target.device.as_ref().and_then(|device| device.serial.clone());
+    match now.kind {
+        TargetKind::Missing => false,
+        TargetKind::File => then.kind == now.kind && then.resolved == now.resolved,
+        kind => {
+            then.kind == kind && then.size_bytes == now.size_bytes && serial(then) == serial(now)
+        }
+    }
+}
+
+/// Measures `test` against the jobs of `base`.
+fn measure(
+    targets: &OpenTargets,
+    base: &Plan,
+    test: &ConfirmationTest,
+    (protocol, cancel): (&Protocol, &CancelToken),
+    hooks: &mut dyn Hooks,
+) -> Result<Confirmed, String> {
+    if let Err(refused) = Settings::system().check(&test.settings) {
+        return Ok(Confirmed::not_tested(refused.to_string()));
+    }
+    let condition = |name: &str| Condition { name: name.into(), ..Condition::default() };
+    let conditions = vec![
+        condition("the jobs as they are"),
+        Condition { repeats: Some(BASE), ..condition("again (A/A)") },
+        Condition { against: vec![BASE], ..condition(&test.experiment) },
+    ];
+    let experiment = Experiment {
+        name: "confirm".into(),
+        metric: Metric::Iops,
+        conditions,
+        ..Experiment::default()
+    };
+    let request = Request { experiment, protocol: protocol.clone(), ..Request::default() };
+    let plans = Plans {
+        works: [base, base, &test.plan].map(|plan| Work::Jobs(Box::new(plan.clone()))).into(),
+        settings: vec![Vec::new(), Vec::new(), test.settings.clone()],
+        facts: targets.facts.clone(),
+        ..Plans::default()
+    };
+    let mut trial = Trial::new(request.experiment.clone(), protocol.clone());
+    // On a busy machine, what is between the windows takes longer than these.
+    let deadline =
+        Instant::now().checked_add(Duration::from_secs_f64(protocol.seconds * WALL_CLOCK_MAX));
+    let mut executor = executor(targets, &plans, &[], &request, cancel);
+    if let Some(reason) = rounds(&mut trial, &mut executor, hooks, deadline, &mut |_, _| ())? {
+        return Err(format!("interrupted by {reason}"));
+    }
+    let failure = |index: usize| {
+        let error = trial.totals(index).and_then(|totals| totals.sum.first_error.as_deref());
+        let name = &request.experiment.conditions[index].name;
+        trial.rejected(index).or(error).map(|why| format!("{name}: {why}"))
+    };
+    Ok(match (failure(BASE), failure(CHANGED), trial.effect(CHANGED)) {
+        (None, None, Some(effect)) => test.judge(&effect),
+        (_, Some(why), _) => Confirmed::not_tested(why),
+        (why, None, _) => {
+            let verdict = ConfirmedVerdict::Inconclusive;
+            let reason = Some(why.unwrap_or_else(|| "nothing was measured".into()));
+            Confirmed {
+                verdict,
+                experiment: test.experiment.clone(),
+                reason,
+                ..Confirmed::default()
+            }
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fathom_model::Dir;
+    use fathom_model::facts::Host;
+    use fathom_model::finding::{Finding, Subject};
+    use fathom_model::plan::{Engine, JobPlan, Mix, Order, Think};
+
+    fn idle_targets() -> OpenTargets {
+        OpenTargets::with(Host::default(), Vec::new(), crate::wording::Vocabulary::Keys)
+    }
+
+    /// A run of the null engine, which does no I/O, with causes of these rules.
+    fn record(rules: &[&str]) -> RunRecord {
+        let mut record = RunRecord::default();
+        let read = Mix::Only(Dir::Read);
+        record.plan.jobs =
+            vec![JobPlan::new("a", Engine::Null, read, Order::Sequential { skip: 0 })];
+        let cause = |(rank, rule): (u32, &&str)| Finding {
+            rule: rule.to_string(),
+            rank: Some(rank),
+            share_explained: Some(0.5),
+            subject: Some(Subject::device("no-such-device")),
+            ..Finding::default()
+        };
+        record.header.findings = (1..).zip(rules).map(cause).collect();
+        record
+    }
+
+    #[test]
+    fn a_gain_of_a_factor_of_a_thousand_confirms() {
+        let record = record(&["one-at-a-time"]);
+        let mut base = record.plan.clone();
+        base.jobs[0].think = Some(Think { time_ns: 1_000_000, spin_ns: 0, blocks: 1 });
+        let changed = confirmation_test(&record, &record.plan, &record.header.findings[0]).unwrap();
+        let protocol =
+            Protocol { window_ns: 130_000_000, ramp_ns: 2_000_000, seconds: 30.0, ..protocol() };
+        let cancel = CancelToken::default();
+        let found =
+            measure(&idle_targets(), &base, &changed, (&protocol, &cancel), &mut ()).unwrap();
+        // A busy machine does not get to as many rounds as a claim needs.
+        let is_short = found.reason.as_ref().is_some_and(|why| why.contains("rounds needed"));
+        assert!(found.verdict == ConfirmedVerdict::Confirmed || is_short, "{found:?}");
+        assert_eq!(found.experiment, "doubling the queue depth");
+        assert!(found.ratio.unwrap().value > 10.0, "{found:?}");
+    }
+
+    #[test]
+    fn what_cannot_be_tested_says_why() {
+        let cancel = CancelToken::default();
+        let confirm = |record: &mut RunRecord| confirm(&idle_targets(), record, &cancel, &mut ());
+        let mut untestable = record(&["swapping", "device"]);
+        confirm(&mut untestable).unwrap();
+        let [first, second] = untestable.header.findings.as_slice() else { panic!() };
+        let found = first.confirmed.clone().unwrap();
+        assert_eq!(found, Confirmed::not_tested("there is no confirmation test for this cause"));
+        assert_eq!(second.confirmed, None, "only what follows a refuted one is tested");
+        assert!(confirm(&mut record(&[])).unwrap_err().contains("no limiter"));
+        let mut paced = record(&["device"]);
+        paced.plan.jobs[0].think = Some(Think { time_ns: 1, spin_ns: 0, blocks: 1 });
+        assert!(confirm(&mut paced).unwrap_err().contains("think time"));
+        cancel.cancel();
+        assert!(confirm(&mut record(&["device"])).unwrap_err().contains("interrupted"));
+    }
+
+    #[test]
+    fn a_setting_of_a_device_that_is_gone_shows_nothing() {
+        let record = record(&["io-scheduler"]);
+        let test = confirmation_test(&record, &record.plan, &record.header.findings[0]).unwrap();
+        let (protocol, cancel) =
+            (Protocol { window_ns: 20_000_000, ..protocol() }, CancelToken::default());
+        let found =
+            measure(&idle_targets(), &record.plan, &test, (&protocol, &cancel), &mut ()).unwrap();
+        // On a busy machine, the unchanged jobs may have failed before.
+        let known = [ConfirmedVerdict::NotTested, ConfirmedVerdict::Inconclusive];
+        assert!(known.contains(&found.verdict) && found.ratio.is_none(), "{found:?}");
+        assert!(found.reason.is_some());
+    }
+}
