@@ -10,6 +10,7 @@ pub(crate) fn nearest<'a>(
     }
     let limit = (word.chars().count() / 3).clamp(1, 3);
     candidates
+        .filter(|candidate| candidate.len().abs_diff(word.len()) <= limit)
         .map(|candidate| (distance(word, candidate), candidate))
         .filter(|(distance, _)| *distance <= limit)
         .min_by_key(|(distance, _)| *distance)

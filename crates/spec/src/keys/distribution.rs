@@ -28,8 +28,8 @@ pub(super) fn distribution(job: &mut JobSpec, v: KeyValue<'_>) -> Result<(), Str
         },
         "pareto" => Some(Distribution::Pareto { h: numbers(v.text, rest, 0.2, 1.0)?.0 }),
         "normal" | "gauss" => {
-            list("10")?;
-            let (deviation_percent, center) = numbers(v.text, rest, 0.0, 100.0)?;
+            // Without a number, fio takes the mean of 12 uniform numbers (lib/gauss.c), whose deviation this is.
+            let (deviation_percent, center) = numbers(v.text, rest, 100.0 / 12.0, 100.0)?;
             let center_percent = center.unwrap_or(0.5) * 100.0;
             Some(Distribution::Normal { deviation_percent, center_percent })
         }

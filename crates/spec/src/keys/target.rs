@@ -24,7 +24,7 @@ keys! {
         => |job, v| job.files.count = v.count32(1, 65_536)?;
     value("COUNT") "openfiles": "Number of files to keep open at once",
         "Limits the files in use at once, but all of them stay open."
-        => |job, v| job.plan.open_files = Some(v.count32(1, 65_536)?);
+        => |job, v| job.plan.open_files = Some(v.count32(0, 65_536)?).filter(|most| *most > 0);
     value("SIZE|N%") "size": "Total size of all files of a clone", "An error if it exceeds the end of a device."
         => |job, v| job.files.size = Some(v.size_or_any_percent()?);
     value("SIZE[-SIZE]|100%") "filesize": "Size of each file; 100% is all of an existing target" = file_size;
@@ -33,7 +33,7 @@ keys! {
     value("SIZE|N%") "offset_increment": "Offset added for each clone"
         => |job, v| job.files.offset_increment = v.size_or_percent()?;
     value("SIZE") "offset_align": "Alignment to which a percentage offset is rounded up"
-        => |job, v| job.files.offset_align = Some(v.size()?);
+        => |job, v| job.files.offset_align = if v.text == "0" { None } else { Some(v.size()?) };
     flag "file_append": "Start at the end of each existing file; devices are not affected",
         "The file is extended before the job starts, which needs `--overwrite=`, and keeps its data even if the job \
          reads."

@@ -310,6 +310,8 @@ fn shares_floors_and_hints() {
     assert_eq!(of("--fadvise_hint=0").advice, Advice::None);
     assert_eq!(of("--numa_mem_policy=bind:0-1").placement.memory, MemoryPolicy::Bind(vec![0, 1]));
     assert!(of("--exitall_on_error").exitall_on_error && of("--openfiles=1").open_files == Some(1));
+    // Their values in fio without them.
+    assert_eq!(of("--openfiles=0 --offset_align=0").open_files, None);
     let atomic = of("--atomic=1");
     assert!(atomic.direct && atomic.flags.atomic);
     assert!(of("--atomic=1 --direct=0").direct && !of("--atomic=1 --atomic=0").direct);
@@ -390,6 +392,9 @@ fn orders_of_random_offsets() {
         order("--random_distribution=zoned_abs:60/1m:40/2m --rw_sequencer=identical");
     let Distribution::ZonedAbs(zones) = zones else { panic!("{zones:?}") };
     assert_eq!((zones[1].bytes, zones[1].access_percent, repeats), (2 << 20, 40.0, true));
+    let (bare, _) = order("--random_distribution=normal");
+    let even = Distribution::Normal { deviation_percent: 100.0 / 12.0, center_percent: 50.0 };
+    assert_eq!(bare, even);
     let (normal, _) = order("--random_distribution=normal:10:0.25");
     assert_eq!(normal, Distribution::Normal { deviation_percent: 10.0, center_percent: 25.0 });
     assert_eq!(order("--random_distribution=zipf:1.2:0.5").0, Distribution::Zipf { theta: 1.2 });
