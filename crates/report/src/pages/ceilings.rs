@@ -7,8 +7,8 @@ use fathom_analysis::ceilings::{Ceiling, CeilingUnit};
 
 /// Up to this many ceilings are printed.
 const SHOWN: usize = 8;
-/// Parts that were used less, in percent, are far from any limit.
-const USED_MIN: f64 = 1.0;
+/// Parts that were used less than this, in percent, are far from any limit.
+const USED_MIN: f64 = 10.0;
 
 /// The tightest ceilings, in a table whose first column is called `name`.
 pub(super) fn ceilings(body: &mut Document, name: &str, all: &[Ceiling]) {
