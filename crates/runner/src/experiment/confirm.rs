@@ -25,8 +25,8 @@ const LIMITERS_MAX: usize = 3;
 const BASE: usize = 0;
 const CHANGED: usize = 2;
 
-/// The test of a limiter ends after this many times the time of its windows.
-const WALL_CLOCK_MAX: f64 = 1.5;
+/// All tests together: on a busy machine, what is between the windows takes longer than these.
+const TIME_MAX: Duration = Duration::from_secs(30);
 
 /// Time and precision of one test: with 8 rounds or more of three windows, some 8 to 20 seconds.
 fn protocol() -> Protocol {
@@ -61,9 +61,10 @@ pub fn confirm(
     if causes.is_empty() {
         return Err("no limiter was found".into());
     }
+    let end = Instant::now().checked_add(TIME_MAX);
     for index in causes {
         let confirmed = match confirmation_test(record, &base, &record.header.findings[index]) {
-            Ok(test) => measure(targets, &base, &test, (&protocol(), cancel), hooks)?,
+            Ok(test) => measure(targets, &base, &test, (&protocol(), end, cancel), hooks)?,
             Err(why) => Confirmed::not_tested(why),
         };
         let is_refuted = confirmed.verdict == ConfirmedVerdict::Refuted;
@@ -150,7 +151,7 @@ fn measure(
     targets: &OpenTargets,
     base: &Plan,
     test: &ConfirmationTest,
-    (protocol, cancel): (&Protocol, &CancelToken),
+    (protocol, end, cancel): (&Protocol, Option<Instant>, &CancelToken),
     hooks: &mut dyn Hooks,
 ) -> Result<Confirmed, String> {
     if let Err(refused) = Settings::system().check(&test.settings) {
@@ -176,11 +177,8 @@ fn measure(
         ..Plans::default()
     };
     let mut trial = Trial::new(request.experiment.clone(), protocol.clone());
-    // On a busy machine, what is between the windows takes longer than these.
-    let deadline =
-        Instant::now().checked_add(Duration::from_secs_f64(protocol.seconds * WALL_CLOCK_MAX));
     let mut executor = executor(targets, &plans, &[], &request, cancel);
-    if let Some(reason) = rounds(&mut trial, &mut executor, hooks, deadline, &mut |_, _| ())? {
+    if let Some(reason) = rounds(&mut trial, &mut executor, hooks, end, &mut |_, _| ())? {
         return Err(format!("interrupted by {reason}"));
     }
     let failure = |index: usize| {
@@ -242,8 +240,14 @@ mod tests {
         let protocol =
             Protocol { window_ns: 130_000_000, ramp_ns: 2_000_000, seconds: 30.0, ..protocol() };
         let cancel = CancelToken::default();
-        let found =
-            measure(&idle_targets(), &base, &changed, (&protocol, &cancel), &mut ()).unwrap();
+        let found = measure(
+            &idle_targets(),
+            &base,
+            &changed,
+            (&protocol, Instant::now().checked_add(TIME_MAX), &cancel),
+            &mut (),
+        )
+        .unwrap();
         // A busy machine does not get to as many rounds as a claim needs.
         let is_short = found.reason.as_ref().is_some_and(|why| why.contains("rounds needed"));
         assert!(found.verdict == ConfirmedVerdict::Confirmed || is_short, "{found:?}");
@@ -275,8 +279,14 @@ mod tests {
         let test = confirmation_test(&record, &record.plan, &record.header.findings[0]).unwrap();
         let (protocol, cancel) =
             (Protocol { window_ns: 20_000_000, ..protocol() }, CancelToken::default());
-        let found =
-            measure(&idle_targets(), &record.plan, &test, (&protocol, &cancel), &mut ()).unwrap();
+        let found = measure(
+            &idle_targets(),
+            &record.plan,
+            &test,
+            (&protocol, Instant::now().checked_add(TIME_MAX), &cancel),
+            &mut (),
+        )
+        .unwrap();
         // On a busy machine, the unchanged jobs may have failed before.
         let known = [ConfirmedVerdict::NotTested, ConfirmedVerdict::Inconclusive];
         assert!(known.contains(&found.verdict) && found.ratio.is_none(), "{found:?}");
