@@ -31,8 +31,10 @@ pub(super) fn ceilings(body: &mut Document, name: &str, all: &[Ceiling]) {
             ceiling.source.as_str().into(),
         ]
     };
-    let shown = all.iter().filter(|ceiling| ceiling.share() * 100.0 >= USED_MIN);
-    body.table(columns, shown.take(SHOWN).map(row).collect());
+    // The tightest comes first.
+    let (first, rest) = all.split_at(all.len().min(1));
+    let rest = rest.iter().filter(|ceiling| ceiling.share() * 100.0 >= USED_MIN);
+    body.table(columns, first.iter().chain(rest).take(SHOWN).map(row).collect());
 }
 
 fn most(ceiling: &Ceiling) -> Text {
