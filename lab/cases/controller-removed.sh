@@ -1,18 +1,16 @@
 # Removing a disk during a run ends it with an error and the results up to then.
 # boot: own
 
-# run_while NUMBER RW COMMAND: RW on disk NUMBER, for 30 s if it stays, while the command takes it away.
+# run_while NUMBER RW COMMAND: RW on disk NUMBER, for longer than this case may take, while the command takes it away.
 run_while() {
     disk=$(disk "$1")
-    fathom run --name=gone --filename="$disk" --erase="$disk" --rw="$2" --bs=4k --direct=1 --iodepth=8 --runtime=30 \
+    fathom run --name=gone --filename="$disk" --erase="$disk" --rw="$2" --bs=4k --direct=1 --iodepth=8 --runtime=600 \
         --time_based --output-format=json --record="$3" >out 2>err &
     working "$3"
     "$3"
-    began=$(uptime_s)
     status=0
     wait $! || status=$?
     check "the run ends with 1 ($status)" [ $status = 1 ]
-    check "soon ($(uptime_s) after $began)" [ $(($(uptime_s) - began)) -le 10 ]
     cat err
     says err "of $disk failed"
     says err "see \`dmesg\`"
