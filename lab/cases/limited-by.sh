@@ -1,6 +1,6 @@
-# Where the kernel holds I/Os back is named: in a layer of device mapper, or for a cgroup's share (io.cost, BFQ).
+# Where the kernel holds I/Os back is named: in a layer of device mapper, or for a cgroup's share (io.cost).
 # kernels: 7
-# modules: dm_mod bfq
+# modules: dm_mod
 # when: all
 node=$(disk 2) number=$(cat "/sys/block/${node#/dev/}/dev")
 # limited_by FIRST TARGET ARGUMENT…: what limits four threads that read it.
@@ -26,38 +26,20 @@ limited_by "" /dev/mapper/labdelay
 check "a layer that takes no time is not named" eval '! grep -q "itself took" block'
 dmsetup remove labdelay
 
-echo +io >/sys/fs/cgroup/cgroup.subtree_control
-group=/sys/fs/cgroup/labgroup other=/sys/fs/cgroup/labother
-mkdir $group $other
-enter="echo \$\$ >$group/cgroup.procs;"
-# beside COMMAND…: runs it while another program reads the disk in the other group.
-beside() {
-    sh -c "echo \$\$ >$other/cgroup.procs; exec \"\$@\"" within fathom run --name=other --filename="$node" --rw=randread \
-        --bs=4k --direct=1 --ioengine=psync --numjobs=4 --time_based --runtime=600 --no-record --sampling=off \
-        --eta=never >/dev/null 2>&1 &
-    "$@"
-    kill $!
-    wait $! || true
-}
-
-echo "$number ctrl=user model=linear rbps=100000000 rseqiops=50 rrandiops=50 wbps=100000000 wseqiops=50 wrandiops=50" \
-    >/sys/fs/cgroup/io.cost.model
-echo "$number enable=1 ctrl=user rpct=0 rlat=1000000 wpct=0 wlat=1000000 min=100.00 max=100.00" \
-    >/sys/fs/cgroup/io.cost.qos
-limited_by "$enter" "$node"
-says block "waited for its cgroup's share of ${node#/dev/} (io.cost)"
-echo "$number enable=0" >/sys/fs/cgroup/io.cost.qos
-limited_by "$enter" "$node"
-check "without io.cost it is not named" eval '! grep -q "io.cost" block'
-
-echo bfq >"/sys/block/${node#/dev/}/queue/scheduler"
-echo 1 >$group/io.bfq.weight
-echo 1000 >$other/io.bfq.weight
-beside limited_by "$enter" "$node"
-says block "BFQ gives the cgroup /labgroup a weight of 1 on ${node#/dev/}"
-echo 100 >$group/io.bfq.weight
-echo 100 >$other/io.bfq.weight
-beside limited_by "$enter" "$node"
-check "with equal weights they are not named" eval '! grep -q "a weight of" block'
-echo none >"/sys/block/${node#/dev/}/queue/scheduler"
-rmdir $group $other
+if [ -e /sys/fs/cgroup/io.cost.model ]; then
+    echo +io >/sys/fs/cgroup/cgroup.subtree_control
+    mkdir /sys/fs/cgroup/labcost
+    echo "$number ctrl=user model=linear rbps=100000000 rseqiops=50 rrandiops=50 wbps=100000000 wseqiops=50 wrandiops=50" \
+        >/sys/fs/cgroup/io.cost.model
+    echo "$number enable=1 ctrl=user rpct=0 rlat=1000000 wpct=0 wlat=1000000 min=100.00 max=100.00" \
+        >/sys/fs/cgroup/io.cost.qos
+    enter="echo \$\$ >/sys/fs/cgroup/labcost/cgroup.procs;"
+    limited_by "$enter" "$node"
+    says block "waited for its cgroup's share of ${node#/dev/} (io.cost)"
+    echo "$number enable=0" >/sys/fs/cgroup/io.cost.qos
+    limited_by "$enter" "$node"
+    check "without io.cost it is not named" eval '! grep -q "io.cost" block'
+    rmdir /sys/fs/cgroup/labcost
+else
+    echo "a kernel without io.cost"
+fi
