@@ -37,7 +37,7 @@ fn at_peak(record: &LimitRecord, target: usize, limit: &BlockLimit, peak: &Point
     let (config, report) = (&record.config, &record.report);
     let iops = peak.iops.mean;
     let mut all = Ceilings::new(limit.block_bytes as f64);
-    processors(&mut all, record, peak);
+    of_cpus(&mut all, record, peak);
     let own = if peak.workers == 1 { report.own.one_worker } else { report.own.all_cores };
     if let Some(own) = own {
         let part = (CeilingKind::LoadGenerator, "fathom itself".to_string());
@@ -94,7 +94,7 @@ fn shares(limit: &BlockLimit) -> PerDir<f64> {
     shares
 }
 
-fn processors(all: &mut Ceilings, record: &LimitRecord, peak: &Point) {
+fn of_cpus(all: &mut Ceilings, record: &LimitRecord, peak: &Point) {
     let (iops, each_ns) = (peak.iops.mean, peak.cpu_ns_per_io());
     let used = iops * each_ns / 1e9;
     let workers = f64::from(peak.workers.max(1));

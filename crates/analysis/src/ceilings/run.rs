@@ -33,7 +33,7 @@ pub fn of_run(record: &RunRecord, observed: Option<&Observed>) -> Vec<Ceiling> {
     let (iops, bandwidth) = (of_all(&derive::ios), of_all(&derive::bytes));
     let mut all = Ceilings::new(if iops > 0.0 { bandwidth / iops } else { 0.0 });
     let cgroup = observed.and_then(|seen| seen.last().system.as_ref()?.cgroup.as_ref());
-    processors(&mut all, record, &jobs, iops, cgroup.and_then(|cgroup| cgroup.cpu_limit));
+    of_cpus(&mut all, record, &jobs, iops, cgroup.and_then(|cgroup| cgroup.cpu_limit));
     depths(&mut all, &jobs, iops);
     rates(&mut all, &jobs, iops);
     let loads: Vec<DeviceLoad> = record.disks.iter().filter_map(load).collect();
@@ -57,7 +57,7 @@ fn own_cpu(job: &JobRecord) -> f64 {
     (job.usage.user_ns + job.usage.system_ns) as f64 / job.runtime_ns as f64
 }
 
-fn processors(
+fn of_cpus(
     all: &mut Ceilings,
     record: &RunRecord,
     jobs: &[(&JobPlan, &JobRecord)],
