@@ -10,7 +10,9 @@ limit_over() {
     name=$1
     shift
     fathom limit "$@" --duration=$((10 + 5 * $#)) --json --record="$name" >"$name.json" 2>err
-    check "what is printed is what is recorded" cmp "$name.json" "$name/record.json"
+    # Ceilings follow from the record.
+    recorded=$(jq -c 'del(.ceilings)' "$name.json")
+    check "what is printed is what is recorded" [ "$recorded" = "$(jq -c . "$name/record.json")" ]
     is "$name.json" '.report | [.finished, (.seconds_used <= .seconds_planned + 5)] | tojson' '[true,true]'
     is "$name.json" '[.facts.targets[].path, .report.targets[].name] | unique | join(" ")' \
         "$(printf '%s\n' "$@" | sort | xargs)"

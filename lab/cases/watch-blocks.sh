@@ -1,6 +1,7 @@
 # Block layer events are counted: requests, unplugs by batch size, splits. Kernel 6.1 does not report unplugs of a
 # queue without a scheduler.
 # kernels: 6.12 7
+# when: all
 disk=$(disk 0)
 name=${disk#/dev/}
 # grown RECORD FILTER: what a counter of a watched record, which begins at 0, came to.

@@ -1,5 +1,6 @@
 # Limits of a cgroup are reported, how often they were hit, and reclaim by buffered reads beyond its memory limit.
 # kernels: 6.1 7
+# when: all
 echo "+memory +cpu +io" >/sys/fs/cgroup/cgroup.subtree_control
 group=/sys/fs/cgroup/labwatch
 mkdir $group

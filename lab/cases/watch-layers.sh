@@ -1,5 +1,6 @@
 # Nearly all kernel samples are assigned to a layer; the I/O scheduler's grows from none to mq-deadline to bfq.
 # kernels: 7 6.1
+# when: all
 # modules: bfq
 # Nothing but the kernel's own code: an emulated disk answers too late on a busy host.
 disk=$(null_blk fast queue_mode=2 submit_queues=1 irqmode=0)

@@ -1,5 +1,6 @@
 # Without root, each command reports what is available, and names each unavailable source and its remedy.
 # kernels: 6.1 7
+# when: all
 paranoid=/proc/sys/kernel/perf_event_paranoid
 before=$(cat $paranoid)
 mkdir own

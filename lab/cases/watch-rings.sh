@@ -1,5 +1,6 @@
 # Requests punted to io-wq are counted, and its workers reported, each with its owner thread.
 # kernels: 7 6.1
+# when: all
 set -- --filename="$(disk 0)" --rw=randread --bs=4k --direct=1 --no-record --output-format=json
 
 # Each request with force_async goes to io-wq.
