@@ -17,6 +17,7 @@ pub mod layers;
 pub mod limit;
 pub mod machine;
 pub mod metrics;
+pub mod predict;
 pub mod processes;
 pub mod rules;
 pub mod stats;

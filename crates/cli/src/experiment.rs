@@ -176,18 +176,22 @@ fn read(path: &str) -> Result<String, String> {
         let names = SHIPPED.map(|(name, _)| name).join(", ");
         return Err(format!("unknown experiment '{path}'; use {names}, or a .toml file"));
     }
+    let hint = "not an experiment file; name an experiment or jobs before the targets";
+    read_toml(path, hint)
+}
+
+/// The text of a file that a user wrote; `otherwise` says what something else than a file is.
+///
+/// # Errors
+/// If it cannot be read, is not a file, or is larger than anybody writes.
+pub fn read_toml(path: &str, otherwise: &str) -> Result<String, String> {
     let failed = |e: std::io::Error| format!("cannot read {path}: {e}");
     let found = std::fs::metadata(path).map_err(failed)?;
     if !found.is_file() {
-        return Err(format!(
-            "{path} is not an experiment file; name an experiment or jobs before the targets"
-        ));
+        return Err(format!("{path} is {otherwise}"));
     }
     if found.len() > FILE_MAX {
-        return Err(format!(
-            "{path} has {} bytes, more than the maximum size of an experiment file",
-            found.len()
-        ));
+        return Err(format!("{path} has {} bytes; expected at most {FILE_MAX}", found.len()));
     }
     let mut text = String::new();
     File::open(path).map_err(failed)?.take(FILE_MAX).read_to_string(&mut text).map_err(failed)?;

@@ -16,8 +16,10 @@ mod logs;
 mod manual;
 mod output;
 mod page;
+mod predict;
 mod quantity;
 mod record;
+mod report;
 mod rounds;
 mod run;
 mod runs;
@@ -229,6 +231,25 @@ Examples:
   fathom compare BEFORE AFTER        two runs, as `fathom runs` lists them
   fathom compare --baseline nightly RUN --fail-if 'p99 > +5%'")]
     Compare(compare::Args),
+    /// Put one or several recorded runs into a file to forward
+    ///
+    /// An HTML page with the verdict, figures and charts of each run, and for several a table of all of them first. It loads
+    /// nothing, needs no scripts, and opens from an e-mail.
+    #[command(after_help = "\
+Examples:
+  fathom report -o report.html       the latest run
+  fathom report nightly RUN --format=markdown -o report.md")]
+    Report(report::Args),
+    /// Predict what a machine that a file describes would deliver, what limits it, and what would yield more
+    ///
+    /// The file names CPUs, PCIe links and disks with what they are specified for; `fathom topo --as-machine` writes that of
+    /// this machine. Throughput flows from the disks through the parts that they share to the CPUs. Figures may be bounds, and so is
+    /// the answer. docs/predict.md describes the file and the method.
+    #[command(after_help = "\
+Examples:
+  fathom predict workstation.toml    the workloads that the file names
+  fathom predict workstation.toml --bs=4k,512k --workers=16")]
+    Predict(predict::Args),
     /// List files left by killed runs, and remove them with --remove
     ///
     /// Only files that carry fathom's mark are removed. A target of a killed run that may have been changed since it was created is
@@ -274,6 +295,8 @@ impl Command {
                 | Self::ExecStopped(_)
                 | Self::Help(_)
                 | Self::Man(_)
+                | Self::Predict(_)
+                | Self::Report(_)
                 | Self::Restore(_)
                 // Only once its own options are known.
                 | Self::Run { .. }
@@ -328,6 +351,8 @@ fn main() -> ExitCode {
         Command::Confirm(args) => confirm::command(&args),
         Command::Completions(args) => manual::completions(&args, Cli::command()),
         Command::Help(args) => topics::command(&args, &cli),
+        Command::Predict(args) => predict::command(&args),
+        Command::Report(args) => report::command(&args),
         Command::Limit(args) => limit::command(&args),
         Command::Man(args) => manual::man(&args, &cli),
         Command::Record(args) => record::command(&args),

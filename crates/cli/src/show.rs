@@ -16,6 +16,7 @@ use fathom_model::limit::LimitRecord;
 use fathom_model::outcome::{Outcome, RecordKind};
 use fathom_model::watch::SampledView;
 use fathom_model::{Record, RunRecord};
+use fathom_report::doc::Document;
 use fathom_report::fio_json;
 use fathom_report::json::{self, LimitResult, WatchResult};
 use fathom_report::pages::{self, LimitPageOptions, judged_anew};
@@ -43,16 +44,38 @@ pub struct Args {
 
 pub fn command(args: &Args) -> Result<ExitCode, String> {
     let dir = find(args.run.as_deref())?;
-    let verbose = args.page.verbose;
-    let (mut page, json, anew) = match completed(&dir)? {
+    let record = completed(&dir)?;
+    if let (Record::Run(record), Some(view)) = (&record, view(&record)) {
+        return show_view(view, record, &dir, &args.page);
+    }
+    let options = LimitPageOptions { paragraph: args.paragraph, verbose: args.page.verbose };
+    let (page, json) = shown(record, &dir, options, args.judge)?;
+    let to = args.page.destination(None)?;
+    args.page.print(&page, || Ok(json), to.as_ref())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// How the samples of a record were printed; `None` if it holds a result.
+pub fn view(record: &Record) -> Option<&SampledView> {
+    record.header().sampling.as_ref()?.view.as_ref()
+}
+
+/// The page of a record with a result, and its JSON. With `judge_anew`, its figures are judged again, and the page says
+/// what this changes.
+pub fn shown(
+    record: Record,
+    dir: &Path,
+    options: LimitPageOptions,
+    judge_anew: bool,
+) -> Result<(Document, String), String> {
+    let (mut page, json, anew) = match record {
         Record::Limit(mut record) => {
             let missing = missing_limit_verdict(&record);
             record.header.findings.extend(missing);
             let before = record.header.findings.clone();
-            if args.judge {
+            if judge_anew {
                 record.header.findings = judge_limit(&record);
             }
-            let options = LimitPageOptions { paragraph: args.paragraph, verbose };
             let json = json::text(&LimitResult::of(&record))?;
             (pages::limit(&record, options), json, judged_anew(&before, &record.header.findings))
         }
@@ -60,40 +83,34 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
             let missing = missing_experiment_verdict(&record);
             record.header.findings.extend(missing);
             let before = record.header.findings.clone();
-            if args.judge {
+            if judge_anew {
                 record.header.findings = judge_experiment(&record);
             }
             let json = json::text(&*record)?;
             let anew = judged_anew(&before, &record.header.findings);
-            (pages::experiment(&record, verbose), json, anew)
+            (pages::experiment(&record, options.verbose), json, anew)
         }
         Record::Run(mut record) => {
-            let is_run = record.header.kind == RecordKind::Run;
-            if let Some(view) = record.header.sampling.as_ref().and_then(|s| s.view.clone()) {
-                return show_view(&view, &record, &dir, &args.page);
-            }
-            let observed = fathom_runner::stored(&dir, |_| Ok(()))?;
+            let observed = fathom_runner::stored(dir, |_| Ok(()))?;
             record.header.findings.extend(missing_verdict(&record, &observed));
             let before = record.header.findings.clone();
-            if args.judge {
+            if judge_anew {
                 record.header.findings = judge(&record, &observed);
             }
-            let (page, json) = if is_run {
-                let page = pages::run(&record, Some(&observed), verbose);
+            let (page, json) = if record.header.kind == RecordKind::Run {
+                let page = pages::run(&record, Some(&observed), options.verbose);
                 (page, fio_json::render(&record, Some(&observed), false))
             } else {
                 let json = json::text(&WatchResult::of(&record, &observed))?;
-                (pages::watch(&observed, &record, verbose), json)
+                (pages::watch(&observed, &record, options.verbose), json)
             };
             (page, json, judged_anew(&before, &record.header.findings))
         }
     };
-    if args.judge {
+    if judge_anew {
         page.blocks.extend(anew.blocks);
     }
-    let to = args.page.destination(None)?;
-    args.page.print(&page, || Ok(json), to.as_ref())?;
-    Ok(ExitCode::SUCCESS)
+    Ok((page, json))
 }
 
 /// Prints the samples in `dir` as the command with this view did.

@@ -9,7 +9,7 @@ use fathom_machine::Roots;
 use fathom_machine::topology::{PCI_IDS, topology, volume_of};
 use fathom_report::doc::Heading;
 use fathom_report::pages::{self, Origin};
-use fathom_report::{json, topo_svg};
+use fathom_report::{json, machine_file, topo_svg};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -25,6 +25,9 @@ pub struct Args {
     /// Also write a diagram to FILE
     #[arg(long, value_name = "FILE")]
     svg: Option<String>,
+    /// Write the machine as a file for `fathom predict` instead
+    #[arg(long)]
+    as_machine: bool,
     #[command(flatten)]
     page: PageArgs,
 }
@@ -46,9 +49,14 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     if !all_found && report.topology.volumes.is_empty() {
         return Ok(ExitCode::FAILURE);
     }
-    let mut page = pages::topo(&report, args.page.verbose);
-    page.heading = heading(args, &roots);
-    args.page.print(&page, || json::text(&report), to.as_ref())?;
+    if args.as_machine {
+        let name = fathom_machine::host(&roots).hostname;
+        output::emit(&machine_file(&report, &name), Kind::Lines, to.as_ref())?;
+    } else {
+        let mut page = pages::topo(&report, args.page.verbose);
+        page.heading = heading(args, &roots);
+        args.page.print(&page, || json::text(&report), to.as_ref())?;
+    }
     if let Some(picture) = picture {
         output::emit(&topo_svg::picture(&report), Kind::Lines, Some(&picture))?;
     }

@@ -27,6 +27,7 @@ pub mod named;
 pub mod outcome;
 pub mod per_dir;
 pub mod plan;
+pub mod prediction;
 pub mod progress;
 pub mod record;
 pub mod setting;

@@ -149,7 +149,8 @@ pub enum QuantityUnit {
 
 impl Quantity {
     pub fn new(value: f64, unit: QuantityUnit) -> Self {
-        Self { value, unit, interval: None, confidence: CONFIDENCE, width: 0 }
+        // The sum of nothing is −0.
+        Self { value: value + 0.0, unit, interval: None, confidence: CONFIDENCE, width: 0 }
     }
 
     pub fn within(self, low: f64, high: f64) -> Self {

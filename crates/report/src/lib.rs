@@ -16,6 +16,7 @@ pub mod fio_text;
 pub mod json;
 pub mod junit;
 pub mod live;
+mod machine_file;
 pub mod pages;
 pub mod render;
 pub mod stacks;
@@ -23,3 +24,5 @@ pub mod terse;
 pub mod threads;
 pub mod top;
 pub mod topo_svg;
+
+pub use machine_file::machine_file;

@@ -16,6 +16,7 @@ mod help;
 mod ini;
 mod job;
 mod keys;
+mod machine;
 mod names;
 mod output;
 mod plan;
@@ -31,6 +32,7 @@ pub use job::{
     RwKind, ScheduleKeys, Size, TargetKeys,
 };
 pub use keys::{Action, Key, KeyGroup, Takes, find as find_key, keys};
+pub use machine::machine;
 pub use names::TargetQuery;
 pub use output::{Eta, Format, Help, Output, RunOption, run_options};
 pub use plan::{check, check_memory, plan};

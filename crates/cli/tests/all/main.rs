@@ -61,6 +61,8 @@ mod ownership;
 #[cfg(test)]
 mod pages;
 #[cfg(test)]
+mod predict;
+#[cfg(test)]
 mod readers;
 #[cfg(test)]
 mod results;

@@ -192,3 +192,38 @@ fn runs_are_listed_removed_and_pruned() {
     says(&removed.stderr, &[&format!("{strange} was not removed")]);
     assert!(runs.join(strange).join("record.json").exists());
 }
+
+#[test]
+fn a_report_holds_the_pages_of_its_runs() {
+    let place = Place::new();
+    place.data("data", 8 * MIB);
+    place.ask(&["limit", "-t", "5", "data"]).done();
+    for seed in ["1", "2"] {
+        let seed = format!("--randseed={seed}");
+        let run = ["run", "--eta=never", "--rw=randread", "--runtime=200ms", "--time_based"];
+        place.ask(&[&run[..], &[&seed, "data"]].concat()).done();
+    }
+    place.ask(&["watch", "-t", "300ms", "-i", "100ms"]).done();
+    let listed = place.ask(&["runs", "--json"]).done().json();
+    let names: Vec<&str> =
+        listed.as_array().unwrap().iter().map(|run| run["name"].as_str().unwrap()).collect();
+    // One run is its own page.
+    place.ask(&["report", names[0], "-o", "one.html"]).done();
+    let shown = place.ask(&["show", names[0], "--format=html"]).done().stdout;
+    assert_eq!(place.read("one.html"), shown);
+    let args = [&["report", "-o", "all.html"], &names[..], &[names[0]]].concat();
+    place.ask(&args).done();
+    let page = place.read("all.html");
+    for name in &names {
+        assert_eq!(
+            page.matches(&format!(">{name}<")).count(),
+            2,
+            "{name}: in the table, and its own part"
+        );
+    }
+    says(&page, &["latency vs. throughput", "randread", "fathom watch"]);
+    assert!(!page.contains("<script") && !page.contains("http://") && !page.contains("src="));
+    let unknown = place.ask(&["report", "nothing"]);
+    assert_eq!(unknown.code, Some(1));
+    says(&unknown.stderr, &["no such run or tag: nothing"]);
+}

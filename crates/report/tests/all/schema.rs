@@ -7,6 +7,7 @@ use fathom_analysis::compare::Comparison;
 use fathom_analysis::rules::Diagnosis;
 use fathom_analysis::topology::TopologyReport;
 use fathom_model::experiment::{ExperimentRecord, TrialWindow};
+use fathom_model::prediction::Prediction;
 use fathom_model::progress::Sample;
 use fathom_model::record::RunRecord;
 use fathom_model::window::Window;
@@ -35,6 +36,7 @@ fn published_schemas_are_current() {
     check("threads.schema.json", &schemars::schema_for!(ThreadsResult<'_>));
     check("blocks.schema.json", &schemars::schema_for!(BlocksResult<'_>));
     check("topo.schema.json", &schemars::schema_for!(TopologyReport));
+    check("predict.schema.json", &schemars::schema_for!(Vec<Prediction>));
     check("doctor.schema.json", &schemars::schema_for!(Diagnosis));
     check("compare.schema.json", &schemars::schema_for!(Comparison));
     check("runs.schema.json", &schemars::schema_for!(Vec<RunRow>));

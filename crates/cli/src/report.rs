@@ -1,0 +1,65 @@
+//! `fathom report`: recorded runs as one file to forward.
+
+use crate::page::{self, FormatArgs, PageFormat};
+use crate::show::{completed, find, find_all, shown, view};
+use crate::{output, output::Destination};
+use fathom_report::pages::{self, LimitPageOptions, ReportedRun};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// Run directories, names of recorded runs, or tags (all of their runs); by default the latest run
+    #[arg(value_name = "RUN")]
+    runs: Vec<PathBuf>,
+    #[command(flatten)]
+    format: FormatArgs,
+    /// Write the report to FILE instead of standard output
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<String>,
+    /// Also print how figures were measured, or why they are missing
+    #[arg(short, long)]
+    verbose: bool,
+}
+
+pub fn command(args: &Args) -> Result<ExitCode, String> {
+    let format = args.format.or(PageFormat::Html);
+    if format.is_json() {
+        return Err("a report has no JSON; `fathom show RUN --json` prints that of each run".into());
+    }
+    let mut dirs: Vec<PathBuf> = Vec::new();
+    for named in &args.runs {
+        dirs.extend(find_all(named)?);
+    }
+    if args.runs.is_empty() {
+        dirs.push(find(None)?);
+    }
+    let mut seen = Vec::new();
+    dirs.retain(|dir| {
+        !seen.contains(dir) && {
+            seen.push(dir.clone());
+            true
+        }
+    });
+    let to = args.output.as_deref().map(|file| Destination::open(file, None)).transpose()?;
+    let runs = dirs.iter().map(|dir| one(dir, args.verbose)).collect::<Result<Vec<_>, String>>()?;
+    let mut page = pages::report(runs);
+    if dirs.len() > 1 {
+        page.heading = page::heading("report", None);
+    }
+    let (text, kind) = format.render(&page, || Ok(String::new()), to.is_some())?;
+    output::emit(&text, kind, to.as_ref())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn one(dir: &Path, verbose: bool) -> Result<ReportedRun, String> {
+    let record = completed(dir)?;
+    let name = dir.file_name().unwrap_or(dir.as_os_str()).to_string_lossy().into_owned();
+    if view(&record).is_some() {
+        return Err(format!("{name} holds samples without a result; print it with `fathom show`"));
+    }
+    let summary = pages::run_summary(&record);
+    let options = LimitPageOptions { paragraph: false, verbose };
+    let (page, _) = shown(record, dir, options, false)?;
+    Ok(ReportedRun { name, summary, page })
+}

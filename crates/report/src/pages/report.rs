@@ -1,0 +1,49 @@
+//! `fathom report`: recorded runs on one page.
+
+use super::runs::RunSummary;
+use crate::doc::{DataColumn, Document, Text};
+
+/// A run of a report.
+#[derive(Debug)]
+pub struct ReportedRun {
+    /// Its name.
+    pub name: String,
+    pub summary: RunSummary,
+    /// Its own page.
+    pub page: Document,
+}
+
+/// The page of a single run; of several a table of all, then a section for each.
+pub fn report(runs: Vec<ReportedRun>) -> Document {
+    let mut page = Document::default();
+    if runs.len() == 1 {
+        return runs.into_iter().map(|run| run.page).next().unwrap_or_default();
+    }
+    let columns = vec![
+        DataColumn::text("run"),
+        DataColumn::text("result"),
+        DataColumn::text("limited by").ranked(1),
+        DataColumn::cut("command").ranked(2),
+    ];
+    let row = |run: &ReportedRun| -> Vec<Text> {
+        vec![
+            run.name.as_str().into(),
+            run.summary.headline.clone(),
+            run.summary.limits.join(", ").into(),
+            run.summary.command.get(1..).unwrap_or_default().join(" ").into(),
+        ]
+    };
+    page.table(columns, runs.iter().map(row).collect());
+    for ReportedRun { name, page: own, .. } in runs {
+        let mut body = Document::default();
+        if let Some(heading) = &own.heading {
+            body.paragraph(heading.line());
+            body.entry("machine", heading.machine.clone());
+            body.entry("storage", heading.devices.clone());
+            body.entry("command", heading.command.as_str());
+        }
+        body.blocks.extend(own.blocks);
+        page.section(&name, Text::default(), body);
+    }
+    page
+}
