@@ -5,6 +5,8 @@ use fathom_model::prediction::{Machine, NextStep, Prediction, Range, Workload};
 
 /// Up to this many are named.
 const STEPS_MAX: usize = 3;
+/// Up to this many moves are tried: a machine may have hundreds of parts.
+const MOVES_MAX: usize = 100;
 /// What is gained at least.
 const GAIN_MIN: f64 = 1.02;
 
@@ -106,6 +108,9 @@ fn moves(machine: &Machine, workload: &Workload, is_limit: &dyn Fn(&str) -> bool
         let own = machine.root_of(from);
         let roots = machine.parts.iter().filter(|part| part.on.is_none() && part.name != own);
         for to in roots {
+            if all.len() >= MOVES_MAX {
+                return all;
+            }
             let here = |on: &Option<String>| on.as_ref() == Some(&from.name);
             let mut moved = |name: &str, change: &dyn Fn(&mut Machine)| {
                 let mut machine = machine.clone();

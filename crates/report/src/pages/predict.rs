@@ -6,8 +6,8 @@ use fathom_model::finding::Severity;
 use fathom_model::prediction::{PartLoad, Prediction, Range};
 use fathom_model::{list, units};
 
-/// Up to this many figures that a file does not give are named.
-const UNKNOWN_NAMED: usize = 4;
+/// Up to this many limits, and figures that a file does not give, are named.
+const NAMED_MAX: usize = 4;
 
 /// A section for each workload: the answer, what would yield more, and what every part could sustain.
 pub fn predict(predictions: &[Prediction]) -> Document {
@@ -53,7 +53,7 @@ fn section(prediction: &Prediction) -> Document {
         body.entry(key, text);
     }
     if !prediction.unknown.is_empty() {
-        body.entry("not in the file", list::few(&prediction.unknown, UNKNOWN_NAMED));
+        body.entry("not in the file", list::few(&prediction.unknown, NAMED_MAX));
     }
     let columns = vec![
         DataColumn::text(""),
@@ -96,7 +96,7 @@ fn node(prediction: &Prediction, part: &PartLoad) -> TreeNode {
 }
 
 fn either(names: &[String]) -> String {
-    names.join(" or ")
+    if names.len() > NAMED_MAX { list::few(names, NAMED_MAX) } else { names.join(" or ") }
 }
 
 fn rate(iops: Range, bs: u64) -> String {
