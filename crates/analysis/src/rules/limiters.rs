@@ -27,9 +27,8 @@ use super::testing::{Case, gains};
 use super::{Check, Claim, Input, RULES, Rule};
 use crate::watch::Observed;
 use fathom_model::RunRecord;
-use fathom_model::finding::{Class, Evidence, Finding, Severity, Unit};
+use fathom_model::finding::{Evidence, Finding, Unit};
 
-/// Maximum number of causes reported.
 const CAUSES_MAX: usize = 3;
 /// A cause that explains a smaller part than this of what the largest does is left out.
 const PART_OF_LARGEST: f64 = 0.25;
@@ -40,9 +39,6 @@ const SAMPLES_MIN: u64 = 2;
 /// None of the causes; found for want of others.
 pub(super) static INCONCLUSIVE: Rule = Rule {
     id: "inconclusive",
-    limits: "",
-    class: Class::Limiter,
-    severity: Severity::Info,
     meaning: "Nothing that was sampled is known to have limited the workload.",
     threshold: || {
         format!(
@@ -51,9 +47,6 @@ pub(super) static INCONCLUSIVE: Rule = Rule {
             view::LIFE_MIN_NS as f64 / 1e9
         )
     },
-    remedy: "",
-    supersedes: &[],
-    confirmation: None,
     checks: &[Check::Setting("", setting::inconclusive)],
     #[cfg(test)]
     cases: &[Case::Setting {
@@ -61,6 +54,7 @@ pub(super) static INCONCLUSIVE: Rule = Rule {
         near_miss: |_| (),
         summary: "Doubling the queue depth yields 1.10× the IOPS (95% CI 0.90–1.30): too noisy for a conclusion.",
     }],
+    ..Rule::LIMITER
 };
 
 /// What limited the workload of `record` while `observed` was sampled, the largest cause first, or that no cause was

@@ -56,6 +56,8 @@ pub(super) enum Case {
         near_miss: fn(&mut Scene),
         summary: &'static str,
     },
+    /// Another near miss of the case before.
+    NearMiss(fn(&mut Scene)),
     /// Changes a search whose peak neither a deeper queue nor more workers raise; with the summary that follows.
     Setting {
         holds: fn(&mut LimitRecord),
@@ -93,9 +95,11 @@ impl Case {
                     changed(Scene::reads(), holds),
                     changed(Scene::reads(), near_miss),
                 ];
-                scenes.map(|scene| {
-                    scene.with_view(|view| rule.check(&Input::View(view))).into_iter().collect()
-                })
+                scenes.map(|scene| in_scene(rule, &scene))
+            }
+            Self::NearMiss(near_miss) => {
+                let near = in_scene(rule, &changed(Scene::reads(), near_miss));
+                [Vec::new(), Vec::new(), near]
             }
             Self::Experiment { holds, near_miss } => {
                 let changes = [|_: &mut ExperimentRecord| {}, *holds, *near_miss];
@@ -135,6 +139,10 @@ impl Case {
 pub(super) fn changed<T>(mut record: T, change: impl FnOnce(&mut T)) -> T {
     change(&mut record);
     record
+}
+
+fn in_scene(rule: &Rule, scene: &Scene) -> Vec<Finding> {
+    scene.with_view(|view| rule.check(&Input::View(view))).into_iter().collect()
 }
 
 /// What a rule alone finds in the record of a search.

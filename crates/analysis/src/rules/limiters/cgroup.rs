@@ -12,7 +12,7 @@ use crate::machine::DiskRates;
 use crate::rules::testing::{Case, cpu, queue};
 use crate::rules::{Check, Claim, Rule};
 use crate::watch::{IoLimit, REACHED};
-use fathom_model::finding::{Class, Confidence, Evidence, Severity, Subject, Unit};
+use fathom_model::finding::{Confidence, Evidence, Subject, Unit};
 use fathom_model::watch::ThreadState;
 use fathom_model::{Dir, units};
 
@@ -35,12 +35,9 @@ const DELAYED_MIN: f64 = 2.0;
 /// Where threads wait for their cgroup's share of a device.
 const COST_WAITS: [&str; 2] = ["ioc_rqos_throttle", "blkcg_maybe_throttle_current"];
 
-/// A limit on the I/Os or bytes per second of the cgroup.
 pub(in crate::rules) static IO_LIMIT: Rule = Rule {
     id: "cgroup-io-limit",
     limits: "an I/O limit of its cgroup",
-    class: Class::Limiter,
-    severity: Severity::Info,
     meaning: "The cgroup's limit on IOPS or bandwidth was reached.",
     threshold: || {
         format!(
@@ -55,7 +52,6 @@ pub(in crate::rules) static IO_LIMIT: Rule = Rule {
     },
     remedy: "Raise the limit, or run it in another cgroup",
     supersedes: &[&DEVICE, &super::threads::ONE_AT_A_TIME],
-    confirmation: None,
     checks: &[
         Check::View(io_limit),
         Check::Setting("an I/O limit of its cgroup", setting_at_limit),
@@ -86,6 +82,7 @@ pub(in crate::rules) static IO_LIMIT: Rule = Rule {
                       10,000.",
         },
     ],
+    ..Rule::LIMITER
 };
 
 fn io_limit(view: &View) -> Option<Claim> {
@@ -165,12 +162,9 @@ fn settings(view: &View, keys: &[&str]) -> Vec<String> {
     entries.filter(has).cloned().collect()
 }
 
-/// Threads that wait for the cgroup's share of a device's capacity.
 pub(in crate::rules) static IO_COST: Rule = Rule {
     id: "cgroup-io-cost",
     limits: "its cgroup's share of the device (io.cost)",
-    class: Class::Limiter,
-    severity: Severity::Info,
     meaning: "The cgroup used up its share of a device (io.cost, io.weight), so the kernel throttled its I/Os.",
     threshold: || {
         format!(
@@ -181,7 +175,6 @@ pub(in crate::rules) static IO_COST: Rule = Rule {
     },
     remedy: "Raise the cgroup's io.weight, or check the model in the root's io.cost.model and io.cost.qos",
     supersedes: &[&DEVICE],
-    confirmation: None,
     checks: &[Check::View(io_cost)],
     #[cfg(test)]
     cases: &[Case::View {
@@ -189,6 +182,7 @@ pub(in crate::rules) static IO_COST: Rule = Rule {
         near_miss: |s| held(s, "ioc_rqos_throttle", 0.1),
         summary: "fio waited for its cgroup's share of vda (io.cost) 70% of the time.",
     }],
+    ..Rule::LIMITER
 };
 
 fn io_cost(view: &View) -> Option<Claim> {
@@ -228,8 +222,6 @@ pub(super) fn is_writeback_throttled(view: &View, device: &str, call: &str) -> b
 pub(in crate::rules) static IO_LATENCY: Rule = Rule {
     id: "cgroup-io-latency",
     limits: "another cgroup's latency target (io.latency)",
-    class: Class::Limiter,
-    severity: Severity::Info,
     meaning: "The kernel throttled I/Os so that another cgroup meets its latency target (io.latency).",
     threshold: || {
         format!(
@@ -240,7 +232,6 @@ pub(in crate::rules) static IO_LATENCY: Rule = Rule {
     },
     remedy: "Set an io.latency target for this cgroup too, or raise the other cgroup's target",
     supersedes: &[&DEVICE],
-    confirmation: None,
     checks: &[Check::View(io_latency)],
     #[cfg(test)]
     cases: &[Case::View {
@@ -253,6 +244,7 @@ pub(in crate::rules) static IO_LATENCY: Rule = Rule {
         },
         summary: "fio was throttled on vda for another cgroup's latency target (io.latency) 60% of the time.",
     }],
+    ..Rule::LIMITER
 };
 
 fn io_latency(view: &View) -> Option<Claim> {
@@ -280,12 +272,9 @@ fn io_latency(view: &View) -> Option<Claim> {
     Some(claim.about(view.own_cgroup()).weight(share).confidence(Confidence::Medium))
 }
 
-/// BFQ serves other cgroups first.
 pub(in crate::rules) static IO_WEIGHT: Rule = Rule {
     id: "cgroup-io-weight",
     limits: "its cgroup's I/O weight",
-    class: Class::Limiter,
-    severity: Severity::Info,
     meaning: "The I/O scheduler BFQ served other cgroups first, by their weights.",
     threshold: || {
         format!(
@@ -297,7 +286,6 @@ pub(in crate::rules) static IO_WEIGHT: Rule = Rule {
     },
     remedy: "Raise the weight, or stop the other programs",
     supersedes: &[&DEVICE, &super::queue::SCHEDULER],
-    confirmation: None,
     checks: &[Check::View(io_weight)],
     #[cfg(test)]
     cases: &[Case::View {
@@ -306,6 +294,7 @@ pub(in crate::rules) static IO_WEIGHT: Rule = Rule {
         summary: "BFQ gives the cgroup /db a weight of 10 on vda (100 is the default); other programs moved 91% of \
                   the bytes.",
     }],
+    ..Rule::LIMITER
 };
 
 fn io_weight(view: &View) -> Option<Claim> {
@@ -356,12 +345,9 @@ fn weighted(scene: &mut Scene, weight: u32) {
     scene.other("dd", 0.1, 10 * 40_960_000);
 }
 
-/// A limit on the CPU time of the cgroup.
 pub(in crate::rules) static CPU_QUOTA: Rule = Rule {
     id: "cgroup-cpu-quota",
     limits: "the CPU quota of its cgroup",
-    class: Class::Limiter,
-    severity: Severity::Info,
     meaning: "The cgroup used up its CPU quota, and its threads waited for the next period.",
     threshold: || {
         format!(
@@ -372,7 +358,6 @@ pub(in crate::rules) static CPU_QUOTA: Rule = Rule {
     },
     remedy: "Raise cpu.max (cgroup v1: cpu.cfs_quota_us)",
     supersedes: &[&super::cpu::OWN_TIME, &super::cpu::OTHER_PROGRAMS],
-    confirmation: None,
     checks: &[
         Check::View(cpu_quota),
         Check::Setting("the CPU quota of its cgroup", quota_at_setting),
@@ -391,6 +376,7 @@ pub(in crate::rules) static CPU_QUOTA: Rule = Rule {
             summary: "The CPU quota of the cgroup kept fathom's threads from running: throttled time is 30% of one CPU's time.",
         },
     ],
+    ..Rule::LIMITER
 };
 
 fn cpu_quota(view: &View) -> Option<Claim> {
@@ -431,12 +417,9 @@ fn quota_at_setting(view: &SettingView) -> Option<Claim> {
     })
 }
 
-/// A limit on the memory of the cgroup, page cache included.
 pub(in crate::rules) static MEMORY_LIMIT: Rule = Rule {
     id: "cgroup-memory-limit",
     limits: "the memory limit of its cgroup",
-    class: Class::Limiter,
-    severity: Severity::Info,
     meaning: "The cgroup's memory limit made the kernel reclaim pages that were needed again soon.",
     threshold: || {
         format!(
@@ -448,8 +431,6 @@ pub(in crate::rules) static MEMORY_LIMIT: Rule = Rule {
     },
     remedy: "Raise memory.max (cgroup v1: memory.limit_in_bytes), or use less page cache",
     // Refaults and stalls are those of the whole machine.
-    supersedes: &[],
-    confirmation: None,
     checks: &[Check::View(memory_limit)],
     #[cfg(test)]
     cases: &[
@@ -470,6 +451,7 @@ pub(in crate::rules) static MEMORY_LIMIT: Rule = Rule {
                       of the time.",
         },
     ],
+    ..Rule::LIMITER
 };
 
 fn memory_limit(view: &View) -> Option<Claim> {

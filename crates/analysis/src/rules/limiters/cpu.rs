@@ -12,7 +12,7 @@ use crate::limit::{percent, times};
 #[cfg(test)]
 use crate::rules::testing::{Case, add_test, base, cpu, gains};
 use crate::rules::{Change, Check, Claim, Confirmation, Rule};
-use fathom_model::finding::{Class, Confidence, Evidence, Severity, Subject, Unit};
+use fathom_model::finding::{Confidence, Evidence, Subject, Unit};
 use fathom_model::limit::ExperimentKind;
 #[cfg(test)]
 use fathom_model::limit::LimitRecord;
@@ -33,12 +33,9 @@ const THREADS_MIN: f64 = 0.7;
 /// Share of their time that threads must have wanted a CPU, or have waited for another program.
 const NEEDED_MIN: f64 = 0.3;
 
-/// Other programs use the CPUs that the workload waits for.
 pub(in crate::rules) static OTHER_PROGRAMS: Rule = Rule {
     id: "other-programs-cpu",
     limits: "other programs on the CPUs",
-    class: Class::Limiter,
-    severity: Severity::Info,
     meaning: "Other programs used the CPUs that the workload's threads waited for.",
     threshold: || {
         format!(
@@ -51,7 +48,6 @@ pub(in crate::rules) static OTHER_PROGRAMS: Rule = Rule {
     },
     remedy: "Stop the other program, or separate the two with taskset or a cpuset",
     supersedes: &[&OWN_TIME],
-    confirmation: None,
     checks: &[Check::View(other_programs)],
     #[cfg(test)]
     cases: &[
@@ -61,54 +57,29 @@ pub(in crate::rules) static OTHER_PROGRAMS: Rule = Rule {
             summary: "stress-ng (pid 812) used 1.63 of 2 CPUs, fio itself 0.10; the threads of fio were runnable but \
                       off-CPU 43% of their runnable time.",
         },
-        Case::View {
-            holds: |s| s.hog(1.63, 0.4, 0.3),
-            // The threads wait for the disk; the moments before they run again are not a cause.
-            near_miss: |s| s.hog(1.63, 0.05, 0.05),
-            summary: "stress-ng (pid 812) used 1.63 of 2 CPUs, fio itself 0.10; the threads of fio were runnable but \
-                      off-CPU 43% of their runnable time.",
-        },
-        Case::View {
-            holds: |s| s.hog(1.63, 0.4, 0.3),
-            // There were idle CPUs.
-            near_miss: |s| {
-                s.hog(1.63, 0.4, 0.3);
-                s.busy(80);
-            },
-            summary: "stress-ng (pid 812) used 1.63 of 2 CPUs, fio itself 0.10; the threads of fio were runnable but \
-                      off-CPU 43% of their runnable time.",
-        },
-        Case::View {
-            holds: |s| s.hog(1.63, 0.4, 0.3),
-            // It sleeps for 20 ms, and each time waits for a CPU.
-            near_miss: |s| {
-                s.no_threads();
-                s.hog(1.63, 0.02, 0.25);
-                s.state(ThreadState::Timer, 0.73);
-            },
-            summary: "stress-ng (pid 812) used 1.63 of 2 CPUs, fio itself 0.10; the threads of fio were runnable but \
-                      off-CPU 43% of their runnable time.",
-        },
-        Case::View {
-            holds: |s| s.hog(1.63, 0.4, 0.3),
-            // Its threads share a mutex, whose holder competes for a CPU.
-            near_miss: |s| {
-                s.hog(1.63, 0.4, 0.3);
-                s.state(ThreadState::FutexBrief, 1.2);
-            },
-            summary: "stress-ng (pid 812) used 1.63 of 2 CPUs, fio itself 0.10; the threads of fio were runnable but \
-                      off-CPU 43% of their runnable time.",
-        },
-        Case::View {
-            holds: |s| s.hog(1.63, 0.4, 0.3),
-            // A server that works for it.
-            near_miss: |s| {
-                s.hog(1.63, 0.4, 0.3);
-                s.others()[0].peer = true;
-            },
-            summary: "stress-ng (pid 812) used 1.63 of 2 CPUs, fio itself 0.10; the threads of fio were runnable but \
-                      off-CPU 43% of their runnable time.",
-        },
+        // The threads wait for the disk; the moments before they run again are not a cause.
+        Case::NearMiss(|s| s.hog(1.63, 0.05, 0.05)),
+        // There were idle CPUs.
+        Case::NearMiss(|s| {
+            s.hog(1.63, 0.4, 0.3);
+            s.busy(80);
+        }),
+        // It sleeps for 20 ms, and each time waits for a CPU.
+        Case::NearMiss(|s| {
+            s.no_threads();
+            s.hog(1.63, 0.02, 0.25);
+            s.state(ThreadState::Timer, 0.73);
+        }),
+        // Its threads share a mutex, whose holder competes for a CPU.
+        Case::NearMiss(|s| {
+            s.hog(1.63, 0.4, 0.3);
+            s.state(ThreadState::FutexBrief, 1.2);
+        }),
+        // A server that works for it.
+        Case::NearMiss(|s| {
+            s.hog(1.63, 0.4, 0.3);
+            s.others()[0].peer = true;
+        }),
         Case::View {
             // The other CPU is idle.
             holds: |s| s.bound_to_a_cpu(100),
@@ -124,18 +95,14 @@ pub(in crate::rules) static OTHER_PROGRAMS: Rule = Rule {
             summary: "stress-ng (pid 812) used 0.60 of 2 CPUs, fio itself 0.10; the threads of fio were runnable but \
                       off-CPU 30% of their runnable time.",
         },
-        Case::View {
-            holds: |s| s.hog(0.6, 1.4, 0.6),
-            // The same, with a server that works for it.
-            near_miss: |s| {
-                s.hog(0.6, 1.4, 0.6);
-                s.other("postgres", 0.5, 0);
-                s.others()[1].peer = true;
-            },
-            summary: "stress-ng (pid 812) used 0.60 of 2 CPUs, fio itself 0.10; the threads of fio were runnable but \
-                      off-CPU 30% of their runnable time.",
-        },
+        // The same, with a server that works for it.
+        Case::NearMiss(|s| {
+            s.hog(0.6, 1.4, 0.6);
+            s.other("postgres", 0.5, 0);
+            s.others()[1].peer = true;
+        }),
     ],
+    ..Rule::LIMITER
 };
 
 /// CPUs that other programs used, without peers, and the mean number of threads that waited for a CPU because of that.
@@ -203,12 +170,9 @@ pub(super) fn program(uses: &ProcessUse) -> Subject {
     Subject::Process { comm: uses.comm.clone(), pid }
 }
 
-/// All CPUs are in use.
 pub(in crate::rules) static BUSY_CPUS: Rule = Rule {
     id: "busy-cpus",
     limits: "the CPUs",
-    class: Class::Limiter,
-    severity: Severity::Info,
     meaning: "All CPUs were in use.",
     threshold: || {
         format!(
@@ -225,8 +189,6 @@ pub(in crate::rules) static BUSY_CPUS: Rule = Rule {
         )
     },
     remedy: "Use more CPUs, or reduce CPU time; `fathom top` shows what uses it",
-    supersedes: &[],
-    confirmation: None,
     checks: &[Check::View(busy_cpus), Check::Setting("the CPUs", cpus_at_setting)],
     #[cfg(test)]
     cases: &[
@@ -290,16 +252,13 @@ pub(in crate::rules) static BUSY_CPUS: Rule = Rule {
             },
             summary: "The 2 CPUs were 95% busy; stress-ng (pid 812) used 1.50 of them, fio itself 0.10.",
         },
-        Case::View {
-            holds: client,
-            // It waits for something else, such as another machine.
-            near_miss: |s| {
-                client(s);
-                s.others()[0].peer = false;
-            },
-            summary: "The 2 CPUs were 95% busy; stress-ng (pid 812) used 1.50 of them, fio itself 0.10.",
-        },
+        // It waits for something else, such as another machine.
+        Case::NearMiss(|s| {
+            client(s);
+            s.others()[0].peer = false;
+        }),
     ],
+    ..Rule::LIMITER
 };
 
 /// A client of a program that does the work.
@@ -318,10 +277,7 @@ fn busy_cpus(view: &View) -> Option<Claim> {
     let worked_for = if view.peer().is_some() { others } else { 0.0 };
     let wanted = view.states(&[S::OnCpu, S::Runnable]) + worked_for;
     let runnable = view.state(S::Runnable);
-    let needed = match view.is_own {
-        true => wanted / (view.busy_threads() + others).max(1e-9),
-        false => 1.0,
-    };
+    let needed = if view.is_own { wanted / (view.busy_threads() + others).max(1e-9) } else { 1.0 };
     // Of all the threads of a machine, many wait for each other in other programs than those that wait for a CPU.
     let brief = if view.is_own { view.state(S::FutexBrief) } else { 0.0 };
     let is_short = runnable >= WAITING_MIN.max(brief);
@@ -385,12 +341,9 @@ fn on_half_of_the_cpus(record: &mut LimitRecord, interval: [f64; 2]) {
     add_test(record, ExperimentKind::FewerCores, interval);
 }
 
-/// The workload's own CPU time.
 pub(in crate::rules) static OWN_TIME: Rule = Rule {
     id: "own-cpu-time",
     limits: "its own CPU time",
-    class: Class::Limiter,
-    severity: Severity::Info,
     meaning: "The workload is CPU-bound.",
     threshold: || {
         format!(
@@ -403,7 +356,6 @@ pub(in crate::rules) static OWN_TIME: Rule = Rule {
         )
     },
     remedy: "Use more threads or jobs, or lower the CPU time per I/O",
-    supersedes: &[],
     confirmation: Some(Confirmation::gain(Change::Jobs)),
     checks: &[
         Check::View(own_time),
@@ -429,6 +381,7 @@ pub(in crate::rules) static OWN_TIME: Rule = Rule {
                       queue depth adds no throughput.",
         },
     ],
+    ..Rule::LIMITER
 };
 
 fn full_worker(view: &SettingView) -> Option<Claim> {

@@ -15,7 +15,7 @@ use crate::rules::{Change, Check, Claim, Confirmation, Rule};
 #[cfg(test)]
 use fathom_model::facts::HeldBy;
 use fathom_model::facts::TargetFacts;
-use fathom_model::finding::{Class, Confidence, Evidence, Severity, Subject, Unit};
+use fathom_model::finding::{Confidence, Evidence, Subject, Unit};
 use fathom_model::limit::ExperimentKind;
 use fathom_model::watch::ThreadState;
 use fathom_model::{shell, units};
@@ -27,12 +27,9 @@ const QUEUEING_MIN: f64 = 1.6;
 /// Bytes per second below which other programs' I/O does not matter.
 const OTHERS_BYTES_MIN: f64 = 1e6;
 
-/// Other programs' I/O on the device that the workload waits for.
 pub(in crate::rules) static OTHER_PROGRAMS: Rule = Rule {
     id: "other-programs-io",
     limits: "other programs on the device",
-    class: Class::Limiter,
-    severity: Severity::Info,
     meaning: "Other programs issued much of the I/O on the disks while the workload waited for its own.",
     threshold: || {
         format!(
@@ -48,7 +45,6 @@ pub(in crate::rules) static OTHER_PROGRAMS: Rule = Rule {
     },
     remedy: "Stop the other program, or measure while it is not running",
     supersedes: &[&DEVICE],
-    confirmation: None,
     checks: &[Check::View(other_programs)],
     #[cfg(test)]
     cases: &[
@@ -58,47 +54,28 @@ pub(in crate::rules) static OTHER_PROGRAMS: Rule = Rule {
             summary: "fio accounted for 9% of disk traffic, dd (pid 812) for 91%; on average 15.1 of the 16.0 I/Os in flight \
                       on vda were not fio's.",
         },
-        Case::View {
-            holds: |s| beside(s, 10 * 40_960_000),
-            // It does not wait for the disk.
-            near_miss: |s| {
-                s.computes(0.95);
-                s.other("dd", 0.1, 10 * 40_960_000);
-            },
-            summary: "fio accounted for 9% of disk traffic, dd (pid 812) for 91%; on average 15.1 of the 16.0 I/Os in flight \
-                      on vda were not fio's.",
-        },
-        Case::View {
-            holds: |s| beside(s, 10 * 40_960_000),
-            // Most of the time at the disk is its own: the other's I/Os are few and large.
-            near_miss: |s| {
-                beside(s, 10 * 40_960_000);
-                s.disk("vda", 10_000, 1.1, 99.0);
-            },
-            summary: "fio accounted for 9% of disk traffic, dd (pid 812) for 91%; on average 15.1 of the 16.0 I/Os in flight \
-                      on vda were not fio's.",
-        },
-        Case::View {
-            holds: |s| beside(s, 10 * 40_960_000),
-            // The other may have used another disk.
-            near_miss: |s| {
-                beside(s, 10 * 40_960_000);
-                s.disk("vdb", 100_000, 0.1, 10.0);
-            },
-            summary: "fio accounted for 9% of disk traffic, dd (pid 812) for 91%; on average 15.1 of the 16.0 I/Os in flight \
-                      on vda were not fio's.",
-        },
-        Case::View {
-            holds: |s| beside(s, 10 * 40_960_000),
-            // The server of a client.
-            near_miss: |s| {
-                beside(s, 10 * 40_960_000);
-                s.others()[0].peer = true;
-            },
-            summary: "fio accounted for 9% of disk traffic, dd (pid 812) for 91%; on average 15.1 of the 16.0 I/Os in flight \
-                      on vda were not fio's.",
-        },
+        // It does not wait for the disk.
+        Case::NearMiss(|s| {
+            s.computes(0.95);
+            s.other("dd", 0.1, 10 * 40_960_000);
+        }),
+        // Most of the time at the disk is its own: the other's I/Os are few and large.
+        Case::NearMiss(|s| {
+            beside(s, 10 * 40_960_000);
+            s.disk("vda", 10_000, 1.1, 99.0);
+        }),
+        // The other may have used another disk.
+        Case::NearMiss(|s| {
+            beside(s, 10 * 40_960_000);
+            s.disk("vdb", 100_000, 0.1, 10.0);
+        }),
+        // The server of a client.
+        Case::NearMiss(|s| {
+            beside(s, 10 * 40_960_000);
+            s.others()[0].peer = true;
+        }),
     ],
+    ..Rule::LIMITER
 };
 
 /// A thread reads one block at a time, beside another program that reads so many bytes a second.
@@ -155,12 +132,9 @@ fn other_programs(view: &View) -> Option<Claim> {
     Some(claim.weight(in_flight * waits).confidence(Confidence::Medium))
 }
 
-/// The device, with nothing known above it that holds I/Os back.
 pub(in crate::rules) static DEVICE: Rule = Rule {
     id: "device",
     limits: "the device",
-    class: Class::Limiter,
-    severity: Severity::Info,
     meaning: "The workload waited for a busy device.",
     threshold: || {
         format!(
@@ -172,7 +146,6 @@ pub(in crate::rules) static DEVICE: Rule = Rule {
         )
     },
     remedy: "Compare with twice the queue depth: if IOPS stay the same and latency doubles, the device is saturated",
-    supersedes: &[],
     confirmation: Some(Confirmation::no_gain(Change::InFlight)),
     checks: &[Check::View(device), Check::Setting("the device", saturated)],
     #[cfg(test)]
@@ -206,6 +179,7 @@ pub(in crate::rules) static DEVICE: Rule = Rule {
                       each.",
         },
     ],
+    ..Rule::LIMITER
 };
 
 fn device(view: &View) -> Option<Claim> {

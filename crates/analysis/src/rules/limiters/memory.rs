@@ -7,7 +7,7 @@ use crate::machine::DiskRates;
 #[cfg(test)]
 use crate::rules::testing::Case;
 use crate::rules::{Check, Claim, Rule};
-use fathom_model::finding::{Class, Confidence, Evidence, Finding, Severity, Subject, Unit};
+use fathom_model::finding::{Confidence, Evidence, Finding, Subject, Unit};
 use fathom_model::units;
 use fathom_model::watch::{ProcessFile, ProcessUse, ThreadState};
 
@@ -36,12 +36,9 @@ const SWAP_IN: &str = "do_swap_page";
 /// Rules about a run whose findings say the same, better: they know the job's own I/Os.
 const RULES: [&str; 3] = ["sparse-target", "cached-reads", "in-memory"];
 
-/// Pages are read from swap.
 pub(in crate::rules) static SWAPPING: Rule = Rule {
     id: "swapping",
     limits: "swapping",
-    class: Class::Limiter,
-    severity: Severity::Info,
     meaning: "Memory ran short: programs waited for pages that had been swapped out.",
     threshold: || {
         format!(
@@ -54,7 +51,6 @@ pub(in crate::rules) static SWAPPING: Rule = Rule {
     },
     remedy: "Use less memory, or add more",
     supersedes: &[&super::device::DEVICE, &super::waits::PAGE_FAULTS],
-    confirmation: None,
     checks: &[Check::View(swapping)],
     #[cfg(test)]
     cases: &[
@@ -75,24 +71,16 @@ pub(in crate::rules) static SWAPPING: Rule = Rule {
             },
             summary: "Memory ran short: 19.5 MiB/s were read from swap on zram0 and 0 B/s written to it.",
         },
-        Case::View {
-            holds: |s| s.swaps(5000),
-            // Another program's pages.
-            near_miss: |s| {
-                s.swaps(5000);
-                s.own().major_faults = 10;
-            },
-            summary: "Memory ran short: 19.5 MiB/s were read from swap on zram0 and 0 B/s written to it.",
-        },
-        Case::View {
-            holds: |s| s.swaps(5000),
-            // Nothing of its memory is in swap: its faults are those of files.
-            near_miss: |s| {
-                s.swaps(5000);
-                s.last.processes.as_mut().unwrap().swapped = Some(0);
-            },
-            summary: "Memory ran short: 19.5 MiB/s were read from swap on zram0 and 0 B/s written to it.",
-        },
+        // Another program's pages.
+        Case::NearMiss(|s| {
+            s.swaps(5000);
+            s.own().major_faults = 10;
+        }),
+        // Nothing of its memory is in swap: its faults are those of files.
+        Case::NearMiss(|s| {
+            s.swaps(5000);
+            s.last.processes.as_mut().unwrap().swapped = Some(0);
+        }),
         Case::View {
             holds: |s| s.faults("do_swap_page"),
             // It waits for pages of a file, while others swap.
@@ -100,6 +88,7 @@ pub(in crate::rules) static SWAPPING: Rule = Rule {
             summary: "Memory ran short: 19.5 MiB/s were read from swap on zram0 and 0 B/s written to it.",
         },
     ],
+    ..Rule::LIMITER
 };
 
 fn swapping(view: &View) -> Option<Claim> {
@@ -144,12 +133,9 @@ fn swapping(view: &View) -> Option<Claim> {
     Some(claim.weight(weight).confidence(Confidence::High))
 }
 
-/// Reads and writes end in memory.
 pub(in crate::rules) static NOT_ON_DISK: Rule = Rule {
     id: "not-on-disk",
     limits: "memory (I/O that does not reach a disk)",
-    class: Class::Limiter,
-    severity: Severity::Info,
     meaning: "I/O did not reach a disk: the file is sparse, on a file system in memory, or in the page cache.",
     threshold: || {
         format!(
@@ -164,7 +150,6 @@ pub(in crate::rules) static NOT_ON_DISK: Rule = Rule {
     },
     remedy: "To measure the disk, use O_DIRECT (direct=1) on a file that is fully written",
     supersedes: &[&super::device::DEVICE, &super::cpu::OWN_TIME],
-    confirmation: None,
     checks: &[Check::View(not_on_disk)],
     #[cfg(test)]
     cases: &[
@@ -235,6 +220,7 @@ pub(in crate::rules) static NOT_ON_DISK: Rule = Rule {
             summary: "fio read 1 GiB/s, 0.0% of it from a disk and the rest from the page cache.",
         },
     ],
+    ..Rule::LIMITER
 };
 
 fn not_on_disk(view: &View) -> Option<Claim> {

@@ -17,7 +17,7 @@ use crate::rules::testing::{Case, gains, known, queue, tested};
 use crate::rules::{Change, Check, Claim, Confirmation, Rule};
 use fathom_model::Histogram;
 use fathom_model::facts::DeviceFacts;
-use fathom_model::finding::{Class, Confidence, Evidence, Severity, Subject, Unit};
+use fathom_model::finding::{Confidence, Evidence, Subject, Unit};
 #[cfg(test)]
 use fathom_model::limit::LimitRecord;
 use fathom_model::limit::{ExperimentKind, QueueFacts};
@@ -56,12 +56,9 @@ const SPLITS_MIN: f64 = 10.0;
 /// Share of a device's bytes that must be the program's.
 const OWN_SHARE_MIN: f64 = 0.5;
 
-/// All requests of a device's queue are in use.
 pub(in crate::rules) static REQUESTS: Rule = Rule {
     id: "queue-requests",
     limits: "the number of requests in the device's queues",
-    class: Class::Limiter,
-    severity: Severity::Info,
     meaning: "The queue had too few requests (nr_requests): I/Os waited for one before they were queued.",
     threshold: || {
         format!(
@@ -96,14 +93,10 @@ pub(in crate::rules) static REQUESTS: Rule = Rule {
             summary: "vda has 4 requests per hardware queue (nr_requests; hardware queues: 1); 3.9 were in use \
                       while it was busy, and more I/Os waited for one.",
         },
-        Case::View {
-            holds: |s| s.tags(3.9, 99.0, 0.6),
-            // It is full for moments only.
-            near_miss: |s| s.tags(0.16, 4.0, 0.6),
-            summary: "vda has 4 requests per hardware queue (nr_requests; hardware queues: 1); 3.9 were in use \
-                      while it was busy, and more I/Os waited for one.",
-        },
+        // It is full for moments only.
+        Case::NearMiss(|s| s.tags(0.16, 4.0, 0.6)),
     ],
+    ..Rule::LIMITER
 };
 
 /// Mean number of I/Os in flight while there were any: a program that starts slowly does not lower it.
@@ -111,7 +104,6 @@ fn busy_queue(disk: &DiskRates) -> f64 {
     disk.queue * 100.0 / disk.util.max(1.0)
 }
 
-/// Number of a device's hardware queues.
 fn queues(device: &DeviceFacts) -> f64 {
     f64::from(device.hardware_queues.unwrap_or(1).max(1))
 }
@@ -215,12 +207,9 @@ fn full_queue(record: &mut LimitRecord, half_iops: f64) {
     block.points.push(half);
 }
 
-/// I/Os wait in the I/O scheduler, or it uses the CPU time.
 pub(in crate::rules) static SCHEDULER: Rule = Rule {
     id: "io-scheduler",
     limits: "the I/O scheduler",
-    class: Class::Limiter,
-    severity: Severity::Info,
     meaning: "The I/O scheduler held I/Os back although the device could have accepted more, or it used a lot of CPU time.",
     threshold: || {
         format!(
@@ -258,24 +247,16 @@ pub(in crate::rules) static SCHEDULER: Rule = Rule {
             near_miss: |s| s.scheduler("kyber", 100),
             summary: "The I/O scheduler kyber of vda held I/Os back: they spent 40% of their time there.",
         },
-        Case::View {
-            holds: |s| s.scheduler("kyber", 400),
-            // It holds nothing back by itself: the driver takes no more.
-            near_miss: |s| s.scheduler("mq-deadline", 400),
-            summary: "The I/O scheduler kyber of vda held I/Os back: they spent 40% of their time there.",
-        },
-        Case::View {
-            holds: |s| s.scheduler("kyber", 400),
-            // The machine is CPU-bound, and its few I/Os wait for a CPU on their way to the driver.
-            near_miss: |s| {
-                s.whole_machine();
-                s.hog(1.9, 1.9, 1.0);
-                s.busy(98);
-                s.scheduler("kyber", 400);
-                s.disk("vda", 50, 0.05, 4.7);
-            },
-            summary: "The I/O scheduler kyber of vda held I/Os back: they spent 40% of their time there.",
-        },
+        // It holds nothing back by itself: the driver takes no more.
+        Case::NearMiss(|s| s.scheduler("mq-deadline", 400)),
+        // The machine is CPU-bound, and its few I/Os wait for a CPU on their way to the driver.
+        Case::NearMiss(|s| {
+            s.whole_machine();
+            s.hog(1.9, 1.9, 1.0);
+            s.busy(98);
+            s.scheduler("kyber", 400);
+            s.disk("vda", 50, 0.05, 4.7);
+        }),
         Case::View {
             holds: |s| s.scheduler("kyber", 600),
             // The device's own queue is full.
@@ -299,6 +280,7 @@ pub(in crate::rules) static SCHEDULER: Rule = Rule {
             summary: "The I/O scheduler bfq of vda used 100% of the CPU time.",
         },
     ],
+    ..Rule::LIMITER
 };
 
 fn scheduler(view: &View) -> Option<Claim> {
@@ -392,12 +374,9 @@ fn held_at_driver(record: &mut LimitRecord, at_driver: f64) {
     block.points = vec![point, Point { workers: 1, depth: 1, clat_mean_ns, ..Point::default() }];
 }
 
-/// The queue depth itself.
 pub(in crate::rules) static DEPTH: Rule = Rule {
     id: "queue-depth",
     limits: "the queue depth",
-    class: Class::Limiter,
-    severity: Severity::Info,
     meaning: "A deeper queue yields more than the deepest one that the search allows.",
     threshold: || {
         format!(
@@ -405,8 +384,6 @@ pub(in crate::rules) static DEPTH: Rule = Rule {
         )
     },
     remedy: "Raise the queue depth or the number of workers, or rerun with a longer --duration",
-    supersedes: &[],
-    confirmation: None,
     checks: &[Check::Setting("the queue depth", deeper_helps)],
     #[cfg(test)]
     cases: &[Case::Setting {
@@ -415,6 +392,7 @@ pub(in crate::rules) static DEPTH: Rule = Rule {
         summary: "Doubling the queue depth yields 1.95× the IOPS (95% CI 1.90–2.00) at 2.00× the latency. To search deeper, \
                   rerun with --duration 30s.",
     }],
+    ..Rule::LIMITER
 };
 
 fn deeper_helps(view: &SettingView) -> Option<Claim> {
@@ -459,12 +437,9 @@ pub(super) fn time_in_scheduler(view: &View, disk: &DiskRates) -> Option<f64> {
     Some(held / (held + served).max(1.0))
 }
 
-/// The kernel limits buffered writes in flight, so that reads do not wait behind them.
 pub(in crate::rules) static WRITEBACK_THROTTLING: Rule = Rule {
     id: "writeback-throttling",
     limits: "writeback throttling",
-    class: Class::Limiter,
-    severity: Severity::Info,
     meaning: "Writeback throttling limited the buffered writes in flight, to keep read latency low.",
     threshold: || {
         format!(
@@ -474,8 +449,6 @@ pub(in crate::rules) static WRITEBACK_THROTTLING: Rule = Rule {
         )
     },
     remedy: "Compare with it off: echo 0 >/sys/block/DEVICE/queue/wbt_lat_usec",
-    supersedes: &[],
-    confirmation: None,
     checks: &[Check::View(writeback_throttling)],
     #[cfg(test)]
     cases: &[
@@ -509,6 +482,7 @@ pub(in crate::rules) static WRITEBACK_THROTTLING: Rule = Rule {
                       flight while it was busy.",
         },
     ],
+    ..Rule::LIMITER
 };
 
 fn writeback_throttling(view: &View) -> Option<Claim> {
@@ -539,12 +513,9 @@ fn writeback_throttling(view: &View) -> Option<Claim> {
     Some(claim.remedy(format!("Compare with it off: {command}")).command(command))
 }
 
-/// I/Os are larger than the queue's limits.
 pub(in crate::rules) static SPLITS: Rule = Rule {
     id: "splits",
     limits: "splits of I/Os",
-    class: Class::Limiter,
-    severity: Severity::Info,
     meaning: "I/Os were larger than a limit of the queue and were split, which costs CPU time and latency.",
     threshold: || {
         format!(
@@ -556,8 +527,6 @@ pub(in crate::rules) static SPLITS: Rule = Rule {
         )
     },
     remedy: "Raise the limit, or use I/Os that fit in it",
-    supersedes: &[],
-    confirmation: None,
     checks: &[Check::View(splits)],
     #[cfg(test)]
     cases: &[
@@ -574,16 +543,13 @@ pub(in crate::rules) static SPLITS: Rule = Rule {
             },
             summary: "I/Os on vda were split at 128 KiB by max_segments: each became 8.0 requests.",
         },
-        Case::View {
-            holds: |s| s.splits("max_segments", 8750),
-            // Another program's.
-            near_miss: |s| {
-                s.splits("max_segments", 8750);
-                s.own().disk_read /= 3;
-            },
-            summary: "I/Os on vda were split at 128 KiB by max_segments: each became 8.0 requests.",
-        },
+        // Another program's.
+        Case::NearMiss(|s| {
+            s.splits("max_segments", 8750);
+            s.own().disk_read /= 3;
+        }),
     ],
+    ..Rule::LIMITER
 };
 
 fn splits(view: &View) -> Option<Claim> {

@@ -19,7 +19,6 @@ pub(super) const WORKER_FULL: f64 = 0.90;
 /// Steal time worth reporting.
 const FOREIGN: f64 = 0.10;
 
-/// A setting of a search and its confirmation tests.
 pub(in crate::rules) struct SettingView<'a> {
     pub base: &'a Point,
     pub tests: &'a Confirmation,
@@ -32,7 +31,6 @@ pub(in crate::rules) struct SettingView<'a> {
     seconds: f64,
 }
 
-/// The effect of a change.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in crate::rules) enum Effect {
     Gain,
@@ -138,7 +136,6 @@ impl SettingView<'_> {
         self.taken() >= CORES_SUSPECT && fewer.is_some_and(|gain| gain.high < FEWER_CORES_MAX)
     }
 
-    /// Whether the CPUs are or may be the limit.
     pub fn suspects_cores(&self) -> bool {
         let is_full = self.taken() * 100.0 >= super::view::CPUS_BUSY_MIN;
         (self.needs_cores() || is_full) && self.effect(ExperimentKind::MoreWorkers) != Effect::Gain
@@ -170,7 +167,6 @@ impl SettingView<'_> {
         }
     }
 
-    /// The mean IOPS of `setting`, if it was measured.
     pub fn point(&self, setting: Setting) -> Option<&Point> {
         self.points.iter().find(|point| point.setting() == setting)
     }

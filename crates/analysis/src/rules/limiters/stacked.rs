@@ -8,19 +8,16 @@ use crate::machine::DiskRates;
 #[cfg(test)]
 use crate::rules::testing::Case;
 use crate::rules::{Check, Claim, Rule};
-use fathom_model::finding::{Class, Confidence, Evidence, Severity, Subject, Unit};
+use fathom_model::finding::{Confidence, Evidence, Subject, Unit};
 use fathom_model::shell;
 use fathom_model::watch::DiskKind;
 
 /// Share of the I/Os in flight at the stacked device that must have been in flight nowhere below it.
 const IN_LAYER_MIN: f64 = 0.5;
 
-/// The layer of a stacked device takes the time, not the devices below.
 pub(in crate::rules) static STACKED_DEVICE: Rule = Rule {
     id: "stacked-device",
     limits: "the stacked device itself",
-    class: Class::Limiter,
-    severity: Severity::Info,
     meaning: "I/Os spent their time in the layer of a stacked device (device mapper, md, loop), not below it.",
     threshold: || {
         format!(
@@ -33,7 +30,6 @@ pub(in crate::rules) static STACKED_DEVICE: Rule = Rule {
     },
     remedy: "Compare with I/O on the device below; dmsetup table and /proc/mdstat show what the layer does",
     supersedes: &[&DEVICE],
-    confirmation: None,
     checks: &[Check::View(stacked_device)],
     #[cfg(test)]
     cases: &[
@@ -43,16 +39,11 @@ pub(in crate::rules) static STACKED_DEVICE: Rule = Rule {
             summary: "dm-0 (vg-data) itself took 75% of the time: on average 16.0 I/Os were in flight on it, 4.0 of them \
                       at vda below it.",
         },
-        Case::View {
-            holds: |s| s.stacked("dm-0", 16.0, 4.0),
-            // Four I/Os are merged into each request below.
-            near_miss: |s| {
-                s.stacked("dm-0", 16.0, 4.0);
-                s.merges("vda", 3);
-            },
-            summary: "dm-0 (vg-data) itself took 75% of the time: on average 16.0 I/Os were in flight on it, 4.0 of them \
-                      at vda below it.",
-        },
+        // Four I/Os are merged into each request below.
+        Case::NearMiss(|s| {
+            s.stacked("dm-0", 16.0, 4.0);
+            s.merges("vda", 3);
+        }),
         Case::View {
             holds: |s| s.stacked("loop0", 16.0, 0.0),
             // Its scheduler holds them back.
@@ -65,6 +56,7 @@ pub(in crate::rules) static STACKED_DEVICE: Rule = Rule {
                       at vda below it.",
         },
     ],
+    ..Rule::LIMITER
 };
 
 fn stacked_device(view: &View) -> Option<Claim> {

@@ -10,7 +10,7 @@ use crate::machine::DiskRates;
 use crate::rules::testing::Case;
 use crate::rules::{Change, Check, Claim, Confirmation, Rule};
 use fathom_model::Dir;
-use fathom_model::finding::{Class, Confidence, Evidence, Severity, Unit};
+use fathom_model::finding::{Confidence, Evidence, Unit};
 use fathom_model::units;
 use fathom_model::watch::{DiskKind, LOCK_CALLERS, ThreadState};
 
@@ -47,12 +47,9 @@ const JOURNAL: [&str; 4] = ["jbd2", "wait_transaction", "xlog", "btrfs_sync_log"
 const FILE_LOCKS: [&str; 4] =
     ["locks_lock_inode_wait", "flock_lock_inode_wait", "posix_lock_inode_wait", "fcntl_setlk"];
 
-/// fsync and the journal.
 pub(in crate::rules) static FSYNC: Rule = Rule {
     id: "fsync",
     limits: "flushes (fsync)",
-    class: Class::Limiter,
-    severity: Severity::Info,
     meaning: "The workload waited for fsync(2) and the like, or for the file system's journal.",
     threshold: || {
         format!("{} or more of the busy threads' time, or of a job's.", share_text(SYNC_MIN))
@@ -67,6 +64,7 @@ pub(in crate::rules) static FSYNC: Rule = Rule {
         near_miss: |s| s.syncs(0.2),
         summary: "fio waited for fsync and the journal 70% of the time.",
     }],
+    ..Rule::LIMITER
 };
 
 #[cfg(test)]
@@ -158,12 +156,9 @@ fn flushed<'a>(view: &'a View) -> Option<&'a DiskRates> {
     of_targets.or_else(|| disks.into_iter().max_by(most))
 }
 
-/// A lock that the program's threads share.
 pub(in crate::rules) static LOCK: Rule = Rule {
     id: "lock",
     limits: "a lock in the program",
-    class: Class::Limiter,
-    severity: Severity::Info,
     meaning: "The program's threads waited for each other.",
     threshold: || {
         format!(
@@ -174,7 +169,6 @@ pub(in crate::rules) static LOCK: Rule = Rule {
     },
     remedy: "Find the lock: fathom stacks, or perf trace -s -e futex",
     supersedes: &[&super::cpu::OWN_TIME, &super::cpu::OTHER_PROGRAMS],
-    confirmation: None,
     checks: &[Check::View(lock)],
     #[cfg(test)]
     cases: &[
@@ -199,6 +193,7 @@ pub(in crate::rules) static LOCK: Rule = Rule {
                       0.0 ran. Its holders, one after the other, were meanwhile: disk I/O 100%. One of them gets on at a time.",
         },
     ],
+    ..Rule::LIMITER
 };
 
 fn lock(view: &View) -> Option<Claim> {
@@ -237,12 +232,9 @@ fn lock(view: &View) -> Option<Claim> {
     Some(claim.confidence(Confidence::Medium))
 }
 
-/// A lock of the kernel, such as a file's.
 pub(in crate::rules) static KERNEL_LOCK: Rule = Rule {
     id: "kernel-lock",
     limits: "a lock in the kernel",
-    class: Class::Limiter,
-    severity: Severity::Info,
     meaning: "The workload's threads waited for a kernel lock, such as that of a file they write to.",
     threshold: || {
         format!(
@@ -254,8 +246,6 @@ pub(in crate::rules) static KERNEL_LOCK: Rule = Rule {
         )
     },
     remedy: "Find who holds it: fathom stacks, or perf lock contention",
-    supersedes: &[],
-    confirmation: None,
     checks: &[Check::View(kernel_lock)],
     #[cfg(test)]
     cases: &[
@@ -273,6 +263,7 @@ pub(in crate::rules) static KERNEL_LOCK: Rule = Rule {
             summary: "fio waited for a file lock (flock(2), fcntl(2)) 90% of the time.",
         },
     ],
+    ..Rule::LIMITER
 };
 
 fn kernel_lock(view: &View) -> Option<Claim> {
@@ -333,12 +324,9 @@ fn file_lock_claim(view: &View, comm: &str, wchan: &str, share: f64) -> Claim {
     claim.remedy("Look for who holds it, and what that program does").command("lslocks")
 }
 
-/// io_uring hands I/Os to worker threads.
 pub(in crate::rules) static IO_WORKERS: Rule = Rule {
     id: "io-wq",
     limits: "io_uring's worker threads",
-    class: Class::Limiter,
-    severity: Severity::Info,
     meaning: "io_uring could not submit I/Os without blocking and punted them to worker threads (io-wq).",
     threshold: || {
         format!(
@@ -348,7 +336,6 @@ pub(in crate::rules) static IO_WORKERS: Rule = Rule {
     },
     remedy: "Use O_DIRECT (direct=1) on a file that is fully written: buffered writes and file systems without nowait \
              support need worker threads",
-    supersedes: &[],
     confirmation: Some(Confirmation::gain(Change::Direct)),
     checks: &[Check::View(io_workers)],
     #[cfg(test)]
@@ -374,6 +361,7 @@ pub(in crate::rules) static IO_WORKERS: Rule = Rule {
                       Each such I/O costs context switches.",
         },
     ],
+    ..Rule::LIMITER
 };
 
 fn io_workers(view: &View) -> Option<Claim> {
@@ -404,12 +392,9 @@ fn io_workers(view: &View) -> Option<Claim> {
     })
 }
 
-/// One I/O in flight at any time.
 pub(in crate::rules) static ONE_AT_A_TIME: Rule = Rule {
     id: "one-at-a-time",
     limits: "latency (one I/O at a time)",
-    class: Class::Limiter,
-    severity: Severity::Info,
     meaning: "The workload issued one I/O at a time: the device's latency limited it, not its throughput.",
     threshold: || {
         format!(
@@ -443,16 +428,11 @@ pub(in crate::rules) static ONE_AT_A_TIME: Rule = Rule {
             summary: "fio issued one read at a time: 0.5 I/Os were in flight on average, 10k reads/s on vda. Latency, not \
                       throughput, limits it.",
         },
-        Case::View {
-            holds: |s| s.sync_reads(0.8),
-            // Three other threads compute.
-            near_miss: |s| {
-                s.sync_reads(0.8);
-                s.state(ThreadState::OnCpu, 3.0);
-            },
-            summary: "fio issued one read at a time: 0.8 I/Os were in flight on average, 10k reads/s on vda. Latency, not \
-                      throughput, limits it.",
-        },
+        // Three other threads compute.
+        Case::NearMiss(|s| {
+            s.sync_reads(0.8);
+            s.state(ThreadState::OnCpu, 3.0);
+        }),
         Case::View {
             holds: |s| {
                 s.no_threads();
@@ -481,21 +461,13 @@ pub(in crate::rules) static ONE_AT_A_TIME: Rule = Rule {
             summary: "fathom issued one read at a time: 0.8 I/Os were in flight on average, 10k reads/s on vda. Latency, \
                       not throughput, limits it.",
         },
-        Case::View {
-            holds: |s| {
-                s.sync_reads(0.8);
-                s.job_of_its_own(Dir::Read, 0.8);
-            },
-            // It copies from memory.
-            near_miss: |s| {
-                s.sync_reads(0.8);
-                s.no_threads();
-                s.threads("worker-0", ThreadState::OnCpu, "", "", 0.9);
-                s.job_of_its_own(Dir::Read, 0.8);
-            },
-            summary: "fathom issued one read at a time: 0.8 I/Os were in flight on average, 10k reads/s on vda. Latency, \
-                      not throughput, limits it.",
-        },
+        // It copies from memory.
+        Case::NearMiss(|s| {
+            s.sync_reads(0.8);
+            s.no_threads();
+            s.threads("worker-0", ThreadState::OnCpu, "", "", 0.9);
+            s.job_of_its_own(Dir::Read, 0.8);
+        }),
         Case::View {
             holds: |s| {
                 s.no_threads();
@@ -512,6 +484,7 @@ pub(in crate::rules) static ONE_AT_A_TIME: Rule = Rule {
                       throughput, limits it.",
         },
     ],
+    ..Rule::LIMITER
 };
 
 fn one_at_a_time(view: &View) -> Option<Claim> {

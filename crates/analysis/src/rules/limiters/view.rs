@@ -66,11 +66,9 @@ pub(in crate::rules) struct View<'a> {
     pub states: Vec<(ThreadState, f64)>,
     /// Where the time of its threads and of its peers went, where that is known thread by thread.
     pub account: Option<Account>,
-    /// Its CPU time by kernel layer.
     pub layers: LayerTimes,
     /// Whether particular processes are watched, and not the whole machine.
     pub is_own: bool,
-    /// What the watched processes are called.
     pub who: String,
 }
 
@@ -143,7 +141,6 @@ impl<'a> View<'a> {
         self.states.iter().find(|(known, _)| *known == state).map_or(0.0, |(_, mean)| *mean)
     }
 
-    /// The same over several states.
     pub fn states(&self, states: &[ThreadState]) -> f64 {
         states.iter().map(|state| self.state(*state)).sum()
     }
@@ -297,12 +294,10 @@ impl<'a> View<'a> {
         below.map(|other| other.queue * ios_per_request(other)).sum()
     }
 
-    /// The settings of a device's queue.
     pub fn device(&self, name: &str) -> Option<&DeviceFacts> {
         self.record.header.sampling.as_ref()?.devices.iter().find(|device| device.name == name)
     }
 
-    /// Block layer events of a device.
     pub fn blocks(&self, name: &str) -> Option<&DeviceBlocks> {
         self.seen.last().blocks.as_ref()?.devices.iter().find(|device| device.name == name)
     }
@@ -379,7 +374,6 @@ impl<'a> View<'a> {
         (self.is_own && mean >= enough).then_some((state, mean))
     }
 
-    /// The workload as the subject of a finding.
     pub fn workload(&self) -> Subject {
         let pid = Some(self.seen.processes.watched.pid).filter(|pid| *pid > 0);
         match self.is_own {
@@ -388,7 +382,6 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Some of its threads as the subject of a finding.
     pub fn threads_in(&self, comm: &str, wchan: &str) -> Subject {
         Subject::ThreadGroup { comm: comm.to_string(), wchan: wchan.to_string() }
     }
@@ -401,7 +394,6 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The cgroup as the subject of a finding.
     pub fn own_cgroup(&self) -> Subject {
         let path = self.cgroup().map_or_else(String::new, |cgroup| cgroup.path.clone());
         Subject::Cgroup { path }

@@ -10,7 +10,7 @@ use crate::account::Account;
 #[cfg(test)]
 use crate::rules::testing::Case;
 use crate::rules::{Change, Check, Claim, Confirmation, Rule};
-use fathom_model::finding::{Class, Confidence, Evidence, Severity, Subject, Unit};
+use fathom_model::finding::{Confidence, Evidence, Subject, Unit};
 use fathom_model::units;
 use fathom_model::watch::{RemotePeer, ThreadState};
 use std::net::SocketAddr;
@@ -24,7 +24,6 @@ const READ_MIN: f64 = 1e6;
 /// Mean number of threads that must have blocked in the submission of asynchronous I/O.
 const BLOCKED_MIN: f64 = 0.1;
 
-/// Maximum number of addresses named.
 const ADDRESSES_MAX: usize = 2;
 
 /// The share of its time that the watched program's threads were in these states, if that is enough to be named and the
@@ -51,12 +50,9 @@ fn wait(share: f64, summary: String, name: &str) -> Claim {
     Claim::new(summary, vec![share_shown]).weight(share).confidence(Confidence::High)
 }
 
-/// Waits for input, from a process that is not part of the account.
 pub(in crate::rules) static PEER: Rule = Rule {
     id: "peer",
     limits: "another program that it waits for",
-    class: Class::Limiter,
-    severity: Severity::Info,
     meaning: "The program waited for input or room in a socket or pipe: for another machine, or for a program that is not watched.",
     threshold: || {
         format!(
@@ -66,8 +62,6 @@ pub(in crate::rules) static PEER: Rule = Rule {
         )
     },
     remedy: "Look at the other end: `ss -tpn` lists its connections; what it does not send limits this program",
-    supersedes: &[],
-    confirmation: None,
     checks: &[Check::View(peer)],
     #[cfg(test)]
     cases: &[
@@ -96,6 +90,7 @@ pub(in crate::rules) static PEER: Rule = Rule {
             summary: "fio waited for 10.0.0.2:5432 80% of the time.",
         },
     ],
+    ..Rule::LIMITER
 };
 
 #[cfg(test)]
@@ -220,12 +215,9 @@ fn on_another_machine(view: &View, mut claim: Claim, remote: &RemotePeer) -> Cla
         .command(format!("ss -tpni dst {host}"))
 }
 
-/// Sleeps that the program chose.
 pub(in crate::rules) static TIMER: Rule = Rule {
     id: "timer",
     limits: "its own timer",
-    class: Class::Limiter,
-    severity: Severity::Info,
     meaning: "The program slept for a time that it chose: nothing limits it meanwhile.",
     threshold: || {
         format!(
@@ -234,8 +226,6 @@ pub(in crate::rules) static TIMER: Rule = Rule {
         )
     },
     remedy: "Look for a rate limit, think time or polling interval of the program; nothing outside of it is the limit meanwhile",
-    supersedes: &[],
-    confirmation: None,
     checks: &[Check::View(timer)],
     #[cfg(test)]
     cases: &[Case::View {
@@ -243,6 +233,7 @@ pub(in crate::rules) static TIMER: Rule = Rule {
         near_miss: |s| s.spends(&[(ThreadState::Timer, 0.05), (ThreadState::OnCpu, 0.95)]),
         summary: "fio slept 97% of the time, for times of its own choice: nothing else limits it meanwhile.",
     }],
+    ..Rule::LIMITER
 };
 
 fn timer(view: &View) -> Option<Claim> {
@@ -256,17 +247,12 @@ fn timer(view: &View) -> Option<Claim> {
     Some(wait(share, summary, "time asleep").about(view.workload()))
 }
 
-/// Stopped, or waiting for a user.
 pub(in crate::rules) static NOT_RUNNING: Rule = Rule {
     id: "not-running",
     limits: "a signal, a debugger or a terminal",
-    class: Class::Limiter,
-    severity: Severity::Info,
     meaning: "The program was stopped by a signal or a debugger, or waited for a terminal.",
     threshold: || format!("{:.0}% or more of its threads' time.", NAMED_MIN * 100.0),
     remedy: "Let it go on (kill -CONT, or fg in its shell), or give it its input",
-    supersedes: &[],
-    confirmation: None,
     checks: &[Check::View(not_running)],
     #[cfg(test)]
     cases: &[
@@ -281,6 +267,7 @@ pub(in crate::rules) static NOT_RUNNING: Rule = Rule {
             summary: "fio waited for a terminal 90% of the time.",
         },
     ],
+    ..Rule::LIMITER
 };
 
 fn not_running(view: &View) -> Option<Claim> {
@@ -302,12 +289,9 @@ fn not_running(view: &View) -> Option<Claim> {
     Some(claim.about(view.workload()))
 }
 
-/// No thread has anything to do.
 pub(in crate::rules) static IDLE: Rule = Rule {
     id: "idle",
     limits: "a lack of work",
-    class: Class::Limiter,
-    severity: Severity::Info,
     meaning: "The program had nothing to do: all of its threads waited for a signal, for each other, for a child or for an event.",
     threshold: || {
         format!(
@@ -315,9 +299,6 @@ pub(in crate::rules) static IDLE: Rule = Rule {
             IDLE_MIN * 100.0
         )
     },
-    remedy: "",
-    supersedes: &[],
-    confirmation: None,
     checks: &[Check::View(idle)],
     #[cfg(test)]
     cases: &[Case::View {
@@ -325,6 +306,7 @@ pub(in crate::rules) static IDLE: Rule = Rule {
         near_miss: |s| s.spends(&[(ThreadState::Signal, 0.6), (ThreadState::OnCpu, 0.4)]),
         summary: "fio had nothing to do 100% of the time: it waited for a signal.",
     }],
+    ..Rule::LIMITER
 };
 
 fn idle(view: &View) -> Option<Claim> {
@@ -349,12 +331,9 @@ fn idle(view: &View) -> Option<Claim> {
     Some(wait(share, summary, "time without work").about(view.workload()))
 }
 
-/// Memory accesses that wait for a disk.
 pub(in crate::rules) static PAGE_FAULTS: Rule = Rule {
     id: "page-faults",
     limits: "page faults",
-    class: Class::Limiter,
-    severity: Severity::Info,
     meaning: "Memory accesses waited for pages of files (mmap): each thread waits for one page at a time.",
     threshold: || {
         format!(
@@ -365,7 +344,6 @@ pub(in crate::rules) static PAGE_FAULTS: Rule = Rule {
     remedy: "mmap cannot queue I/Os: read with io_uring or more threads, ask for pages ahead with madvise(MADV_WILLNEED), or keep the \
              file in memory",
     supersedes: &[&DEVICE, &ONE_AT_A_TIME],
-    confirmation: None,
     checks: &[Check::View(page_faults)],
     #[cfg(test)]
     cases: &[Case::View {
@@ -377,6 +355,7 @@ pub(in crate::rules) static PAGE_FAULTS: Rule = Rule {
         summary: "Memory accesses of fio waited for pages from a disk 80% of the time: 19k major page faults/s, 0.8 at a \
                   time.",
     }],
+    ..Rule::LIMITER
 };
 
 fn page_faults(view: &View) -> Option<Claim> {
@@ -399,12 +378,9 @@ fn page_faults(view: &View) -> Option<Claim> {
     Some(claim.confidence(Confidence::High))
 }
 
-/// Pages that are read ahead and not used.
 pub(in crate::rules) static READAHEAD: Rule = Rule {
     id: "readahead",
     limits: "unused readahead",
-    class: Class::Limiter,
-    severity: Severity::Info,
     meaning: "Much more was read from disks than the program read: readahead for random reads.",
     threshold: || {
         format!(
@@ -415,8 +391,6 @@ pub(in crate::rules) static READAHEAD: Rule = Rule {
         )
     },
     remedy: "Say that reads are random (posix_fadvise with POSIX_FADV_RANDOM), use O_DIRECT, or lower read_ahead_kb of the device",
-    supersedes: &[],
-    confirmation: None,
     checks: &[Check::View(readahead)],
     #[cfg(test)]
     cases: &[Case::View {
@@ -424,6 +398,7 @@ pub(in crate::rules) static READAHEAD: Rule = Rule {
         near_miss: |s| reads_ahead(s, 1),
         summary: "160 MiB/s were read from disks for fio, which read 40 MiB/s.",
     }],
+    ..Rule::LIMITER
 };
 
 #[cfg(test)]
@@ -457,12 +432,9 @@ fn readahead(view: &View) -> Option<Claim> {
     Some(claim.about(view.workload()).weight(weight).confidence(Confidence::Medium))
 }
 
-/// Asynchronous I/O whose submission blocks.
 pub(in crate::rules) static BLOCKING_SUBMIT: Rule = Rule {
     id: "blocking-submit",
     limits: "blocking submission of I/O",
-    class: Class::Limiter,
-    severity: Severity::Info,
     meaning: "Asynchronous I/O was synchronous: its submission waited for the disk.",
     threshold: || {
         format!(
@@ -483,6 +455,7 @@ pub(in crate::rules) static BLOCKING_SUBMIT: Rule = Rule {
         summary: "0.8 threads of fio on average were blocked in io_submit(2), 80% of the time: its asynchronous I/O is \
                   synchronous.",
     }],
+    ..Rule::LIMITER
 };
 
 fn blocking_submit(view: &View) -> Option<Claim> {
