@@ -41,22 +41,19 @@ use fathom_model::finding::{
 };
 use fathom_model::limit::{BlockLimit, LimitRecord, TargetLimit};
 use fathom_model::outcome::RecordKind;
-use fathom_model::record::RunRecord;
+use fathom_model::record::{Record, RunRecord};
 use fathom_model::window::{Conditions, Point};
 pub(crate) use limiters::setting_verdicts;
 use limiters::{SettingView, View};
 
-/// A rule.
 pub struct Rule {
     /// Stable id, such as `sparse-target`.
     pub id: &'static str,
     /// What limits a workload, in a few words that follow "limited by"; empty for rules of other classes.
     limits: &'static str,
-    /// What kind of statement its findings make.
     pub class: Class,
     /// The severity of its findings; a check lowers or raises it if `threshold` states it.
     pub severity: Severity,
-    /// What a finding means.
     pub meaning: &'static str,
     /// When the rule holds, and why the threshold is where it is.
     pub threshold: fn() -> String,
@@ -66,7 +63,6 @@ pub struct Rule {
     pub supersedes: &'static [&'static Rule],
     /// For limiters of runs, how to test whether it limits, where that is possible.
     confirmation: Option<Confirmation>,
-    /// The checks, one for each kind of input that the rule can judge.
     checks: &'static [Check],
     /// For each check, a record for which it holds and a near miss.
     #[cfg(test)]
@@ -95,11 +91,8 @@ impl Rule {
 /// A pure function of the input that it requires.
 #[derive(Clone, Copy)]
 enum Check {
-    /// Needs the record of a run.
     Run(fn(&RunRecord) -> Option<Claim>),
-    /// Needs one target of a limit search.
     Target(fn(&Target) -> Option<Claim>),
-    /// Needs the whole record of a limit search.
     Limit(fn(&LimitRecord) -> Option<Claim>),
     /// Needs an inspection of the machine; see [`diagnose`].
     Inspection(doctor::Inspected),
@@ -107,17 +100,13 @@ enum Check {
     View(fn(&View) -> Option<Claim>),
     /// Needs a setting of a limit search with its confirmation tests: whether it limits that, and what it is called then.
     Setting(&'static str, fn(&SettingView) -> Option<Claim>),
-    /// Needs the whole record of an experiment.
     Experiment(fn(&ExperimentRecord) -> Option<Claim>),
-    /// Needs a condition of an experiment.
     Variant(fn(&Variant) -> Option<Claim>),
-    /// Needs the topology of the machine.
     Topology(fn(&TopologyReport) -> Option<Claim>),
     /// Needs two sets of results with their differences.
     Comparison(fn(&Comparison) -> Option<Claim>),
 }
 
-/// One target of a limit search.
 struct Target<'a> {
     facts: &'a TargetFacts,
     conditions: &'a Conditions,
@@ -125,7 +114,6 @@ struct Target<'a> {
 }
 
 impl Target<'_> {
-    /// Kinds of I/O with their peaks.
     fn peaks(&self) -> impl Iterator<Item = (&BlockLimit, &Point)> {
         self.limit.blocks.iter().filter_map(|block| Some((block, block.peak.as_ref()?)))
     }
@@ -176,7 +164,6 @@ impl Claim {
         Self { severity: Some(severity), ..self }
     }
 
-    /// States how strongly the evidence supports it.
     fn confidence(self, confidence: Confidence) -> Self {
         Self { confidence: Some(confidence), ..self }
     }
@@ -186,12 +173,10 @@ impl Claim {
         Self { remedy: Some(remedy.into()), ..self }
     }
 
-    /// States what it is about.
     fn about(self, subject: Subject) -> Self {
         Self { subject: Some(subject), ..self }
     }
 
-    /// States what speaks against it.
     fn despite(self, counter_evidence: impl IntoIterator<Item = Evidence>) -> Self {
         Self { counter_evidence: counter_evidence.into_iter().collect(), ..self }
     }
@@ -305,10 +290,14 @@ pub fn judge(record: &RunRecord, observed: &Observed) -> Vec<Finding> {
 }
 
 /// The verdict on a record that holds none: of an earlier version, or of a run that was killed.
-pub fn missing_verdict(record: &RunRecord, observed: &Observed) -> Vec<Finding> {
-    match record.header.findings.iter().any(Finding::is_verdict) {
-        true => Vec::new(),
-        false => limiters::verdict(record, &record.header.findings, observed),
+pub fn missing_verdict(record: &Record, observed: &Observed) -> Vec<Finding> {
+    if record.header().findings.iter().any(Finding::is_verdict) {
+        return Vec::new();
+    }
+    match record {
+        Record::Run(record) => limiters::verdict(record, &record.header.findings, observed),
+        Record::Limit(record) => setting_verdicts(&record.config, &record.report),
+        Record::Experiment(record) => variant_verdicts(record),
     }
 }
 
@@ -323,27 +312,11 @@ pub fn judge_limit(record: &LimitRecord) -> Vec<Finding> {
     findings
 }
 
-/// The verdict on a search whose record holds none, as before version 3.
-pub fn missing_limit_verdict(record: &LimitRecord) -> Vec<Finding> {
-    match record.header.findings.iter().any(Finding::is_verdict) {
-        true => Vec::new(),
-        false => setting_verdicts(&record.config, &record.report),
-    }
-}
-
 /// The findings of an experiment, worst first, and then the verdict on each variant.
 pub fn judge_experiment(record: &ExperimentRecord) -> Vec<Finding> {
     let mut findings = worst_first(evaluate(&Input::Experiment(record)));
     findings.extend(variant_verdicts(record));
     findings
-}
-
-/// The verdict on an experiment whose record holds none, as before version 3.
-pub fn missing_experiment_verdict(record: &ExperimentRecord) -> Vec<Finding> {
-    match record.header.findings.iter().any(Finding::is_verdict) {
-        true => Vec::new(),
-        false => variant_verdicts(record),
-    }
 }
 
 fn variant_verdicts(record: &ExperimentRecord) -> Vec<Finding> {
@@ -366,7 +339,6 @@ pub(crate) fn judge_comparison(comparison: &mut Comparison) {
     comparison.findings.extend(answer.map(|found| Finding { rank: Some(1), ..found }));
 }
 
-/// The findings about a topology, worst first.
 pub fn topology_findings(report: &TopologyReport) -> Vec<Finding> {
     worst_first(evaluate(&Input::Topology(report)))
 }

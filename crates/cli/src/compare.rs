@@ -7,7 +7,7 @@ use crate::{output, show};
 use fathom_analysis::compare::{
     Comparison, Measured, SET_MIN, Threshold, ThresholdOutcome, compare, is_fio,
 };
-use fathom_analysis::rules::{missing_limit_verdict, missing_verdict};
+use fathom_analysis::rules::missing_verdict;
 use fathom_analysis::watch::Observed;
 use fathom_model::Record;
 use fathom_model::outcome::RecordKind;
@@ -21,7 +21,6 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Maximum size of fio's JSON, in bytes.
 const FIO_MAX: u64 = 64 << 20;
 /// Earlier runs looked at, the newest first, and used.
 const EARLIER_READ: usize = 200;
@@ -53,7 +52,6 @@ pub struct Args {
     page: PageArgs,
 }
 
-/// A result as stored.
 pub enum Stored {
     Record { dir: PathBuf, record: Box<Record> },
     Fio(Value),
@@ -208,25 +206,24 @@ impl Stored {
         };
         let samples = || fathom_runner::stored(dir, |_| Ok(()));
         Ok(match record {
-            Record::Run(record) if as_fio && record.header.kind == RecordKind::Run => {
-                Measured::of_fio(name, &fio_json::value(record))?
+            Record::Run(run) if as_fio && run.header.kind == RecordKind::Run => {
+                Measured::of_fio(name, &fio_json::value(run))?
             }
-            Record::Run(record) => {
-                if record.header.sampling.as_ref().is_some_and(|sampling| sampling.view.is_some()) {
+            Record::Run(run) => {
+                if run.header.sampling.as_ref().is_some_and(|sampling| sampling.view.is_some()) {
                     return Err(format!(
                         "{name} holds samples of one source; compare results of run, watch, limit, sweep or try"
                     ));
                 }
                 let observed = samples()?;
-                let mut record = record.clone();
-                record.header.findings.extend(missing_verdict(&record, &observed));
-                Measured::of_run(name, &record, &observed)
+                let mut run = run.clone();
+                run.header.findings.extend(missing_verdict(record, &observed));
+                Measured::of_run(name, &run, &observed)
             }
-            Record::Limit(record) => {
-                let mut record = record.clone();
-                let missing = missing_limit_verdict(&record);
-                record.header.findings.extend(missing);
-                Measured::of_limit(name, &record, &samples()?)
+            Record::Limit(search) => {
+                let mut search = search.clone();
+                search.header.findings.extend(missing_verdict(record, &Observed::default()));
+                Measured::of_limit(name, &search, &samples()?)
             }
             Record::Experiment(record) => {
                 Measured::of_experiment(name, record, &read_windows(dir)?)

@@ -7,12 +7,8 @@ use crate::threads::ThreadsView;
 use crate::watch::SampleView;
 use fathom_analysis::derive::{PartialRun, complete_experiment, complete_limit};
 use fathom_analysis::processes::competitors;
-use fathom_analysis::rules::{
-    judge, judge_experiment, judge_limit, missing_experiment_verdict, missing_limit_verdict,
-    missing_verdict,
-};
-use fathom_model::experiment::ExperimentRecord;
-use fathom_model::limit::LimitRecord;
+use fathom_analysis::rules::{judge, judge_experiment, judge_limit, missing_verdict};
+use fathom_analysis::watch::Observed;
 use fathom_model::outcome::{Outcome, RecordKind};
 use fathom_model::watch::SampledView;
 use fathom_model::{Record, RunRecord};
@@ -63,52 +59,42 @@ pub fn view(record: &Record) -> Option<&SampledView> {
 /// The page of a record with a result, and its JSON. With `judge_anew`, its figures are judged again, and the page says
 /// what this changes.
 pub fn shown(
-    record: Record,
+    mut record: Record,
     dir: &Path,
     options: LimitPageOptions,
     judge_anew: bool,
 ) -> Result<(Document, String), String> {
-    let (mut page, json, anew) = match record {
-        Record::Limit(mut record) => {
-            let missing = missing_limit_verdict(&record);
-            record.header.findings.extend(missing);
-            let before = record.header.findings.clone();
-            if judge_anew {
-                record.header.findings = judge_limit(&record);
-            }
-            let json = json::text(&LimitResult::of(&record))?;
-            (pages::limit(&record, options), json, judged_anew(&before, &record.header.findings))
+    let observed = match &record {
+        Record::Run(_) => fathom_runner::stored(dir, |_| Ok(()))?,
+        _ => Observed::default(),
+    };
+    let missing = missing_verdict(&record, &observed);
+    record.header_mut().findings.extend(missing);
+    let before = record.header().findings.clone();
+    if judge_anew {
+        record.header_mut().findings = match &record {
+            Record::Run(record) => judge(record, &observed),
+            Record::Limit(record) => judge_limit(record),
+            Record::Experiment(record) => judge_experiment(record),
+        };
+    }
+    let verbose = options.verbose;
+    let (mut page, json) = match &record {
+        Record::Limit(record) => {
+            (pages::limit(record, options), json::text(&LimitResult::of(record))?)
         }
-        Record::Experiment(mut record) => {
-            let missing = missing_experiment_verdict(&record);
-            record.header.findings.extend(missing);
-            let before = record.header.findings.clone();
-            if judge_anew {
-                record.header.findings = judge_experiment(&record);
-            }
-            let json = json::text(&*record)?;
-            let anew = judged_anew(&before, &record.header.findings);
-            (pages::experiment(&record, options.verbose), json, anew)
+        Record::Experiment(record) => (pages::experiment(record, verbose), json::text(record)?),
+        Record::Run(record) if record.header.kind == RecordKind::Run => {
+            let page = pages::run(record, Some(&observed), verbose);
+            (page, fio_json::render(record, Some(&observed), false))
         }
-        Record::Run(mut record) => {
-            let observed = fathom_runner::stored(dir, |_| Ok(()))?;
-            record.header.findings.extend(missing_verdict(&record, &observed));
-            let before = record.header.findings.clone();
-            if judge_anew {
-                record.header.findings = judge(&record, &observed);
-            }
-            let (page, json) = if record.header.kind == RecordKind::Run {
-                let page = pages::run(&record, Some(&observed), options.verbose);
-                (page, fio_json::render(&record, Some(&observed), false))
-            } else {
-                let json = json::text(&WatchResult::of(&record, &observed))?;
-                (pages::watch(&observed, &record, options.verbose), json)
-            };
-            (page, json, judged_anew(&before, &record.header.findings))
+        Record::Run(record) => {
+            let json = json::text(&WatchResult::of(record, &observed))?;
+            (pages::watch(&observed, record, verbose), json)
         }
     };
     if judge_anew {
-        page.blocks.extend(anew.blocks);
+        page.blocks.extend(judged_anew(&before, &record.header().findings).blocks);
     }
     Ok((page, json))
 }
@@ -173,48 +159,30 @@ pub fn recorded(named: &Path) -> Result<Vec<PathBuf>, String> {
     }
 }
 
-/// The record in `dir`; that of a run that is running or was killed is completed from its samples.
+/// The record in `dir`; one that is still being made or was not finished is completed from its samples or windows.
 pub fn completed(dir: &Path) -> Result<Record, String> {
     let mut record = read_record(dir)?;
+    if record.header().outcome != Outcome::unfinished() {
+        return Ok(record);
+    }
     match &mut record {
-        Record::Run(record) if record.header.kind == RecordKind::Run => complete(record, dir)?,
+        Record::Run(record) if record.header.kind == RecordKind::Run => {
+            let (mut reader, mut so_far) = (Reader::open(dir)?, PartialRun::default());
+            while let Some((elapsed_ns, jobs)) = reader.forward_jobs()? {
+                so_far.add(elapsed_ns, &jobs);
+            }
+            so_far.complete(record, is_active(dir));
+        }
         Record::Run(_) => {}
-        Record::Limit(record) => complete_search(record, dir)?,
-        Record::Experiment(record) => complete_trial(record, dir)?,
+        Record::Limit(record) => {
+            complete_limit(record, &read_windows(dir)?, is_active(dir));
+            record.competitors = competitors(&fathom_runner::stored(dir, |_| Ok(()))?.processes);
+            record.header.findings = judge_limit(record);
+        }
+        Record::Experiment(record) => {
+            complete_experiment(record, &read_windows(dir)?, is_active(dir));
+            record.header.findings = judge_experiment(record);
+        }
     }
     Ok(record)
-}
-
-/// Completes the record of a run that is running or was killed from its samples.
-fn complete(record: &mut RunRecord, dir: &Path) -> Result<(), String> {
-    if record.header.outcome != Outcome::unfinished() {
-        return Ok(());
-    }
-    let (mut reader, mut so_far) = (Reader::open(dir)?, PartialRun::default());
-    while let Some((elapsed_ns, jobs)) = reader.forward_jobs()? {
-        so_far.add(elapsed_ns, &jobs);
-    }
-    so_far.complete(record, is_active(dir));
-    Ok(())
-}
-
-/// The same for a search, from its windows.
-fn complete_search(record: &mut LimitRecord, dir: &Path) -> Result<(), String> {
-    if record.header.outcome != Outcome::unfinished() {
-        return Ok(());
-    }
-    complete_limit(record, &read_windows(dir)?, is_active(dir));
-    record.competitors = competitors(&fathom_runner::stored(dir, |_| Ok(()))?.processes);
-    record.header.findings = judge_limit(record);
-    Ok(())
-}
-
-/// The same for an experiment.
-fn complete_trial(record: &mut ExperimentRecord, dir: &Path) -> Result<(), String> {
-    if record.header.outcome != Outcome::unfinished() {
-        return Ok(());
-    }
-    complete_experiment(record, &read_windows(dir)?, is_active(dir));
-    record.header.findings = judge_experiment(record);
-    Ok(())
 }

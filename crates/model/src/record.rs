@@ -106,6 +106,15 @@ impl Record {
             Self::Experiment(record) => &record.header,
         }
     }
+
+    /// The same, to change it.
+    pub fn header_mut(&mut self) -> &mut Header {
+        match self {
+            Self::Run(record) => &mut record.header,
+            Self::Limit(record) => &mut record.header,
+            Self::Experiment(record) => &mut record.header,
+        }
+    }
 }
 
 /// Results of one worker.

@@ -5,7 +5,8 @@ use crate::calendar::{self, TimeZone};
 use crate::doc::{DataColumn, Document, Text, bandwidth, bytes, count, of, plural, text, time};
 use crate::render;
 use fathom_analysis::derive;
-use fathom_analysis::rules::{missing_experiment_verdict, missing_limit_verdict};
+use fathom_analysis::rules::missing_verdict;
+use fathom_analysis::watch::Observed;
 use fathom_model::Finding;
 use fathom_model::experiment::{Claim, ExperimentRecord};
 use fathom_model::finding::Part;
@@ -104,11 +105,7 @@ pub fn run_summary(record: &Record) -> RunSummary {
     let header = record.header();
     let found: Vec<&Finding> = header.findings.iter().filter(|f| f.is_verdict()).collect();
     let sentences: Vec<&str> = found.iter().map(|finding| finding.summary.as_str()).collect();
-    let missing = match record {
-        Record::Run(_) => Vec::new(),
-        Record::Limit(record) => missing_limit_verdict(record),
-        Record::Experiment(record) => missing_experiment_verdict(record),
-    };
+    let missing = missing_verdict(record, &Observed::default());
     let (headline, sentences, limiters) = match record {
         Record::Run(record) => (run_result(record), sentences.join(" "), found),
         Record::Limit(record) => {
