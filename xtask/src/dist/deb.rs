@@ -1,11 +1,10 @@
-//! A Debian package (deb(5)): an ar archive of the format's version, its control files, and the installed files.
+//! A Debian package, built by dpkg-deb(1).
 
 use super::{call, source};
 use crate::Result;
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 const LICENSES: &str = "/usr/share/common-licenses";
@@ -13,15 +12,17 @@ const LICENSES: &str = "/usr/share/common-licenses";
 /// Writes the package of `program` to `dir`.
 pub fn write(program: &Path, is_static: bool, dir: &Path) -> Result<PathBuf> {
     let stage = tempfile::tempdir_in(dir)?;
-    let (data, control) = (stage.path().join("data"), stage.path().join("control"));
-    install(program, &data)?;
-    fs::create_dir(&control)?;
-    fs::write(control.join("control"), description(is_static, size(&data)?)?)?;
+    let root = stage.path().join("root");
+    install(program, &root)?;
+    let description = description(is_static, size(&root)?)?;
+    fs::create_dir(root.join("DEBIAN"))?;
+    fs::write(root.join("DEBIAN/control"), description)?;
+    // All can read it, whatever the umask.
+    call(Command::new("chmod").args(["-R", "u=rwX,go=rX"]).arg(&root))?;
     let package = dir.join(format!("fathom_{VERSION}_{}.deb", architecture()?));
-    let (control, data) = (tar(&control)?, tar(&data)?);
-    let members: [(&str, &[u8]); 3] =
-        [("debian-binary", b"2.0\n"), ("control.tar.gz", &control), ("data.tar.gz", &data)];
-    fs::File::create(&package)?.write_all(&archive(&members))?;
+    let mut build = Command::new("dpkg-deb");
+    build.args(["--root-owner-group", "-Zgzip", "--build"]).args([&root, &package]);
+    call(build.stdout(Stdio::null()))?;
     Ok(package)
 }
 
@@ -76,7 +77,7 @@ fn install(program: &Path, root: &Path) -> Result<()> {
     for name in ["README.md", "CHANGELOG.md"] {
         fs::copy(source().join(name), docs.join(name))?;
     }
-    copy_all(&source().join("docs"), &docs.join("docs"))?;
+    call(Command::new("cp").arg("-r").args([&source().join("docs"), &docs]))?;
     let mit = fs::read_to_string(source().join("LICENSE-MIT"))?;
     let either =
         "fathom is licensed under the Apache License 2.0 or the MIT license, at your option.";
@@ -114,19 +115,6 @@ fn printed(program: &Path, args: &[&str]) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-fn copy_all(from: &Path, to: &Path) -> Result<()> {
-    fs::create_dir_all(to)?;
-    for entry in fs::read_dir(from)? {
-        let entry = entry?;
-        let to = to.join(entry.file_name());
-        match entry.file_type()?.is_dir() {
-            true => copy_all(&entry.path(), &to)?,
-            false => drop(fs::copy(entry.path(), to)?),
-        }
-    }
-    Ok(())
-}
-
 /// Bytes of all files below `dir`.
 fn size(dir: &Path) -> Result<u64> {
     let mut bytes = 0;
@@ -140,48 +128,10 @@ fn size(dir: &Path) -> Result<u64> {
     Ok(bytes)
 }
 
-/// All of `dir` in a compressed archive, owned by root and readable by all, whatever the umask.
-fn tar(dir: &Path) -> Result<Vec<u8>> {
-    let archive = tempfile::NamedTempFile::new()?;
-    call(
-        Command::new("tar")
-            .args(["--create", "--gzip", "--sort=name", "--owner=root:0", "--group=root:0"])
-            .args(["--mode=u=rwX,go=rX", "--file"])
-            .arg(archive.path())
-            .arg("--directory")
-            .args([dir, Path::new(".")]),
-    )?;
-    Ok(fs::read(archive.path())?)
-}
-
-/// An ar archive (deb(5), ar(5)) of these members.
-fn archive(members: &[(&str, &[u8])]) -> Vec<u8> {
-    let mut archive = b"!<arch>\n".to_vec();
-    for (name, contents) in members {
-        let len = contents.len();
-        let header = format!("{name:<16}{:<12}{:<6}{:<6}{:<8}{len:<10}`\n", 0, 0, 0, "100644");
-        archive.extend(header.as_bytes());
-        archive.extend(*contents);
-        if len % 2 == 1 {
-            archive.push(b'\n');
-        }
-    }
-    archive
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
-
-    #[test]
-    fn headers_of_an_archive_have_60_bytes_and_begin_at_even_ones() {
-        let archive = archive(&[("odd", b"abc"), ("even", b"abcd")]);
-        assert_eq!(archive.len(), 8 + 60 + 4 + 60 + 4);
-        assert!(archive.starts_with(b"!<arch>\nodd             0 "));
-        assert_eq!(&archive[8 + 48..8 + 64], b"3         `\nabc\n");
-        assert!(archive[72..].starts_with(b"even            "));
-    }
 
     #[test]
     fn commands_are_those_of_the_sections_that_list_them() {
@@ -201,20 +151,21 @@ case "$2 $3" in " ") list runs limit ;; "runs ") list prune ;; esac
 
     #[test]
     fn a_package_is_one_that_dpkg_reads() {
+        if Command::new("dpkg-deb").arg("--version").output().is_err() {
+            println!("skipped: no dpkg-deb");
+            return;
+        }
         let dir = tempfile::tempdir().unwrap();
         let program = dir.path().join("fathom");
         fs::write(&program, PROGRAM).unwrap();
         fs::set_permissions(&program, PermissionsExt::from_mode(0o700)).unwrap();
         let package = write(&program, false, dir.path()).unwrap();
         let dpkg = |option: &str| {
-            let output = Command::new("dpkg-deb").arg(option).arg(&package).output().ok()?;
+            let output = Command::new("dpkg-deb").arg(option).arg(&package).output().unwrap();
             assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
-            Some(String::from_utf8(output.stdout).unwrap())
+            String::from_utf8(output.stdout).unwrap()
         };
-        let (Some(info), Some(contents)) = (dpkg("--info"), dpkg("--contents")) else {
-            println!("skipped: no dpkg-deb");
-            return;
-        };
+        let (info, contents) = (dpkg("--info"), dpkg("--contents"));
         assert!(info.contains("Package: fathom\n") && info.contains("Depends: libc6"), "{info}");
         let share = "-rw-r--r-- root/root";
         for (mode, file) in [
