@@ -222,7 +222,6 @@ impl Account {
         within / own().map(|group| group.mean_threads).sum::<f64>().max(1e-9)
     }
 
-    /// The group with most threads in `state`.
     pub fn most_in(&self, state: ThreadState) -> Option<&AccountGroup> {
         self.that_matter().max_by(|a, b| a.state(state).total_cmp(&b.state(state)))
     }

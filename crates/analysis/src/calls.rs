@@ -4,10 +4,8 @@ use crate::derive::per_second;
 use fathom_model::Histogram;
 use fathom_model::watch::CallsSample;
 
-/// A system call's figures.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CallRates<'a> {
-    /// Name.
     pub call: &'a str,
     /// Calls per second that returned.
     pub rate: f64,

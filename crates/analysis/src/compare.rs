@@ -251,9 +251,7 @@ impl Comparison {
 
 /// `after` compared with `before`, and whether it meets the requirements that `thresholds` state. Where one side has fewer
 /// than [`SET_MIN`] runs, `earlier` ones show how much runs differ, if there are as many.
-///
-/// # Errors
-/// Results of different kinds, or without a common part.
+/// Fails for results of different kinds, or without a common part.
 pub fn compare(
     before: &[Measured],
     after: &[Measured],
@@ -299,9 +297,7 @@ pub fn compare(
 
 /// Runs of one plan by themselves, as the side after of a comparison without another, and whether they meet the
 /// requirements, which are values. Figures are the means of those that are complete, if there are any.
-///
-/// # Errors
-/// Results of different kinds.
+/// Fails for results of different kinds.
 pub fn rounds(runs: &[Measured], thresholds: &[Threshold]) -> Result<Comparison, String> {
     let complete: Vec<Measured> =
         runs.iter().filter(|run| run.incomplete.is_none()).cloned().collect();
@@ -389,7 +385,6 @@ fn merged(id: &str, parts: &[&MeasuredPart]) -> Option<f64> {
     all.percentile(percent).map(|ns| ns as f64 / 1e6)
 }
 
-/// Enters the interval of each change.
 fn intervals(parts: &mut [ComparedPart], earlier: &[Measured]) {
     let known = |figure: &&mut ComparedFigure| figure.ratio.is_some();
     let count = parts.iter_mut().flat_map(|part| &mut part.figures).filter(known).count();

@@ -21,7 +21,6 @@ pub struct JobGroup<'a> {
     pub plan: &'a JobPlan,
     /// Indices of its jobs in the record.
     pub jobs: Vec<usize>,
-    /// The merged record of its jobs.
     pub record: JobRecord,
     /// Measured times of its jobs added up, in nanoseconds.
     pub worker_ns: u64,
@@ -70,7 +69,6 @@ pub fn group<'a>(record: &RunRecord, plan: &'a JobPlan, jobs: Vec<usize>) -> Job
     JobGroup { plan, jobs, record, worker_ns }
 }
 
-/// Each job's plan with its record.
 pub fn jobs(record: &RunRecord) -> impl Iterator<Item = (&JobPlan, &JobRecord)> {
     record.plan.jobs.iter().zip(&record.jobs)
 }

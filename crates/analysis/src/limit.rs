@@ -49,7 +49,6 @@ const IDLE_MIN_NS: f64 = 0.25e9;
 const RAMP_SHARE: f64 = 0.2;
 /// A slow target gets longer windows, so that each has about this many I/Os.
 const IOS_WANTED: f64 = 100.0;
-/// Maximum factor of such a stretch.
 const STRETCH_MAX: f64 = 2.5;
 
 #[derive(Debug)]
@@ -133,7 +132,6 @@ impl Search {
         self.budget.done()
     }
 
-    /// Ends the search and reports what it found so far.
     pub fn finish(mut self) -> LimitReport {
         // Without a further request, only what did not fit into the time is missing.
         let finished = self.pending.is_none() && self.next_probe().is_none();
@@ -257,7 +255,6 @@ fn schedule(config: &Config) -> Schedule<Box<dyn Stage>> {
     Schedule::new(first, combined.collect())
 }
 
-/// The window for `request`.
 fn probe(request: &WindowRequest, state: &SearchState) -> Probe {
     let (ramp_ns, window_ns) = lengths(request, state);
     let spec = state.config.blocks.get(request.block);

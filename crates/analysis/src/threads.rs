@@ -38,7 +38,6 @@ fathom_model::named! {
     }
 }
 
-/// Default columns.
 pub const DEFAULT: [Column; 4] = [Column::Comm, Column::State, Column::Syscall, Column::Wchan];
 
 /// Maximum number of distinct threads counted per group.
@@ -68,7 +67,6 @@ impl Column {
         text.split(',').map(str::trim).filter(|name| !name.is_empty()).map(column).collect()
     }
 
-    /// What `thread` has in this column.
     pub fn of(self, thread: &ThreadCount) -> Cow<'_, str> {
         let later = |text| if thread.torn { Cow::Borrowed(TORN) } else { Cow::Borrowed(text) };
         let number = |number: Option<String>| Cow::Owned(number.unwrap_or_default());
@@ -128,7 +126,6 @@ pub fn fold_digits(text: &str) -> Cow<'_, str> {
 /// Samples added up, in groups.
 #[derive(Debug, Clone)]
 pub struct ThreadGroups {
-    /// Number of samples.
     pub samples: u64,
     /// Threads sampled, asleep or not, over all samples.
     pub seen: u64,
@@ -175,7 +172,6 @@ pub struct ThreadGroup {
     pub threads: usize,
 }
 
-/// Empty groups, by the default columns.
 impl Default for ThreadGroups {
     fn default() -> Self {
         Self::new(&DEFAULT)
@@ -183,7 +179,6 @@ impl Default for ThreadGroups {
 }
 
 impl ThreadGroups {
-    /// Empty groups, by `columns`.
     pub fn new(columns: &[Column]) -> Self {
         Self {
             samples: 0,
@@ -197,12 +192,10 @@ impl ThreadGroups {
         }
     }
 
-    /// The columns to group by.
     pub fn columns(&self) -> &[Column] {
         &self.columns
     }
 
-    /// Adds an interval.
     pub fn add(&mut self, sample: &ThreadsSample) {
         self.samples += u64::from(sample.samples);
         self.seen += sample.seen;
@@ -241,7 +234,6 @@ impl ThreadGroups {
         self.add(&ThreadsSample { samples, elapsed_ns, times, active, ..ThreadsSample::default() });
     }
 
-    /// The groups, the largest first.
     pub fn largest_first(&self) -> Vec<ThreadGroup> {
         self.sorted(&self.groups)
     }

@@ -19,7 +19,6 @@ use std::collections::BTreeMap;
 /// All samples of the machine so far.
 #[derive(Debug, Clone, Default)]
 pub struct Observed {
-    /// Number of samples.
     pub samples: u64,
     /// From the first sample to the last, in nanoseconds.
     pub elapsed_ns: u64,
@@ -39,7 +38,6 @@ pub struct Observed {
     pub own_threads: ThreadGroups,
     /// Where the time of the watched program's threads went, or of those that did the I/O of a run.
     pub account: AccountTotals,
-    /// What processes used.
     pub processes: ProcessTotals,
     /// How often the I/O limits of the cgroup were reached.
     pub io_limits: BTreeMap<String, IoLimit>,
@@ -68,7 +66,6 @@ impl Observed {
         Self { threads, ..Self::default() }
     }
 
-    /// Adds the next sample of the record.
     pub fn add(&mut self, sample: &Sample) {
         let first = self.first.get_or_insert_with(|| sample.clone());
         self.elapsed_ns = sample.elapsed_ns.saturating_sub(first.elapsed_ns);
@@ -169,7 +166,6 @@ impl Observed {
         self.last.unix_ns
     }
 
-    /// The first sample.
     pub fn first(&self) -> &MachineSample {
         self.first.as_ref().map_or(&self.last.machine, |first| &first.machine)
     }

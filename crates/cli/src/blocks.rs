@@ -24,7 +24,6 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Live lines between headers.
 const LINES_PER_HEADER: usize = 20;
 
 /// Width of the live lines if they do not go to a terminal.
@@ -116,7 +115,6 @@ impl<'a> BlocksView<'a> {
         Self { interval, page, output, last: None, lines: 0 }
     }
 
-    /// Whether no device is left.
     fn all_are_removed(&self) -> bool {
         let devices = self.last.as_ref().map_or(&[][..], |(_, last)| &last.devices);
         !devices.is_empty() && devices.iter().all(|device| device.removed)

@@ -22,9 +22,6 @@ pub struct Args {
 }
 
 /// Lists the files, or removes them. The exit status is 0 only if every file to be removed was removed.
-///
-/// # Errors
-/// Which directories cannot be read, or why the result cannot be written.
 pub fn command(args: &Args) -> Result<ExitCode, String> {
     let to = args.page.destination(None)?;
     let found = args.directories.iter().map(|dir| leftover::find(dir).map_err(|e| e.to_string()));

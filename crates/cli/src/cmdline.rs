@@ -13,9 +13,7 @@ pub enum Refusal {
 }
 
 /// Parses `args`.
-///
-/// # Errors
-/// All values and arguments that are not accepted and the first other error, or the answer to a request for help.
+/// Refuses with all that is not accepted and the first other error, or with the answer to a request for help.
 pub fn parse(mut cli: Command, args: &[OsString]) -> Result<ArgMatches, Refusal> {
     let mut args = args.to_vec();
     let mut wrong = Vec::new();

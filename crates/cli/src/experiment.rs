@@ -21,7 +21,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Bytes of an experiment's file at most.
 const FILE_MAX: u64 = 1 << 20;
 /// Rounds that a comparison needs, of which the first one warms up; and those of a sweep.
 const ROUNDS: u32 = 8;
@@ -263,7 +262,6 @@ fn percent(text: &str) -> Result<f64, String> {
         .ok_or_else(|| "expected a percentage from 0.1 to 50".to_string())
 }
 
-/// Measures `plan`, and prints the result.
 pub fn measure(args: &MeasureArgs, page: &PageArgs, plan: MeasurePlan) -> Result<ExitCode, String> {
     let protocol = args.protocol(&plan);
     let MeasurePlan { mut experiment, targets, is_sweep } = plan;

@@ -52,7 +52,6 @@ impl Line {
     }
 }
 
-/// The progress of a run.
 pub struct Live {
     line: Line,
     before: Progress,
@@ -79,7 +78,6 @@ impl Live {
     }
 }
 
-/// The progress of laying out a file.
 pub struct LayoutProgress {
     quiet: bool,
     line: Line,

@@ -47,9 +47,6 @@ struct LogFile {
 impl LogWriters {
     /// Creates the logs of `plan`, and of all jobs together at `total`, empty; none may be a file or device `used` by
     /// the run. Existing files are replaced if the command line names them, or if they are fathom's own logs.
-    ///
-    /// # Errors
-    /// The log that cannot be written.
     pub fn create<'a>(
         plan: &Plan,
         total: Option<&str>,

@@ -134,9 +134,6 @@ pub fn completions(args: &CompletionArgs, mut cli: Command) -> Result<ExitCode, 
 }
 
 /// Prints the manual page of fathom, or of one command, in the form that man(1) reads.
-///
-/// # Errors
-/// If there is no such command, or the page cannot be written.
 pub fn man(args: &ManArgs, cli: &Command) -> Result<ExitCode, String> {
     let unknown =
         || format!("unknown command {}; `fathom -h` lists the commands", args.command.join(" "));
@@ -166,14 +163,12 @@ pub struct Manual {
 }
 
 impl Manual {
-    /// The page of the command that `path` names.
     pub fn find(cli: &Command, path: &[String]) -> Option<Self> {
         let of = |command: &Command, name: &String| command.find_subcommand(name).cloned();
         let found = path.iter().try_fold(cli.clone(), |command, name| of(&command, name))?;
         Some(Self::of(&found, path))
     }
 
-    /// The page of `command`, which `path` names.
     pub fn of(command: &Command, path: &[String]) -> Self {
         let words: Vec<&str> =
             [("fathom")].into_iter().chain(path.iter().map(String::as_str)).collect();
@@ -327,7 +322,6 @@ fn what(arg: &Arg) -> String {
     if default.is_empty() { text } else { format!("{text} Default: {}.", default.join(",")) }
 }
 
-/// The options and keys of `fathom run`.
 fn keys_of_run() -> Vec<Section> {
     let section = |(title, entries): (&str, Vec<(String, &str)>)| {
         let entry = |(form, doc): (String, &str)| Item::Entry(form, format!("{doc}."));

@@ -5,7 +5,6 @@ use fathom_model::units;
 use fathom_model::watch::Level;
 use std::time::Duration;
 
-/// The largest block size.
 const BLOCK_MAX: u64 = 16 << 20;
 
 /// A size in bytes: a whole number with k, m, g or t for powers of 1024, as in `4g` or `512MiB`.
@@ -78,7 +77,6 @@ pub fn scratch_size(text: &str) -> Result<u64, String> {
     }
 }
 
-/// A block size.
 pub fn block_size(text: &str) -> Result<u64, String> {
     match bytes(text)? {
         size @ 512..=BLOCK_MAX if size.is_multiple_of(512) => Ok(size),
@@ -93,7 +91,6 @@ pub fn search_time(text: &str) -> Result<Duration, String> {
     duration(text).ok().filter(|time| range.contains(time)).ok_or_else(expected)
 }
 
-/// Parses `off`, `default` and `full`.
 pub fn level() -> impl TypedValueParser<Value = Level> {
     PossibleValuesParser::new(Level::NAMES.map(|(name, _)| name)).map(|given| {
         let named = Level::NAMES.iter().find(|(name, _)| *name == given);
@@ -101,7 +98,6 @@ pub fn level() -> impl TypedValueParser<Value = Level> {
     })
 }
 
-/// Parses `on` and `off`.
 pub fn on_off() -> impl TypedValueParser<Value = bool> {
     PossibleValuesParser::new(["on", "off"]).map(|given| given == "on")
 }

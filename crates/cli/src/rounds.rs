@@ -59,9 +59,7 @@ impl Baseline {
 
 impl Rounds {
     /// What the options ask for.
-    ///
-    /// # Errors
-    /// For users, before anything is measured: an invalid tag or condition, or an unknown run.
+    /// Fails before anything is measured: for an invalid tag or condition, or an unknown run.
     pub fn of(output: &Output) -> Result<Self, String> {
         output.tag.as_deref().map_or(Ok(()), check_tag).map_err(|e| format!("--tag: {e}"))?;
         let fail_if = output.fail_if.iter().map(|text| {

@@ -215,7 +215,6 @@ fn facts(spec: &Spec) -> Result<Facts, String> {
     Ok(Facts { host: fathom_machine::host(&roots), targets, ..Facts::default() })
 }
 
-/// What is asked for, and where results go.
 struct Request<'a> {
     spec: &'a Spec,
     job_files: &'a [String],
@@ -437,9 +436,6 @@ fn asks_for_json(args: &[String]) -> bool {
 
 /// Prints why nothing was done, all but the last error, which it returns. If JSON is requested, it is also written as
 /// JSON, to the destination of the results of `request`; `job_files` were read for it.
-///
-/// # Errors
-/// Always: the last error.
 fn explain<E: ToString>(
     errors: Vec<E>,
     request: &Spec,

@@ -12,7 +12,6 @@ use std::io;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Maximum number of unavailable sources listed.
 const MISSING_NAMED: usize = 6;
 
 /// Whether only results and errors are printed.
@@ -46,9 +45,7 @@ impl Kind {
 }
 
 /// Writes to standard output.
-///
-/// # Errors
-/// Errors of write(2), and `EBADF` if standard output was closed when the program started.
+/// Fails with `EBADF` if it was closed when the program started.
 pub fn print(text: &str, kind: Kind) -> io::Result<()> {
     if fathom_engine::closed::at_start(1) {
         return Err(Errno::BADF.into());
@@ -57,9 +54,6 @@ pub fn print(text: &str, kind: Kind) -> io::Result<()> {
 }
 
 /// Writes a result to standard error.
-///
-/// # Errors
-/// Like [`print()`].
 pub fn print_to_stderr(text: &str, kind: Kind) -> io::Result<()> {
     if fathom_engine::closed::at_start(2) {
         return Err(Errno::BADF.into());
@@ -67,7 +61,6 @@ pub fn print_to_stderr(text: &str, kind: Kind) -> io::Result<()> {
     write(rustix::stdio::stderr(), kind.safe(text).as_bytes())
 }
 
-/// Prints a line on standard error. See [`error!`].
 pub fn print_line(text: &str) {
     // A failure here cannot be reported anywhere.
     let _ = write(rustix::stdio::stderr(), format!("{}\n", escape::text(text)).as_bytes());

@@ -5,9 +5,6 @@ use fathom_model::escape;
 use fathom_model::facts::TargetKind;
 
 /// The same names, but for files and directories those of the devices that hold them.
-///
-/// # Errors
-/// As [`devices`].
 pub fn with_devices_of_files(roots: &Roots, names: &[String]) -> Result<Vec<String>, String> {
     let each = |name: &String| match std::fs::metadata(name) {
         Ok(meta) if meta.is_file() || meta.is_dir() => devices(roots, std::slice::from_ref(name)),
@@ -17,9 +14,6 @@ pub fn with_devices_of_files(roots: &Roots, names: &[String]) -> Result<Vec<Stri
 }
 
 /// Kernel names of the devices that are, or hold, `targets`; kernel names are accepted wherever no file has that name.
-///
-/// # Errors
-/// A target that cannot be read, or that no known device holds.
 pub fn devices(roots: &Roots, targets: &[String]) -> Result<Vec<String>, String> {
     let lookup = Lookup::new(roots);
     let names = |target: &String| -> Result<Vec<String>, String> {

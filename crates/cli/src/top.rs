@@ -80,7 +80,6 @@ pub struct Args {
 }
 
 impl Args {
-    /// The number of intervals after which the view ends.
     fn intervals(&self) -> Option<u64> {
         let of_time = |time: Duration| time.as_secs_f64() / self.interval.as_secs_f64();
         self.count.map(u64::from).or(self.duration.map(|time| of_time(time).ceil() as u64))

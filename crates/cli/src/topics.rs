@@ -30,9 +30,6 @@ pub struct Args {
 }
 
 /// Prints a topic, the manual page of a command, or the list of commands.
-///
-/// # Errors
-/// If the page cannot be written.
 pub fn command(args: &Args, cli: &Command) -> Result<ExitCode, String> {
     let style = page::style(false);
     let topic = TOPICS.iter().find(|(name, _)| [*name] == args.name[..]);
@@ -53,7 +50,6 @@ pub fn command(args: &Args, cli: &Command) -> Result<ExitCode, String> {
     output::stream(&text, kind).map(|_| ExitCode::SUCCESS)
 }
 
-/// The names of all topics.
 pub fn list() -> String {
     TOPICS.map(|(name, _)| name).join(", ")
 }

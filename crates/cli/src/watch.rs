@@ -121,7 +121,6 @@ pub trait SampleView {
         Ok(true)
     }
 
-    /// Prints what is known at the end.
     fn finish(&mut self, record: &RunRecord, observed: &Observed) -> Result<(), String>;
 }
 

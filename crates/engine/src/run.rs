@@ -78,7 +78,6 @@ pub fn start(plan: &Plan, files: Vec<Vec<OpenFile>>) -> Result<Running, EngineEr
     start_with(plan, files.into_iter().map(input).collect())
 }
 
-/// Starts the jobs of `plan` with an input for each.
 pub fn start_with(plan: &Plan, inputs: Vec<JobInput>) -> Result<Running, EngineError> {
     let failed = |error: std::io::Error| EngineError::by_kernel(Operation::Start, &error);
     stall::install_handler().map_err(failed)?;

@@ -51,7 +51,6 @@ impl Default for LiveHistogram {
 }
 
 impl LiveHistogram {
-    /// Counts `n` values of `value_ns`.
     #[inline]
     pub fn record_n(&self, value_ns: u64, n: u64) {
         // SAFETY: `bucket_of` gives numbers below BUCKETS, and there are as many.

@@ -150,7 +150,6 @@ fn run_delay_ns() -> Option<u64> {
     text.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
-/// The usage of the calling thread since `before`.
 pub(crate) fn usage_since(before: &Usage) -> Usage {
     let after = usage();
     Usage {

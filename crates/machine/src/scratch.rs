@@ -18,7 +18,6 @@ const UNIT: u64 = 1 << 20;
 /// Divisor for the share of free space to use at most.
 const PART: u64 = 10;
 
-/// Size of a scratch file in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScratchSize {
     /// Refused if it is more than a tenth of the free space.

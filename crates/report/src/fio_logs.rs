@@ -80,10 +80,7 @@ impl JobLog {
 
     /// The lines of averages and histograms due now, by log; `unix_ms` is the time of `now`.
     pub fn lines(&mut self, now: &JobTotals, unix_ms: u64) -> Vec<(LogKind, String)> {
-        let time_ms = match self.plan.unix_epoch {
-            true => unix_ms,
-            false => now.measured_ns / 1_000_000,
-        };
+        let time_ms = if self.plan.unix_epoch { unix_ms } else { now.measured_ns / 1_000_000 };
         let mut lines = Vec::new();
         if self.averages.is_over(self.plan.average_ns, now) {
             let before = std::mem::replace(&mut self.averages.before, now.clone());

@@ -152,7 +152,6 @@ struct ProcessSamples {
 }
 
 impl<'a> StacksResult<'a> {
-    /// The record of `sampled`.
     pub fn of(header: &'a Header, sampled: &Sampled) -> Self {
         let last = sampled.intervals.last();
         let function = |((name, kernel), samples): ((String, bool), u64)| FunctionSamples {

@@ -8,9 +8,6 @@ use std::io;
 
 /// A test for each of `requirements`: a failure if its condition holds, an error if that cannot be decided. The elements are
 /// those that all CI systems read (<https://github.com/testmoapp/junitxml>).
-///
-/// # Errors
-/// None that a writer to memory has.
 pub fn junit(requirements: &[ThresholdResult]) -> Result<String, String> {
     let mut xml = Writer::new_with_indent(Vec::new(), b' ', 2);
     write(&mut xml, requirements).map_err(|error| format!("cannot make JUnit XML: {error}"))?;

@@ -46,7 +46,6 @@ pub struct LimitOptions {
     pub suite: Vec<SuiteTest>,
     /// Also find the highest load within this latency.
     pub target: Option<LatencyTarget>,
-    /// What each target is specified for.
     pub spec: Option<DeviceSpec>,
     /// How long to measure; by default, depends on the number of targets and kinds of I/O.
     pub duration: Option<Duration>,

@@ -54,7 +54,6 @@ pub fn command() -> Vec<String> {
     std::env::args_os().map(|arg| escape::invalid(arg.as_bytes())).collect()
 }
 
-/// The header of a record that begins now.
 pub fn new_header(kind: RecordKind, facts: Facts) -> Header {
     // Empty if /proc is not mounted.
     let uuid = std::fs::read_to_string("/proc/sys/kernel/random/uuid").unwrap_or_default();

@@ -5,7 +5,6 @@ use crate::job::JobSpec;
 use crate::spec::{Spec, job_error};
 use std::collections::HashMap;
 
-/// Maximum number of paths in a run.
 pub(crate) const PATHS_MAX: usize = 1 << 20;
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -151,7 +151,6 @@ macro_rules! options {
     };
 }
 
-/// Rounds at most.
 const REPEAT_MAX: u32 = 1000;
 const MANY: &str = "remote jobs are not supported yet; start fathom on each machine";
 const LOGS: &str = "use samples.ndjson in the run directory, which has one line per second";

@@ -10,7 +10,6 @@ use crate::value::{KeyValue, escape_path};
 use crate::{args, suggest};
 use fathom_model::plan::Permissions;
 
-/// Maximum number of worker threads in a run.
 pub const JOBS_MAX: u32 = 4096;
 
 /// The part of a file that shows whether it is a job file.

@@ -342,7 +342,6 @@ pub(crate) fn unread(error: io::Error) -> String {
     format!("cannot read {error}")
 }
 
-/// The text of a record.
 pub(crate) fn read_text(dir: &HeldDir) -> Result<Vec<u8>, String> {
     dir.read("record.json", RECORD_MAX).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound

@@ -40,9 +40,6 @@ impl Hierarchy {
 }
 
 /// The mounted hierarchies of this process, version 2 first.
-///
-/// # Errors
-/// This process's groups cannot be read.
 pub fn own(roots: &Roots) -> Result<Vec<Hierarchy>, Unread> {
     // A kernel without cgroups has no such file.
     let groups: String = roots::value(&roots.proc.join("self/cgroup"))?.unwrap_or_default();

@@ -72,9 +72,7 @@ impl Node {
     }
 
     /// The device with this directory in sysfs; `None` if it is gone.
-    ///
-    /// # Errors
-    /// There is a directory, and no device in it that can be read.
+    /// A directory without a device that can be read is an error.
     pub fn read(dir: &Path) -> Result<Option<Self>, Unread> {
         let file = dir.join("dev");
         let Some(text) = roots::value::<String>(&file)? else {
@@ -99,9 +97,7 @@ impl Node {
     }
 
     /// The devices listed in a directory of sysfs whose names have this prefix.
-    ///
-    /// # Errors
-    /// The directory, which every kernel has, or one of the devices cannot be read.
+    /// The directory, which every kernel has, and all devices must be readable.
     pub fn listed(dir: &Path, prefix: &str) -> Result<Vec<Self>, Unread> {
         let names = roots::list(dir)?.ok_or_else(|| Unread::missing(dir))?;
         let names = names.into_iter().filter(|name| name.starts_with(prefix));
@@ -109,9 +105,6 @@ impl Node {
     }
 
     /// Verifies that its directory is sysfs's own, which makes its partitions and its disk known.
-    ///
-    /// # Errors
-    /// It is not, or belongs to another device by now.
     pub fn verify(&self) -> Result<(), Unread> {
         match Self::read(&self.dir)? {
             Some(node) if node.number == self.number => Ok(()),
@@ -189,9 +182,6 @@ impl Node {
     }
 
     /// Whether two partitions of a disk share sectors, which the kernel does not prevent.
-    ///
-    /// # Errors
-    /// Where one begins or ends cannot be read.
     pub fn overlaps(&self, other: &Self) -> Result<bool, Unread> {
         let sectors = |node: &Self| {
             let of = |name: &str| {
@@ -206,9 +196,7 @@ impl Node {
     }
 
     /// Devices stacked on it, such as device mapper and md.
-    ///
-    /// # Errors
-    /// They cannot be listed. What cannot be read about one of them only makes it count as a user of more.
+    /// What cannot be read about one of them only makes it count as a user of more.
     pub fn holders(&self) -> Result<Vec<Holder>, Unread> {
         let holders = self.dir.join("holders");
         let of = |name: String| {
@@ -226,9 +214,6 @@ impl Node {
     }
 
     /// The devices it is stacked on.
-    ///
-    /// # Errors
-    /// They cannot be read, or one is not in sysfs.
     pub fn members(&self) -> Result<Vec<Self>, Unread> {
         let members = self.dir.join("slaves");
         let names = roots::list(&members)?.unwrap_or_default();

@@ -48,9 +48,7 @@ pub fn above<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
 }
 
 /// All mount namespaces of visible processes, this process's own first.
-///
-/// # Errors
-/// The mounts of this process, or of another that this user may see, cannot be read.
+/// Those of this process, and of others that this user may see, must be readable.
 pub fn namespaces(roots: &Roots) -> Result<Vec<Namespace>, Unread> {
     let process = roots.proc.join("self");
     let mounts = read(&process)?.ok_or_else(|| Unread::missing(&process.join("mountinfo")))?;

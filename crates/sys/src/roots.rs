@@ -27,9 +27,6 @@ impl Default for Roots {
 
 impl Roots {
     /// Verifies that both are mounted.
-    ///
-    /// # Errors
-    /// One is not.
     pub fn verify(&self) -> Result<(), Unread> {
         let mut both = [&self.proc, &self.sys].into_iter();
         both.try_for_each(|root| if exists(root)? { Ok(()) } else { Err(Unread::missing(root)) })

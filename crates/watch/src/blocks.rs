@@ -103,9 +103,6 @@ impl EventCounter {
 impl BlockSampler {
     /// Opens all events and starts counting. `proc_root` and `sys_root` are the mount points of
     /// procfs and sysfs: `/proc` and `/sys`.
-    ///
-    /// # Errors
-    /// [`BlocksError`] if a device is unknown or no event can be counted.
     pub fn open(
         proc_root: &Path,
         sys_root: &Path,

@@ -27,9 +27,6 @@ pub struct DiskSampler {
 impl DiskSampler {
     /// A sampler of the machine whose procfs and sysfs are mounted at `proc` and `sys`: `/proc`,
     /// `/sys`.
-    ///
-    /// # Errors
-    /// If there is no /proc/diskstats.
     pub fn open(proc: &Path, sys: &Path) -> io::Result<Self> {
         let stats = PinnedProcFile::open(proc.join("diskstats"))?;
         Ok(Self { stats, kinds: DiskKinds::new(proc, sys), buffer: Vec::new() })

@@ -10,9 +10,7 @@ use std::time::Duration;
 const PRIORITY_MIN: libc::c_int = 1;
 
 /// Gives the calling thread real-time priority; threads that it creates are scheduled normally.
-///
-/// # Errors
-/// If this process lacks the privilege, or its cgroup has no real-time budget.
+/// Fails without the privilege, or if its cgroup has no real-time budget.
 pub(crate) fn raise() -> io::Result<()> {
     let param = libc::sched_param { sched_priority: PRIORITY_MIN };
     let policy = libc::SCHED_RR | libc::SCHED_RESET_ON_FORK;

@@ -96,7 +96,6 @@ pub(crate) struct ScopeMembers {
 }
 
 impl ScopeMembers {
-    /// The processes of `scope` that exist now.
     pub fn new(proc_root: &Path, scope: &Scope) -> io::Result<Self> {
         let only = match scope {
             Scope::Machine => None,

@@ -115,9 +115,6 @@ impl StackSampler {
     /// Starts sampling. If per-CPU events are not permitted, the requested processes, or all of the
     /// calling user, are sampled thread by thread; if kernel mode is not permitted, user mode only.
     /// [`StackSampler::missing`] then reports what is not available.
-    ///
-    /// # Errors
-    /// If nothing can be sampled: why, and what would allow it.
     pub fn open(
         settings: &StackSettings,
         proc_root: &Path,

@@ -51,9 +51,6 @@ pub struct CgroupSampler {
 
 impl CgroupSampler {
     /// A sampler of the machine whose procfs and sysfs are mounted at `proc` and `sys`.
-    ///
-    /// # Errors
-    /// If /proc/self/cgroup cannot be opened.
     pub fn open(proc: &Path, sys: &Path) -> io::Result<Self> {
         Ok(Self { cgroups: Cgroups::open(proc, sys, None)?, buffer: Vec::new() })
     }
@@ -67,9 +64,6 @@ impl CgroupSampler {
 impl SystemSampler {
     /// A sampler of the machine whose procfs and sysfs are mounted at `proc` and `sys`: `/proc`,
     /// `/sys`. cgroup limits are those of process `pid`, by default this one.
-    ///
-    /// # Errors
-    /// If /proc/stat does not exist or has an unexpected line.
     pub fn open(proc: &Path, sys: &Path, pid: Option<i32>) -> io::Result<Self> {
         let mut missing = Vec::new();
         let mut open = |what: &str, name: &str, allow: &str| {
@@ -129,9 +123,6 @@ impl SystemSampler {
     }
 
     /// The current counters.
-    ///
-    /// # Errors
-    /// If /proc/stat cannot be read or has an unexpected line.
     pub fn read(&mut self) -> io::Result<SystemSample> {
         let buffer = &mut self.buffer;
         let ProcStat { cpus, running, blocked, context_switches, interrupts, forks } =

@@ -133,9 +133,6 @@ enum All {
 
 impl ThreadSampler {
     /// Opens the files of all existing threads and takes one sample, which is discarded.
-    ///
-    /// # Errors
-    /// If /proc cannot be read or the sampling rate is out of range.
     pub fn open(options: ThreadOptions) -> io::Result<Self> {
         let ThreadOptions { proc_root, passwd, scope, hz, all_states, parts, one_by_one, urgent } =
             options;

@@ -9,16 +9,12 @@ const DIRS: [&str; 3] = ["read", "write", "trim"];
 /// Percentiles with their keys, whose zeros fio prints.
 const PERCENTILES: [(&str, f64); 3] = [("p50_ms", 50.0), ("p99_ms", 99.0), ("p999_ms", 99.9)];
 
-/// Whether `data` looks like fio's JSON.
 pub fn is_fio(data: &Value) -> bool {
     data.get("fio version").is_some() && data.get("jobs").is_some_and(Value::is_array)
 }
 
 impl Measured {
     /// fio's JSON (`--output-format=json`, `json+`).
-    ///
-    /// # Errors
-    /// For users: what is missing in it.
     pub fn of_fio(name: &str, data: &Value) -> Result<Self, String> {
         let jobs = data.get("jobs").and_then(Value::as_array).filter(|_| is_fio(data));
         let jobs = jobs.ok_or_else(|| {

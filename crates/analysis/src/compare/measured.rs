@@ -142,7 +142,6 @@ impl Measured {
         }
     }
 
-    /// A run or an observation, with its samples.
     pub fn of_run(name: &str, record: &RunRecord, observed: &Observed) -> Self {
         match record.header.kind {
             RecordKind::Watch => Self::of_watch(name, record, observed),
@@ -236,7 +235,6 @@ impl Measured {
         Self { parts: unique(parts), ..all }
     }
 
-    /// A search, with its samples.
     pub fn of_limit(name: &str, record: &LimitRecord, observed: &Observed) -> Self {
         let has_targets = record.report.targets.len() > 1;
         let mut parts = Vec::new();
@@ -276,7 +274,6 @@ impl Measured {
         Self { parts: unique(parts), ..all }
     }
 
-    /// An experiment, with its windows.
     pub fn of_experiment(name: &str, record: &ExperimentRecord, windows: &[TrialWindow]) -> Self {
         let experiment = &record.request.experiment;
         let found = experiment.conditions.iter().zip(&record.report.conditions);

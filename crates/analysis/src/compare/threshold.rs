@@ -66,9 +66,6 @@ fn figures() -> impl Iterator<Item = (&'static str, String, MetricRow<()>)> {
 
 impl Threshold {
     /// Parses `[PART:]FIGURE OP VALUE`. OP is `<` or `>`; VALUE is a change with its sign, or a value with its unit.
-    ///
-    /// # Errors
-    /// For users: what is wrong, and what is expected.
     pub fn parse(text: &str) -> Result<Self, String> {
         let expected = || {
             "expected FIGURE > VALUE or FIGURE < VALUE, such as 'p99 > +5%', 'iops < -3%' or 'p99 > 2ms'"
@@ -190,7 +187,6 @@ impl Threshold {
     }
 }
 
-/// A value of the figure, in its unit.
 fn shown_value(figure: &ComparedFigure, value: f64) -> String {
     match figure.row().map(|row| row.unit) {
         Some(FigureUnit::Milliseconds) => units::time(value * 1e6),
@@ -201,7 +197,6 @@ fn shown_value(figure: &ComparedFigure, value: f64) -> String {
     }
 }
 
-/// Suffixes of numbers.
 const DECIMAL: [(&str, f64); 4] = [("", 1.0), ("k", 1e3), ("m", 1e6), ("g", 1e9)];
 
 fn bound(text: &str, unit: FigureUnit) -> Result<Bound, String> {

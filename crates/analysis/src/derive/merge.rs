@@ -244,7 +244,6 @@ fn union<'a, T: Clone + PartialEq + 'a>(lists: impl Iterator<Item = &'a Vec<T>>)
     all
 }
 
-/// The intersection of the lists of all jobs.
 fn common(jobs: &[&JobRecord], list: fn(&InEffect) -> &Vec<String>) -> Vec<String> {
     let Some((first, rest)) = jobs.split_first() else { return Vec::new() };
     let in_all = |word: &&String| rest.iter().all(|job| list(&job.granted).contains(word));

@@ -79,7 +79,6 @@ pub struct Planned<S> {
 pub struct Schedule<S> {
     /// The rest of this round.
     current: VecDeque<Planned<S>>,
-    /// The next round.
     next: VecDeque<Planned<S>>,
     /// Stages that start in the second round.
     deferred: VecDeque<Planned<S>>,

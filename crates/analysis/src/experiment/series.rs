@@ -33,10 +33,8 @@ pub struct Series<C> {
     turn: usize,
 }
 
-/// A condition and its windows.
 #[derive(Debug)]
 pub struct Condition<C> {
-    /// What distinguishes it.
     pub value: C,
     /// Its windows, for the first of its loads.
     pub cell: Cell,

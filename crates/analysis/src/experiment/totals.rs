@@ -114,7 +114,6 @@ fn add_all<const N: usize>(sums: [(&mut u64, u64); N]) {
     sums.into_iter().for_each(|(sum, more)| *sum = sum.saturating_add(more));
 }
 
-/// Adds the counters of `more` to those of `sum`.
 fn add_disk(sum: &mut DiskRecord, more: &DiskRecord) {
     for dir in fathom_model::Dir::ALL {
         add_all([
@@ -150,7 +149,6 @@ impl Cell {
         Self { rw, totals, rates: Vec::new(), worker_share: 0.0, driver_queues: Vec::new() }
     }
 
-    /// Adds one load of a window.
     pub fn add(&mut self, window: &Measurement, load: &LoadMeasure) {
         let sum = |ns: &mut dyn Iterator<Item = u64>| ns.fold(0, u64::saturating_add);
         self.totals.add(&WindowResult {

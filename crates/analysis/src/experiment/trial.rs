@@ -232,7 +232,6 @@ impl Trial {
         Some(verdict::effect(&pairs, control.as_deref(), needs))
     }
 
-    /// What a claim about `conditions` needs.
     fn needs(&self, conditions: impl Iterator<Item = usize>) -> verdict::Needs {
         let measured_ns =
             conditions.filter_map(|index| self.totals(index)).map(|t| t.sum.elapsed_ns);

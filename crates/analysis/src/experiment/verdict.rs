@@ -21,7 +21,6 @@ const CONTROL_PART: f64 = 0.5;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Needs {
     pub rounds: u32,
-    /// The precision that was requested.
     pub precision: f64,
     /// Measured time of the variant that was measured least, in nanoseconds.
     pub measured_ns: u64,

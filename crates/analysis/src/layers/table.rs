@@ -7,7 +7,6 @@ use std::sync::OnceLock;
 /// Lines of a key and a pattern, which a tab divides.
 const TEXT: &str = include_str!("table.txt");
 
-/// The table entry of a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TableEntry {
     Layer(Layer),

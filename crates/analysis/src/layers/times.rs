@@ -88,7 +88,6 @@ impl LayerTimes {
         (self.unit == TimeUnit::Nanoseconds && iops > 0.0).then(|| per_second / iops)
     }
 
-    /// The figures of a layer, where it has samples.
     pub fn layer(&self, layer: Layer) -> Option<&LayerTime> {
         self.layers.iter().find(|row| row.layer == layer)
     }
@@ -107,7 +106,6 @@ impl LayerTimes {
     }
 }
 
-/// What is added up.
 #[derive(Default)]
 struct Sums<'a> {
     layers: HashMap<Layer, Sum<'a>>,

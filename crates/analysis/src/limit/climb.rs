@@ -21,7 +21,6 @@ const CONFIRM_WINDOWS_MAX: u32 = 12;
 enum Move {
     /// One worker, this queue depth.
     Deepen(u32),
-    /// This many workers.
     AddWorkers(u32),
     /// Deeper or shallower than the best with several workers.
     AdjustDepth {
@@ -43,7 +42,6 @@ pub(super) struct Climb {
     flat: u32,
     /// Queue depth of each worker while workers are added.
     depth: u32,
-    /// The last window failed.
     failed: bool,
 }
 

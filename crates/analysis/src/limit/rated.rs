@@ -14,7 +14,6 @@ const WINDOWS_SURE: u32 = 5;
 const STEP_MIN: f64 = 0.03;
 /// A rate that passed at first and failed with more windows is lowered by this factor.
 const BACK_OFF: f64 = 0.95;
-/// Rates tried at most.
 const RATES_MAX: usize = 16;
 /// Share of the arrivals that must have completed in time.
 const COMPLETED_MIN: f64 = 0.98;
@@ -71,9 +70,10 @@ impl Rated {
         if let Some(last) = self.tried.last() {
             let (iops, meets, sure) =
                 (last.iops, last.meets(&self.target), last.windows >= WINDOWS_SURE);
-            match meets {
-                true => self.pass = self.pass.max(iops),
-                false => self.fail = self.fail.min(iops),
+            if meets {
+                self.pass = self.pass.max(iops)
+            } else {
+                self.fail = self.fail.min(iops)
             }
             // With more windows a rate may fail that passed with few.
             if self.fail <= self.pass {

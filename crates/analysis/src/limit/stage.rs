@@ -8,7 +8,6 @@ use fathom_model::window::{CpuTime, Load, Measurement, Setting};
 const OWN_DEPTH: u32 = 128;
 /// Windows of each NOP setting, and of latency at queue depth 1.
 pub(super) const WINDOWS: usize = 3;
-/// Rounds of the suite.
 pub(super) const SUITE_ROUNDS: usize = 5;
 
 /// The result of a window without errors, or why it does not count.
@@ -26,7 +25,6 @@ pub(super) trait Stage: std::fmt::Debug {
     fn close(&mut self, _state: &mut SearchState) {}
 }
 
-/// A window that a stage needs.
 #[derive(Debug, Clone)]
 pub(super) struct WindowRequest {
     pub phase: Phase,

@@ -78,7 +78,6 @@ impl SearchState {
         &mut self.targets[at.target][at.block]
     }
 
-    /// Maximum I/Os in flight.
     pub fn in_flight_max(&self, at: At) -> u64 {
         let memory = (self.config.buffers_bytes_max / self.spec(at.block).block_bytes).max(1);
         self.block(at).refused_in_flight.map_or(memory, |r| memory.min(r.saturating_sub(1)).max(1))
@@ -246,7 +245,6 @@ impl Curve {
     }
 }
 
-/// The results of the confirmation tests at one setting.
 #[derive(Debug)]
 pub(super) struct CounterResults {
     pub base: Point,

@@ -60,7 +60,6 @@ const FIELDS: [fn(&CpuSample) -> u64; 8] = [
     |c| c.idle,
 ];
 
-/// The shares of all CPUs together and of each.
 pub(super) fn shares(earlier: &[CpuSample], later: &[CpuSample]) -> (CpuPercent, Vec<CpuRates>) {
     let mut sum = CpuSample::default();
     let mut cpus = Vec::with_capacity(later.len());

@@ -92,7 +92,6 @@ fn disk_rates(growth: &DiskDelta, elapsed_ns: u64) -> DiskRates {
 }
 
 impl From<&DiskRecord> for DiskRates {
-    /// The rates of a run.
     fn from(record: &DiskRecord) -> Self {
         let io = |dir| IoDelta {
             ios: record.ios[dir],

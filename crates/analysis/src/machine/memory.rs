@@ -19,7 +19,6 @@ pub struct MemoryUse {
 }
 
 impl MemoryUse {
-    /// From a sample.
     pub fn of(sample: &MemorySample) -> Self {
         let cache = sample.cached.saturating_add(sample.slab_reclaimable);
         let rest = sample.free.saturating_add(sample.buffers).saturating_add(cache);

@@ -183,7 +183,6 @@ fn other_load(comparison: &Comparison) -> Option<Claim> {
     statement(&texts, evidence)
 }
 
-/// A claim in one sentence.
 fn statement(texts: &[String], evidence: Vec<Evidence>) -> Option<Claim> {
     let text = texts.join("; ");
     let first = text.chars().next()?;

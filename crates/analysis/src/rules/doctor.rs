@@ -22,7 +22,6 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use std::cmp::Reverse;
 
-/// Where the kernel lists disks.
 const DISKS: &str = "/sys/block";
 /// Where it lists NUMA nodes, and mounts.
 const NODES: &str = "/sys/devices/system/node/online";
@@ -57,7 +56,6 @@ pub(super) enum On {
     Disk(fn(&Disk) -> Answer),
 }
 
-/// The machine as a check sees it.
 #[derive(Clone, Copy)]
 pub(super) struct Machine<'a> {
     host: &'a Host,
@@ -65,7 +63,6 @@ pub(super) struct Machine<'a> {
     daemons: &'a [String],
 }
 
-/// A disk as a check sees it.
 pub(super) struct Disk<'a> {
     machine: Machine<'a>,
     seen: &'a DiskInspection,
@@ -83,9 +80,7 @@ pub(super) struct CheckResult {
 
 /// Why a check was not made.
 pub(super) enum Skip {
-    /// It does not apply.
     NotApplicable,
-    /// Something cannot be read.
     Unread(String),
 }
 
@@ -135,7 +130,6 @@ fn above(found: u64, most: u64, wanted: &str) -> Answer {
     verdict(found > most, found, wanted)
 }
 
-/// The text of a file.
 fn text(files: &Readings, path: &str, is_bad: fn(&str) -> bool, wanted: &str) -> Answer {
     let found = files.text(path)?;
     verdict(is_bad(found), found, wanted)
@@ -234,7 +228,6 @@ impl<'a> Disk<'a> {
         self.is_nvme() || self.files.text("queue/rotational") == Ok("0")
     }
 
-    /// What an NVMe drive reports.
     fn nvme(&self) -> Result<&'a NvmeReport, Skip> {
         let reason = || self.seen.nvme_missing.clone().map_or(Skip::NotApplicable, Skip::Unread);
         self.seen.nvme.as_ref().ok_or_else(reason)

@@ -37,7 +37,6 @@ impl Job<'_> {
     }
 }
 
-/// The jobs for which `holds`.
 pub(super) fn jobs_where<'a>(record: &'a RunRecord, holds: impl Fn(&Job) -> bool) -> Vec<Job<'a>> {
     derive::jobs(record).map(|(plan, done)| Job { plan, done }).filter(|job| holds(job)).collect()
 }

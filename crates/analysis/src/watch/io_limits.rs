@@ -14,9 +14,7 @@ const ACTIVE_MIN: f64 = 0.1;
 /// A limit, and the I/O under it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct IoLimit {
-    /// The cgroup that has it.
     pub cgroup: String,
-    /// The device.
     pub device: String,
     /// As in io.max: `rbps`, `wbps`, `riops` or `wiops`.
     pub key: String,

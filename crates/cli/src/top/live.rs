@@ -13,7 +13,6 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Number of past intervals kept.
 const INTERVALS_KEPT: usize = 60;
 
 pub struct LiveSamples {

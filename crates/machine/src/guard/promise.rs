@@ -31,9 +31,7 @@ pub(crate) struct Ledger {
 
 impl Ledger {
     /// Reads the promises recorded in `dir`. Waits for other runs that do so.
-    ///
-    /// # Errors
-    /// The directory cannot be created or read, in which case runs do not know of each other.
+    /// Without the directory, runs do not know of each other.
     pub fn open(dir: &Path) -> io::Result<Self> {
         std::fs::create_dir_all(dir)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;

@@ -17,9 +17,7 @@ type At<'a> = (BorrowedFd<'a>, &'a [u8]);
 ///
 /// Another file can take the name between a check and the removal. It is therefore moved to a name that nobody else uses,
 /// checked there, and removed, or moved back.
-///
-/// # Errors
-/// The kernel's error, or that the name refers to something else, which is then kept.
+/// If the name refers to something else, that is kept, and this is an error.
 pub fn remove(dir: impl AsFd, name: &[u8], made: Identity, is_dir: bool) -> io::Result<()> {
     let at = (dir.as_fd(), name);
     match identity(at)? {

@@ -67,9 +67,7 @@ impl Settings {
 
     /// Applies `changes` in the order of [`Setting`], and verifies that all are in effect together. They last as
     /// long as the guard.
-    ///
-    /// # Errors
-    /// The first change that is not possible. All others are restored; if one of them cannot be, that is the error.
+    /// If one is not possible, all others are restored; if one of them cannot be, that is the error.
     pub fn apply(&self, changes: &[SettingChange]) -> Result<Guard, SettingsError> {
         self.effects.roots.verify()?;
         let mut wanted = Vec::new();
@@ -91,9 +89,6 @@ impl Settings {
 
     /// Checks that this user may make and record `changes`, and changes nothing. What the machine lacks is not an error
     /// here.
-    ///
-    /// # Errors
-    /// The first change that is not permitted.
     pub fn check(&self, changes: &[SettingChange]) -> Result<(), SettingsError> {
         for change in changes {
             self.effects.roots.verify()?;

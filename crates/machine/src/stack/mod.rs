@@ -74,9 +74,7 @@ pub(crate) struct StorageStack {
 
 impl StorageStack {
     /// Takes a snapshot.
-    ///
-    /// # Errors
-    /// A part of it cannot be read, so that any file or device may be in use.
+    /// If a part of it cannot be read, any file or device may be in use.
     pub fn read(roots: &Roots) -> Result<Self, Unread> {
         for _ in 1..TRIES {
             match Self::read_once(roots) {

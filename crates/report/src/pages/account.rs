@@ -5,7 +5,6 @@ use fathom_analysis::account::{AccountGroup, KINDS};
 use fathom_analysis::watch::Observed;
 use fathom_model::watch::ThreadState;
 
-/// Maximum number of groups shown.
 const GROUPS_MAX: usize = 8;
 /// Shares that round to 0 are omitted.
 const SHARE_MIN: f64 = 0.0005;

@@ -145,7 +145,6 @@ fn answered(page: &mut Document, answer: &Finding) {
     page.blocks.extend(step.map(|step| Block::Paragraph(step.into())));
 }
 
-/// Each requirement, and whether it is met.
 pub fn requirements(page: &mut Document, comparison: &Comparison) {
     for one in &comparison.requirements {
         let outcome = format!("{}: {}", one.outcome.name(), one.reason);

@@ -22,10 +22,7 @@ pub(super) fn open(
     options: &LimitOptions,
     hooks: &mut dyn Hooks,
 ) -> Result<(OpenTargets, Vec<Conditions>), OpenError> {
-    match options.targets.is_empty() {
-        true => scratch_file(options, hooks),
-        false => named(options, hooks),
-    }
+    if options.targets.is_empty() { scratch_file(options, hooks) } else { named(options, hooks) }
 }
 
 fn scratch_file(

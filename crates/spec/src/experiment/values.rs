@@ -2,7 +2,6 @@
 
 use fathom_model::units;
 
-/// Values that a list may have.
 const VALUES_MAX: usize = 256;
 /// Between two values of a range in percent.
 const PERCENT_STEP: u64 = 10;

@@ -26,10 +26,7 @@ pub(super) fn resolve(
 ) -> JobPlan {
     let seed = split_mix::nth(base_seed(job, entropy), number as u64);
     let (low, high) = job.schedule.start_delay_ns;
-    let pattern = match job.work.rw.random {
-        true => Advice::Random,
-        false => Advice::Sequential,
-    };
+    let pattern = if job.work.rw.random { Advice::Random } else { Advice::Sequential };
     let has_priorities = engine::supports(job, "cmdprio_percentage");
     JobPlan {
         name: job.name.clone(),

@@ -11,7 +11,6 @@ use std::collections::{BTreeMap, HashMap};
 /// `blk_plug_max_rq_count`).
 pub(super) const UNPLUGS: [u32; 9] = [1, 2, 3, 5, 9, 17, 32, 33, 64];
 
-/// Maximum number of tasks reported.
 const TASKS_MAX: usize = 16;
 
 const KEPT_MAX: usize = 4096;

@@ -87,9 +87,6 @@ impl Array {
 impl Program {
     /// Loads and verifies `code` as a program for the iterator whose function has this BTF ID.
     /// `name` appears in `bpftool prog`.
-    ///
-    /// # Errors
-    /// If this process lacks the privileges, or the verifier rejects the program.
     pub fn load(code: &Code, name: &str, iterator: u32) -> Result<Self, Errno> {
         let code = code.instructions();
         let mut attr = ProgLoad {

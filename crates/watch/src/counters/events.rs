@@ -75,9 +75,7 @@ pub(super) struct HardwareEvents {
 
 impl HardwareEvents {
     /// Opens all available events; also returns the unavailable ones.
-    ///
-    /// # Errors
-    /// If not even instructions in user mode can be counted: why, and what would allow it.
+    /// Fails if not even instructions in user mode can be counted: why, and what would allow it.
     pub fn open(
         scope: EventScope,
         kinds: &EventPairs,

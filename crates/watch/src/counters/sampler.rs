@@ -53,9 +53,6 @@ impl CounterSampler {
     /// with all threads and processes that they create later. `hardware`: whether to use the CPU's
     /// counters at all; `probes`: what they cost on this machine, measured here if unknown. `proc_root` and `sys_root` are the mount points of procfs and sysfs:
     /// `/proc`, `/sys`.
-    ///
-    /// # Errors
-    /// If nothing can be counted: why, and what would allow it.
     pub fn open(
         proc_root: &Path,
         sys_root: &Path,

@@ -37,9 +37,7 @@ const RECORD_MAX: usize = 2048;
 
 impl PerfRing {
     /// Maps the ring buffer of `event`, with at least `data` bytes for records.
-    ///
-    /// # Errors
-    /// `EPERM` if the size exceeds kernel.perf_event_mlock_kb and RLIMIT_MEMLOCK.
+    /// Fails with `EPERM` if the size exceeds kernel.perf_event_mlock_kb and RLIMIT_MEMLOCK.
     pub fn map(event: &PerfEvent, data: usize) -> io::Result<Self> {
         Self::of(event.as_fd(), data)
     }

@@ -42,9 +42,6 @@ impl Tracefs {
     /// Opens tracefs where it is mounted, otherwise through a detached mount that exists only as
     /// long as this value. `proc_root` is the mount point of procfs: `/proc`; `what` names the data
     /// that is unavailable without tracefs.
-    ///
-    /// # Errors
-    /// If tracefs cannot be opened: why, and what would allow it.
     pub fn find(proc_root: &Path, what: &str) -> Result<Self, Unavailable> {
         let mounts = std::fs::read_to_string(proc_root.join("mounts")).unwrap_or_default();
         let open = |kind: &str, events: &str| {
@@ -149,9 +146,7 @@ impl Tracepoint {
     }
 
     /// An event on each of `cpus` that counts occurrences matching `filter`; initially disabled.
-    ///
-    /// # Errors
-    /// If the kernel refuses an event or rejects the filter; see [`refused`].
+    /// For errors, see [`refused`].
     pub fn count(&self, cpus: &[u32], filter: Option<&str>) -> io::Result<PerCpuEvents> {
         self.open(self.attr(), cpus, filter, None)
     }

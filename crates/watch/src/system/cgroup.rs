@@ -28,8 +28,6 @@ pub(super) struct Cgroups {
 }
 
 impl Cgroups {
-    /// # Errors
-    /// If the process does not exist.
     pub fn open(proc: &Path, sys: &Path, pid: Option<i32>) -> io::Result<Self> {
         let pid = pid.map_or_else(|| "self".to_string(), |pid| pid.to_string());
         Ok(Self {

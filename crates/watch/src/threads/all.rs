@@ -50,9 +50,6 @@ pub(super) struct AllThreads {
 
 impl AllThreads {
     /// Loads the program. `proc_root` is the mount point of procfs.
-    ///
-    /// # Errors
-    /// If this is not possible, for whatever reason.
     pub fn open(proc_root: &Path, kstack: bool) -> io::Result<Self> {
         if std::fs::read_link(proc_root.join("self/ns/pid"))?.as_os_str() != OUTERMOST {
             return Err(Errno::XDEV.into());

@@ -137,9 +137,6 @@ impl SampledThread {
     }
 
     /// Takes a sample through /proc files.
-    ///
-    /// # Errors
-    /// [`ReadError::Gone`] if the thread has exited.
     pub fn sample(
         &mut self,
         pid: i32,
@@ -152,9 +149,6 @@ impl SampledThread {
     }
 
     /// Takes a sample from a BPF record.
-    ///
-    /// # Errors
-    /// [`ReadError::Gone`] if the thread has exited.
     pub fn sample_record(
         &mut self,
         pid: i32,

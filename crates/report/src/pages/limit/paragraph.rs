@@ -95,7 +95,6 @@ fn about_block(block: &BlockLimit, is_first: bool) -> Vec<Text> {
     sentences
 }
 
-/// What limits `what`, in a sentence.
 pub(in crate::pages) fn limited(what: &str, verdict: &Finding) -> Text {
     let summary = &verdict.summary;
     match &verdict.limited_by {

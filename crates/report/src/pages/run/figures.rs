@@ -94,7 +94,6 @@ fn columns(first: &str, plan: &JobPlan) -> Vec<DataColumn> {
     std::iter::once(DataColumn::text(first)).chain(shown().map(column)).collect()
 }
 
-/// The figures of the table.
 fn shown() -> impl Iterator<Item = &'static JobMetric> {
     JOB.iter().filter(|metric| metric.is_main())
 }
