@@ -3,8 +3,10 @@
 use crate::spec::Spec;
 use std::fmt;
 
-/// Maximum number of problems reported: beyond it, the input is not a job file.
-const PROBLEMS_MAX: usize = 100;
+/// Maximum number of problems found: beyond it, the input is not a job file.
+const PROBLEMS_MAX: usize = 1000;
+/// Maximum number of problems and notes reported.
+const REPORTED_MAX: usize = 100;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
@@ -69,7 +71,7 @@ impl Problems {
 
     /// Adds a note, unless there are more than anybody reads.
     pub(crate) fn note(&mut self, note: String) {
-        if self.notes.len() < PROBLEMS_MAX && !self.notes.contains(&note) {
+        if self.notes.len() < REPORTED_MAX && !self.notes.contains(&note) {
             self.notes.push(note);
         }
     }
@@ -95,9 +97,19 @@ impl Problems {
         self.errors.len() >= PROBLEMS_MAX
     }
 
-    /// `value` of a request without problems.
-    pub(crate) fn or<T>(self, value: T) -> Result<T, Self> {
-        if self.errors.is_empty() { Ok(value) } else { Err(self) }
+    /// `value` of a request without problems; the last of many problems says how many others there are.
+    pub(crate) fn or<T>(mut self, value: T) -> Result<T, Self> {
+        if self.errors.is_empty() {
+            return Ok(value);
+        }
+        let others = self.errors.len().saturating_sub(REPORTED_MAX);
+        if others > 0 {
+            let at_least = if self.is_full() { "at least " } else { "" };
+            let plural = if others == 1 { "" } else { "s" };
+            self.errors.truncate(REPORTED_MAX);
+            self.errors.push(SpecError::new(format!("and {at_least}{others} other{plural}")));
+        }
+        Err(self)
     }
 }
 

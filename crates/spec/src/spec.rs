@@ -230,9 +230,9 @@ impl SpecBuilder {
         self.spec.output.complete();
         let outputs = self.spec.output.check(&self.spec.jobs, job_files);
         self.problems.ok(outputs.map_err(SpecError::new));
-        match self.problems.errors.is_empty() {
-            true => Ok(self.spec),
-            false => Err(Problems { request: Box::new(self.spec), ..self.problems }),
+        match self.problems.or(()) {
+            Ok(()) => Ok(self.spec),
+            Err(problems) => Err(Problems { request: Box::new(self.spec), ..problems }),
         }
     }
 }

@@ -116,8 +116,16 @@ fn all_problems_at_once_with_their_lines() {
     let error = plan(&spec, &facts(&spec)).unwrap_err().to_string();
     let lines: Vec<&str> = error.lines().map(|line| line.split(' ').next().unwrap()).collect();
     assert_eq!(lines, ["job:6:", "job:5:", "job:10:", "job:1:", "job:7:"], "{error}");
-    let at_most = "x=1\n".repeat(5000);
-    assert_eq!(job(&format!("[a]\n{at_most}")).unwrap_err().errors.len(), 100);
+    for (lines, last) in [
+        (100, "unknown key"),
+        (101, "and 1 other"),
+        (500, "and 400 others"),
+        (5000, "and at least 900 others"),
+    ] {
+        let problems = job(&format!("[a]\n{}", "x=1\n".repeat(lines))).unwrap_err();
+        assert!(problems.errors.len() <= 101, "{problems}");
+        assert!(problems.errors.last().unwrap().message.starts_with(last), "{problems}");
+    }
 }
 
 #[test]
