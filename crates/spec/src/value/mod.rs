@@ -195,8 +195,16 @@ fn split_number<'a>(text: &'a str, what: &str) -> Result<(u64, &'a str), String>
             false => format!("'{text}' is not a {what}"),
         });
     }
-    if rest.starts_with('.') {
-        return Err(format!("'{text}' is not an integer; use a smaller unit"));
+    if let Some(fraction) = rest.strip_prefix('.') {
+        let number = &text[..text.len() - rest.len()];
+        let left = fraction.trim_start_matches('0');
+        let instead = match left.starts_with(|c: char| c.is_ascii_digit()) {
+            true => "a smaller unit".to_string(),
+            false => format!("{number}{left}"),
+        };
+        return Err(format!(
+            "'{text}' is not an integer, and fio would read {number}; use {instead}"
+        ));
     }
     u64::from_str_radix(digits, radix)
         .map(|number| (number, rest.trim_start()))
@@ -280,7 +288,9 @@ mod tests {
             ("4q", "unknown unit 'q'"),
             ("4kk", "unknown unit 'kk'"),
             ("128*2", "in parentheses, (128*2)"),
-            ("1.5g", "not an integer"),
+            ("1.5g", "not an integer, and fio would read 1; use a smaller unit"),
+            ("1024.0M", "fio would read 1024; use 1024M"),
+            ("0x10.", "use 0x10"),
             ("99999999999999999999", "2^64"),
             ("99999999999p", "2^64"),
             ("4z", "zones"),
