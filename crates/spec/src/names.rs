@@ -92,12 +92,12 @@ fn generated(job: &JobSpec, clone: u32, number: u32) -> String {
     name
 }
 
-/// `name` within `directory`, which it must not leave. Without `directory`, a generated name may be absolute, as in fio,
-/// but not lead upwards.
+/// `name` within `directory`, which it must not leave; as in fio, also if it is absolute. Without `directory`, a generated
+/// name may be absolute, but not lead upwards.
 fn place(job: &JobSpec, directory: Option<&str>, name: String) -> Result<String, SpecError> {
     let is_upwards = name.split('/').any(|part| part == "..");
     match directory {
-        Some(within) if is_upwards || name.starts_with('/') => Err(job_error(
+        Some(within) if is_upwards => Err(job_error(
             job,
             &format!("'{name}' is outside {within}; set filename without directory"),
         )),
@@ -105,7 +105,9 @@ fn place(job: &JobSpec, directory: Option<&str>, name: String) -> Result<String,
             job,
             &format!("'{name}' leads out of its directory; use another job name, or set filename"),
         )),
-        Some(directory) => Ok(format!("{}/{name}", directory.trim_end_matches('/'))),
+        Some(directory) => {
+            Ok(format!("{}/{}", directory.trim_end_matches('/'), name.trim_start_matches('/')))
+        }
         None => Ok(name),
     }
 }
@@ -131,12 +133,17 @@ mod tests {
 
     #[test]
     fn names_stay_within_their_directory() {
-        for name in ["../x", "/etc/passwd", "a/../../b", ".."] {
+        let of = |name: &str, directory: &[&str]| {
             let mut j = job("a");
             j.files.filename = vec![name.into()];
-            assert!(paths(&j, 0).is_ok(), "without directory any path is fine");
-            j.files.directory = vec!["/safe".into()];
-            let error = paths(&j, 0).unwrap_err().to_string();
+            j.files.directory = directory.iter().map(ToString::to_string).collect();
+            paths(&j, 0)
+        };
+        assert_eq!(of("/safe/x", &["/safe"]).unwrap(), ["/safe/safe/x"], "as in fio");
+        assert_eq!(of("//x", &["/"]).unwrap(), ["/x"]);
+        for name in ["../x", "/../etc/passwd", "a/../../b", ".."] {
+            assert!(of(name, &[]).is_ok(), "without directory any path is fine");
+            let error = of(name, &["/safe"]).unwrap_err().to_string();
             assert!(error.contains("is outside /safe"), "{error}");
         }
         assert!(paths(&job("../a"), 0).is_err());
