@@ -196,8 +196,9 @@ fn engine(job: &mut JobSpec, v: KeyValue<'_>) -> Result<(), String> {
         job.engine.name = *name;
         return Ok(());
     }
-    // As in fio, what follows a colon is a path, or a detail of the engine.
+    // As in fio, what follows a colon is a path, or a detail of the engine; an engine may also be a path itself.
     let word = v.text.split(':').next().unwrap_or(v.text);
+    let word = word.rsplit('/').next().unwrap_or(word);
     if let Some((_, instead)) =
         OTHERS.iter().find(|(words, _)| words.split(' ').any(|other| other == word))
     {
@@ -214,12 +215,19 @@ pub(crate) fn engines() -> impl Iterator<Item = (&'static str, EngineName)> {
 
 /// fio's other engines, and what to do instead.
 const OTHERS: &[(&str, &str)] = &[
-    ("solarisaio windowsaio", "use io_uring or libaio"),
-    ("pmem libpmem dev-dax dev_dax", "use mmap on a file"),
-    ("nvme spdk xnvme libblkio libnvme", "use io_uring, or io_uring_cmd on /dev/ngXnY"),
+    ("binject guasi solarisaio syslet-rw windowsaio", "use io_uring or libaio"),
+    ("pmem libpmem pmemblk dev-dax dev_dax", "use mmap on a file"),
+    ("fusion-aw-sync", "use io_uring, libaio or pvsync2 with atomic=1"),
+    (
+        "nvme spdk spdk_bdev spdk_nvme xnvme libblkio libnvme",
+        "use io_uring, or io_uring_cmd on /dev/ngXnY",
+    ),
     ("e4defrag", "it moves extents of files, which fathom does not measure; use fio"),
     ("cpuio exec page_fault", "it does no storage I/O; run such a load alongside fathom"),
-    ("ftp http net netsplice rdma", "fathom does storage I/O only; use fio"),
+    (
+        "ftp http librpma_apm_client librpma_apm_server librpma_gpspm_client librpma_gpspm_server net netsplice rdma",
+        "fathom does storage I/O only; use fio",
+    ),
     (
         "bsg dfs external filecopy gfapi gfapi_async ime_aio ime_psync ime_psyncv libcufile libhdfs libhipfile \
          libiscsi libzbc mtd nbd nfs rados rbd",

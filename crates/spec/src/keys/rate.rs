@@ -26,12 +26,20 @@ keys! {
             })
         };
     value("WEIGHT") "flow": "Weight of this job among those with the same flow_id; each gets I/Os in proportion"
-        => |job, v| job.rate.flow = v.count32(0, 1000)?;
+        => |job, v| {
+            if v.text.starts_with('-') {
+                return Err(format!(
+                    "'{}' is negative, as in fio before 3.23; use the job's share of the I/Os, as in flow=1 and flow=8",
+                    v.text
+                ));
+            }
+            job.rate.flow = v.count32(0, 1000)?;
+        };
     value("NUMBER") "flow_id": "Group of jobs that share a flow"
         => |job, v| job.rate.flow_id = v.count32(0, u32::MAX)?;
     value("TIME") "flow_sleep": "Time to wait when a job is ahead of its flow; default unit: µs"
         => |job, v| job.rate.flow_sleep_ns = v.time_ns(MICROSECOND_NS)?;
-    value("NUMBER") "flow_watermark": "No effect, as in fio since 3.21", "No effect in either."
+    value("NUMBER") "flow_watermark": "No effect, as in fio since 3.23", "No effect in either."
         = |_, v| v.bytes().map(|_| ());
     value("linear|poisson") "rate_process": "Distribution of arrival times under a rate limit"
         => |job, v| job.plan.rate_process =

@@ -54,6 +54,24 @@ fn refused_keys_name_the_reason() {
     refuses_command("--server", &["--server", "remote jobs"]);
     refuses_command("--rw=read --ioengine=windowsaio x", &["windowsaio", "libaio"]);
     refuses_command("--rw=read --ioengine=iouring x", &["use io_uring"]);
+    for engine in [
+        "pmemblk",
+        "spdk_bdev",
+        "/opt/spdk/build/fio/spdk_bdev",
+        "librpma_apm_client",
+        "fusion-aw-sync",
+    ] {
+        let name = engine.rsplit('/').next().unwrap();
+        let refused = format!("fio's engine '{name}' is not supported");
+        refuses_command(&format!("--rw=read --ioengine={engine} x"), &[&refused]);
+    }
+    for (key, engine) in
+        [("cpuload", "cpuio"), ("program", "exec"), ("pingpong", "a network"), ("https", "http")]
+    {
+        refuses_file(&format!("[a]\n{key}=1"), &[key, "belongs to", engine, "not supported"]);
+    }
+    refuses_file("[a]\nfill_device=1", &["a device to its end anyway", "set size for files"]);
+    refuses_file("[a]\nflow=-8", &["negative", "fio before 3.23", "flow=1"]);
 }
 
 #[test]
