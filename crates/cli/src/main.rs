@@ -117,7 +117,7 @@ Examples:
     Try(experiment::Args),
     /// Test the verdict of a recorded run: does changing what limited it change its IOPS?
     ///
-    /// Repeats the run's jobs in short windows for up to 20 seconds, with and without one change, such as twice the queue
+    /// Repeats the run's jobs in short windows for up to 30 seconds, with and without one change, such as twice the queue
     /// depth or no I/O scheduler. The first limiter becomes confirmed, refuted or inconclusive; if it is refuted, the next
     /// one is tested. The record keeps the result, and settings of the machine are restored. Targets that the run wrote
     /// need --overwrite or --erase again.

@@ -193,7 +193,7 @@ options! {
         = |o, _, v| once(&mut o.compare, v);
     "fail-if" "FIGURE OP VALUE": "Exit with status 3 if this holds, such as 'p99 > 2ms', or with --compare 'p99 > +5%'; repeatable"
         => |o, _, v| o.fail_if.push(v.to_string());
-    "confirm": "Afterwards test the first limiter by changing one thing, for up to 20 s, as `fathom confirm` does"
+    "confirm": "Afterwards test the first limiter by changing one thing, for up to 30 s, as `fathom confirm` does"
         => |o, _, _| o.confirm = true;
     "verbose": "Also print how figures were measured, or why they are missing" => |o, _, _| o.verbose = true;
     "quiet": "Print results and errors only" => |o, _, _| (o.quiet, o.eta) = (true, Eta::Never);
