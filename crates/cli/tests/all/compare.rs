@@ -370,7 +370,6 @@ fn rounds_are_one_result_with_intervals_between_them() {
     let said = ["SIGINT after ", "interrupted while data was being prepared"];
     assert!(said.iter().any(|said| answer.stderr.contains(said)), "{}", answer.stderr);
     // Programs get each round, and a file holds all of them.
-    // Programs get each round, and a file holds all of them.
     run(&["--repeat=2", "--record=kept", "--output-format=json", "--output=out.json"]).done();
     let text = fs::read_to_string(place.path("out.json")).unwrap();
     let each = serde_json::Deserializer::from_str(&text).into_iter::<Value>();
