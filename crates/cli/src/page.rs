@@ -54,6 +54,7 @@ pub fn heading<'a>(
         started_unix_ns: fathom_engine::clock::unix_ns(),
         host: &fathom_machine::host(&Roots::default()),
         targets: &[],
+        shared: false,
     };
     let devices = device_list(devices);
     origin.heading().map(|heading| Heading { devices, ..heading })

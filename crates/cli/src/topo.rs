@@ -69,8 +69,16 @@ fn heading(args: &Args, roots: &Roots) -> Option<Heading> {
         return page::heading("topo", None);
     }
     let host = &fathom_machine::host(roots);
-    Origin { name: "topo", version: "", command: &[], started_unix_ns: 0, host, targets: &[] }
-        .heading()
+    let origin = Origin {
+        name: "topo",
+        version: "",
+        command: &[],
+        started_unix_ns: 0,
+        host,
+        targets: &[],
+        shared: false,
+    };
+    origin.heading()
 }
 
 /// Leaves only the targets in the report. Returns whether all of them are known.

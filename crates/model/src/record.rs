@@ -48,6 +48,9 @@ pub struct Header {
     /// Why samples are missing at the end, if so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub samples_lost: Option<String>,
+    /// Whether host names, serial numbers, paths and command lines were replaced, to give the record to others.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub shared: bool,
     /// Findings, most severe first, and last the verdict.
     #[serde(default)]
     pub findings: Vec<Finding>,

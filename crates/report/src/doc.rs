@@ -362,6 +362,8 @@ pub struct Heading {
     pub machine: Text,
     pub devices: Text,
     pub command: String,
+    /// What to know of the whole page.
+    pub note: Text,
     pub zone: TimeZone,
 }
 

@@ -34,6 +34,7 @@ pub fn compare(comparison: &Comparison, command: &[String], zone: &TimeZone) -> 
         machine: Text::default(),
         devices: Text::default(),
         command: super::header::command_line(command),
+        note: Text::default(),
         zone: zone.clone(),
     };
     let mut page = Document::headed(Some(heading));

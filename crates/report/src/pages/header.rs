@@ -9,6 +9,8 @@ use fathom_model::record::Header;
 use fathom_model::{list, shell};
 use std::path::Path;
 
+/// The page of a record that was exported with `--share`.
+const SHARED: &str = "shared: host names, serials, paths and command lines are replaced";
 /// Devices up to this many are described; the others are counted.
 const DEVICES_SHOWN: usize = 3;
 
@@ -20,6 +22,8 @@ pub struct Origin<'a> {
     pub started_unix_ns: u64,
     pub host: &'a Host,
     pub targets: &'a [TargetFacts],
+    /// Whether names in it were replaced.
+    pub shared: bool,
 }
 
 impl Origin<'_> {
@@ -35,6 +39,7 @@ impl Origin<'_> {
             machine: parts([kernel.into(), cpus(self.host), guest(self.host), version.into()]),
             devices: listed(self.targets.iter().map(storage)),
             command: command_line(self.command),
+            note: if self.shared { SHARED.into() } else { Text::default() },
             zone: TimeZone::UTC,
         };
         (!heading.machine.is_empty()).then_some(heading)
@@ -43,7 +48,7 @@ impl Origin<'_> {
 
 impl<'a> Origin<'a> {
     pub fn of(name: &'a str, header: &'a Header) -> Self {
-        let Header { fathom_version, command, started_unix_ns, facts, .. } = header;
+        let Header { fathom_version, command, started_unix_ns, facts, shared, .. } = header;
         Self {
             name,
             version: fathom_version,
@@ -51,6 +56,7 @@ impl<'a> Origin<'a> {
             started_unix_ns: *started_unix_ns,
             host: &facts.host,
             targets: &facts.targets,
+            shared: *shared,
         }
     }
 }

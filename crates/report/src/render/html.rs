@@ -26,7 +26,10 @@ pub fn html(document: &Document) -> String {
 }
 
 fn begin(out: &mut String, heading: &Heading) {
-    for text in [&heading.machine, &heading.devices].into_iter().filter(|text| !text.is_empty()) {
+    for text in [&heading.machine, &heading.devices, &heading.note]
+        .into_iter()
+        .filter(|text| !text.is_empty())
+    {
         // Writing to a string cannot fail.
         let _ = writeln!(out, "<p class=\"about\">{}</p>", words(text, NumberContext::Sentence));
     }

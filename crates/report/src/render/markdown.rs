@@ -16,7 +16,10 @@ pub fn markdown(document: &Document) -> String {
 
 fn begin(out: &mut String, heading: &Heading) {
     out.push_str(&format!("# {}\n\n", safe(&loose(&heading.line()))));
-    for text in [&heading.machine, &heading.devices].into_iter().filter(|text| !text.is_empty()) {
+    for text in [&heading.machine, &heading.devices, &heading.note]
+        .into_iter()
+        .filter(|text| !text.is_empty())
+    {
         out.push_str(&format!("- {}\n", words(text, NumberContext::Sentence)));
     }
     if !heading.command.is_empty() {

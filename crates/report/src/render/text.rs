@@ -51,7 +51,7 @@ impl TextPage {
         if self.out.len() == title + 1 {
             self.out = format!("{}\n", self.painted("1", self.out.trim_end()));
         }
-        for text in [&heading.machine, &heading.devices] {
+        for text in [&heading.machine, &heading.devices, &heading.note] {
             if !text.is_empty() {
                 self.lines(&glued(text, NumberContext::Sentence), 0, GAP);
             }
