@@ -225,22 +225,39 @@ impl HeldDir {
     /// Replaces the file `name` atomically, once the new one is on disk. The mode of an existing file is kept, and its owner
     /// if permitted.
     pub fn replace(&self, name: impl AsRef<Path>, contents: &[u8], new: Readers) -> io::Result<()> {
+        self.replace_with(name, new, |file| file.write_all(contents))
+    }
+
+    /// The same with the contents that `write` writes to the new file.
+    pub fn replace_with(
+        &self,
+        name: impl AsRef<Path>,
+        new: Readers,
+        write: impl FnOnce(&mut File) -> io::Result<()>,
+    ) -> io::Result<()> {
         let name = name.as_ref();
         let before = self.regular(name)?;
         let readers = if before.is_some() { Readers::Owner } else { new };
-        let write = || {
+        let replaced = || {
             let mut file = Temporary::new(self, readers)?;
             if let Some(before) = before {
                 adopt(&file.file, &before)?;
             }
-            file.file.write_all(contents)?;
+            write(&mut file.file)?;
             file.file.sync_all()?;
             renameat(&self.fd, &file.name, &self.fd, name)?;
             file.name.clear();
             // Without this, the name may be lost in a crash.
             Ok(fsync(&self.fd)?)
         };
-        write().map_err(|error: io::Error| self.error(name, error))
+        replaced().map_err(|error: io::Error| self.error(name, error))
+    }
+
+    /// Moves the directory `name` into the directory `to` of the same file system, which must not have a file or a
+    /// directory with contents of that name.
+    pub fn move_dir(&self, name: &str, to: &Self) -> io::Result<()> {
+        let moved = renameat(&self.fd, name, &to.fd, name).and_then(|()| fsync(&to.fd));
+        moved.map_err(|e| to.error(name, e))
     }
 
     /// Whether [`HeldDir::replace`] can write `name`: an existing file is writable, and a file can be created.

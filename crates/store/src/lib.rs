@@ -1,4 +1,4 @@
-//! Run directories: create, append, read, list, prune; rings of run directories, bounded in age and size.
+//! Run directories: create, append, read, list, prune, export, import; rings of run directories, bounded in age and size.
 //!
 //! A run directory contains `record.json`, `samples.ndjson`, if needed `stacks.ndjson` and, for a search,
 //! `windows.ndjson`, and `tags` that users gave it; no other crate knows these names. [`RunDir`] creates one, [`Writer`] appends to it from a separate
@@ -27,16 +27,19 @@
 #![cfg_attr(not(test), forbid(clippy::print_stdout, clippy::print_stderr))]
 #![cfg_attr(not(test), forbid(clippy::disallowed_methods))]
 
+mod archive;
 mod dir;
 mod probes;
 mod read;
 mod ring;
 mod run_dir;
 mod runs;
+mod share;
 mod stored;
 mod time;
 mod writer;
 
+pub use archive::{Imported, archive_name, export, import};
 pub use dir::{CreatedDirs, HeldDir, Readers, with_path};
 pub use probes::{load_probes, save_probes};
 pub use read::{Reader, StoredSample};

@@ -10,6 +10,7 @@ use bounds::Damage;
 use fathom_model::progress::{JobSample, Sample};
 use fathom_model::record::RECORD_VERSION;
 use fathom_model::watch::{MachineSample, SamplingRecord, Stack};
+pub(crate) use lines::LINE_MAX;
 use lines::Lines;
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 /// The user's tags of a run, one on each line.
 pub(crate) const TAGS: &str = "tags";
 /// Bytes of windows that are read.
-const WINDOWS_MAX: u64 = 256 << 20;
+pub(crate) const WINDOWS_MAX: u64 = 256 << 20;
 
 /// A run directory that is being written. If dropped before [`RunDir::begin`], it is removed.
 pub struct RunDir {

@@ -16,7 +16,7 @@ pub const DEFAULT_BYTES_MAX: u64 = 4 << 30;
 /// Length of a tag in bytes, tags of a run, and bytes of its file of tags.
 const TAG_MAX: usize = 64;
 const TAGS_MAX: usize = 64;
-const TAG_FILE_MAX: u64 = 64 << 10;
+pub(crate) const TAG_FILE_MAX: u64 = 64 << 10;
 
 #[derive(Debug, Default)]
 pub struct Pruned {
@@ -66,11 +66,7 @@ impl Runs {
     }
 
     fn entry(&self, name: String) -> Option<RunEntry> {
-        let (stamp, pid) = name.split_at_checked(15)?;
-        let mut numbers = pid.strip_prefix('-')?.splitn(2, '-');
-        let is_number = numbers
-            .all(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()));
-        let started_unix_ns = instant(stamp).filter(|_| is_number)?;
+        let started_unix_ns = started(&name)?;
         let dir = self.dir.dir(&name).ok()?;
         let sizes = own_files(&dir).ok()?;
         let size_bytes = sizes.iter().map(|(_, bytes)| bytes).sum();
@@ -129,6 +125,15 @@ impl Runs {
         }
         failure.map_or(Ok(pruned), Err)
     }
+}
+
+/// When the run of this name started, in nanoseconds since 1970 (UTC); `None` if it is not the name of a run.
+pub(crate) fn started(name: &str) -> Option<u64> {
+    let (stamp, pid) = name.split_at_checked(15)?;
+    let mut numbers = pid.strip_prefix('-')?.splitn(2, '-');
+    let is_number = numbers
+        .all(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()));
+    instant(stamp).filter(|_| is_number)
 }
 
 /// Regular files that fathom writes into a run directory, with their sizes.
