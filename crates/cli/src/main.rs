@@ -206,13 +206,13 @@ Examples:
   fathom restore --list              changed settings and their old values
   fathom restore                     restore them")]
     Restore(settings::Args),
-    /// List, tag, remove or prune recorded runs
+    /// List, tag, export, import, remove or prune recorded runs
     ///
     /// Run directories are kept for 90 days and up to 4 GiB in total; each new run prunes older ones. Those with a tag stay.
     #[command(after_help = "\
 Examples:
   fathom runs tag RUN1 RUN2 nightly  a name for both, also in `fathom compare`
-  fathom runs prune --keep 30d --max-size 2g")]
+  fathom runs export RUN --share     one file for a vendor, without names")]
     Runs(runs::Args),
     /// Reprint the result of a recorded run
     #[command(after_help = "\

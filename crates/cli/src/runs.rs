@@ -1,5 +1,7 @@
-//! `fathom runs`: lists, tags, removes and prunes recorded runs.
+//! `fathom runs`: lists, tags, exports, imports, removes and prunes recorded runs.
 
+use crate::experiment::record_files;
+use crate::output::Destination;
 use crate::page::{self, PageArgs};
 use crate::quantity;
 use crate::show;
@@ -8,9 +10,9 @@ use fathom_model::{escape, units};
 use fathom_report::json;
 use fathom_report::pages::{self, RunRow, RunSummary};
 use fathom_store::{
-    DEFAULT_BYTES_MAX, DEFAULT_KEEP, RunEntry, Runs, check_tag, read_record, set_tag,
+    DEFAULT_BYTES_MAX, DEFAULT_KEEP, RunEntry, Runs, archive_name, check_tag, read_record, set_tag,
 };
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -31,6 +33,16 @@ enum RunsCommand {
     Tag(TagArgs),
     /// Take a tag away from runs; for RUN, the tag itself stands for all that have it
     Untag(TagArgs),
+    /// Write complete runs to one file, to send it to somebody or to keep it
+    ///
+    /// The file has the files of each run directory as they are (.tar.zst). `fathom runs import` adds them to the runs of another
+    /// machine, where `fathom show` and `fathom compare` take them.
+    Export(ExportArgs),
+    /// Add the runs in an exported file to those recorded here
+    Import {
+        /// File that `fathom runs export` wrote
+        file: PathBuf,
+    },
     /// Remove runs by name
     Remove {
         /// Names, as listed
@@ -60,6 +72,23 @@ struct TagArgs {
     tag: String,
 }
 
+#[derive(clap::Args)]
+struct ExportArgs {
+    /// Recorded runs, by name, directory or tag
+    #[arg(required = true, value_name = "RUN")]
+    runs: Vec<PathBuf>,
+    /// Write to FILE; by default a new file RUN.tar.zst in the working directory
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<String>,
+    /// Replace host names, serials, paths and command lines by hashes, for a vendor
+    ///
+    /// The same name has the same hash within the file, and cannot be guessed from it. User names, mapped devices, jobs and
+    /// addresses of other machines are replaced, too; names of processes stay, because the verdict needs them. Tags and
+    /// commands for a next step are left out.
+    #[arg(long)]
+    share: bool,
+}
+
 pub fn command(args: &Args) -> Result<ExitCode, String> {
     let runs = Runs::open()?;
     match (&args.action, &runs) {
@@ -73,6 +102,8 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
         }
         (Some(RunsCommand::Tag(args)), _) => tag(args, true)?,
         (Some(RunsCommand::Untag(args)), _) => tag(args, false)?,
+        (Some(RunsCommand::Export(args)), _) => export(args)?,
+        (Some(RunsCommand::Import { file }), _) => import(file)?,
         (Some(RunsCommand::Remove { names }), Some(runs)) => {
             let mut all_gone = true;
             for name in names {
@@ -118,6 +149,47 @@ fn tag(args: &TagArgs, is_set: bool) -> Result<(), String> {
             (false, false) => "does not have the tag",
         };
         stdio::info(&format!("fathom: {}: {word}", escape::path(dir)));
+    }
+    Ok(())
+}
+
+fn export(args: &ExportArgs) -> Result<(), String> {
+    let dirs = args.runs.iter().map(|run| show::find_all(run));
+    let dirs = dirs.collect::<Result<Vec<_>, String>>()?.concat();
+    let name = match &args.output {
+        Some(file) => file.clone(),
+        None => archive_name(&dirs, args.share)?,
+    };
+    // Nobody named it, so that nobody wants it replaced.
+    if args.output.is_none() && Path::new(&name).symlink_metadata().is_ok() {
+        return Err(format!("{name} already exists; name a file with --output"));
+    }
+    let used = record_files(&dirs);
+    let to = Destination::open(&name, used.iter().map(String::as_str))?;
+    let (dir, file) = to.file_name().map_err(|error| format!("--output={name}: {error}"))?;
+    let bytes = fathom_store::export(&dirs, args.share, dir, file)?;
+    let (runs, bytes) = (plural(dirs.len()), units::bytes(bytes));
+    stdio::info(&format!("fathom: wrote {}: {runs}, {bytes}", escape::text(&name)));
+    if args.share {
+        stdio::info(
+            "fathom: host names, serials, paths and command lines are replaced; tags and commands for a next step are left out",
+        );
+    }
+    Ok(())
+}
+
+fn import(file: &Path) -> Result<(), String> {
+    let now = fathom_engine::clock::unix_ns();
+    for run in fathom_store::import(file)? {
+        let is_old = u128::from(now.saturating_sub(run.started_unix_ns)) > DEFAULT_KEEP.as_nanos();
+        let word = match (run.is_new, is_old) {
+            (false, _) => "already there",
+            (true, false) => "imported",
+            (true, true) => {
+                "imported; the next run prunes it, unless it gets a tag (fathom runs tag)"
+            }
+        };
+        stdio::info(&format!("fathom: {}: {word}", run.name));
     }
     Ok(())
 }

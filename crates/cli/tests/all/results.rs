@@ -4,6 +4,7 @@
 use crate::common::{Answer, FATHOM, MIB, Place, Running, assert_one_error, says, until};
 use fathom_model::{Outcome, RunRecord};
 use rustix::process::Signal;
+use serde_json::Value;
 
 const SHORT: [&str; 6] =
     ["run", "--no-record", "--eta=never", "--ioengine=null", "--rw=read", "--size=4k"];
@@ -181,4 +182,81 @@ fn a_command_that_is_watched_keeps_its_status() {
         let answer = place.ask(&["watch", "--sampling", "default", "--", "sh", "-c", &script]);
         assert_eq!(answer.code, Some(status), "{}", answer.stderr);
     }
+}
+
+/// Runs of the same job in the default place.
+fn stored(number: usize) -> Place {
+    let place = Place::new();
+    place.data("secret-file", MIB);
+    let run = ["run", "--eta=never", "--rw=randread", "--bs=4k", "--runtime=300ms", "--time_based"];
+    let names = ["--name=secret-job", "--filename=secret-file"];
+    (0..number).for_each(|_| drop(place.ask(&[&run[..], &names].concat()).done()));
+    place
+}
+
+/// The names of the runs in the default place.
+fn runs(place: &Place) -> Vec<String> {
+    let list = place.ask(&["runs", "--json"]).done().json();
+    let name = |run: &Value| run["name"].as_str().unwrap().to_string();
+    list.as_array().unwrap().iter().map(name).collect()
+}
+
+#[test]
+fn an_exported_run_is_shown_the_same_elsewhere() {
+    let (here, there) = (stored(1), Place::new());
+    let names = runs(&here);
+    let file = format!("{}.tar.zst", names[0]);
+    let answer = here.ask(&["runs", "export", &names[0]]).done();
+    says(&answer.stderr, &["wrote", &file, "1 run"]);
+    let again = here.ask(&["runs", "export", &names[0]]);
+    assert_eq!(again.code, Some(1));
+    assert_one_error(&again.stderr, &[&file, "already exists", "--output"]);
+    here.ask(&["runs", "export", &names[0], "-o", &file]).done();
+    let file = here.path(&file);
+    let import = ["runs", "import", file.to_str().unwrap()];
+    says(&there.ask(&import).done().stderr, &[&names[0], ": imported"]);
+    assert_eq!(runs(&there), names);
+    for args in [&["show"][..], &["show", "--json"], &["show", "--verbose", "--format=markdown"]] {
+        let args = [args, &[names[0].as_str()]].concat();
+        assert_eq!(there.ask(&args).done().stdout, here.ask(&args).done().stdout, "{args:?}");
+    }
+    says(&there.ask(&import).done().stderr, &[&names[0], "already there"]);
+    let record = there.home().join(".local/state/fathom/runs").join(&names[0]).join("record.json");
+    let changed = std::fs::read_to_string(&record).unwrap() + " ";
+    std::fs::write(&record, changed).unwrap();
+    let differs = there.ask(&import);
+    assert_eq!(differs.code, Some(1));
+    assert_one_error(&differs.stderr, &[&names[0], import[2], "differs"]);
+    here.write("x.tar.zst", "no archive");
+    let before = here.look();
+    let damaged = here.ask(&["runs", "import", "x.tar.zst"]);
+    assert_eq!(damaged.code, Some(1));
+    assert_one_error(&damaged.stderr, &["x.tar.zst", "not a complete archive of runs"]);
+    assert_eq!(here.look(), before);
+}
+
+#[test]
+fn a_shared_run_is_shown_and_compared_without_names() {
+    let (here, there) = (stored(2), Place::new());
+    let names = runs(&here);
+    let export = ["runs", "export", "--share", &names[0], &names[1], "-o", "shared.tar.zst"];
+    says(&here.ask(&export).done().stderr, &["wrote shared.tar.zst", "2 runs", "left out"]);
+    let file = here.path("shared.tar.zst");
+    there.ask(&["runs", "import", file.to_str().unwrap()]).done();
+    assert_eq!(runs(&there), names);
+    let shared = "shared: host names, serials, paths and command lines are replaced";
+    assert!(!here.ask(&["show"]).done().stdout.contains(shared));
+    for args in [&["show"][..], &["show", "--format=html"], &["show", "--judge"]] {
+        let page = there.ask(args).done().stdout;
+        says(&page, &[shared, "4 KiB", "fathom run command-", "job-"]);
+        assert!(!page.contains("secret"), "{page}");
+    }
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let record = there.home().join(".local/state/fathom/runs").join(&names[0]).join("record.json");
+    let record = std::fs::read_to_string(record).unwrap();
+    for secret in ["secret", &format!("\"{host}\""), here.home().to_str().unwrap()] {
+        assert!(!record.contains(secret), "{secret} in {record}");
+    }
+    let compared = there.ask(&["compare", &names[0], &names[1], "--json"]).done().json();
+    assert_eq!(compared["parts"].as_array().unwrap().len(), 1, "{compared}");
 }
