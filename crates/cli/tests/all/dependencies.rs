@@ -6,8 +6,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 /// Permissive only: fathom is MIT OR Apache-2.0 as a whole.
-const LICENSES: [&str; 5] =
-    ["MIT", "Apache-2.0", "Apache-2.0 WITH LLVM-exception", "Unicode-3.0", "Zlib"];
+const LICENSES: [&str; 7] = [
+    "MIT",
+    "Apache-2.0",
+    "Apache-2.0 WITH LLVM-exception",
+    "BSD-2-Clause",
+    "BSD-3-Clause",
+    "Unicode-3.0",
+    "Zlib",
+];
 const SOURCE: &str = "registry+https://github.com/rust-lang/crates.io-index";
 /// Versions of a package beside its newest one, and why they are accepted.
 const SECOND_VERSIONS: [(&str, &str, &str); 2] = [

@@ -258,5 +258,6 @@ fn a_shared_run_is_shown_and_compared_without_names() {
         assert!(!record.contains(secret), "{secret} in {record}");
     }
     let compared = there.ask(&["compare", &names[0], &names[1], "--json"]).done().json();
-    assert_eq!(compared["parts"].as_array().unwrap().len(), 1, "{compared}");
+    // The job has the same hash in both.
+    assert!(compared["parts"][0].to_string().contains("job-"), "{compared}");
 }
