@@ -127,7 +127,9 @@ impl Ceilings {
     /// Adds all CPUs that the workers may run on, and the CPU limit of their cgroup: they do `iops` with `used` CPUs.
     fn cpus(&mut self, (iops, used): (f64, f64), allowed: f64, limit: Option<f64>) {
         let each = units::time(used * 1e9 / iops);
-        let count = |n: f64| format!("{n} {}", if n == 1.0 { "CPU" } else { "CPUs" });
+        // A quota of a third of a CPU has no end of digits.
+        let rounded = |n: f64| (n * 100.0).round() / 100.0;
+        let count = |n: f64| format!("{} {}", rounded(n), if n == 1.0 { "CPU" } else { "CPUs" });
         // A single one is the submitting core.
         if allowed > 1.0 {
             let part = (CeilingKind::Cpus, format!("all {}", count(allowed)));

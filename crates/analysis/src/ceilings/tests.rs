@@ -179,6 +179,8 @@ fn cpus_are_those_that_the_workers_may_use() {
     // The quota is half a CPU.
     let all = of_run(&record, Some(&limited(Some(0.5), &[])));
     assert_eq!(of(&all, CeilingKind::CpuQuota), Some((50_000.0, 2000.0)));
+    let third = of_run(&record, Some(&limited(Some(1.0 / 3.0), &[])));
+    assert!(third.iter().any(|ceiling| ceiling.part == "CPU quota, 0.33 CPUs"), "{third:?}");
     assert_eq!(of(&of_run(&record, Some(&limited(None, &[]))), CeilingKind::CpuQuota), None);
 }
 
