@@ -174,7 +174,10 @@ pub fn confirmation_test(
     let available = Some(host.memory_available_bytes).filter(|bytes| *bytes > 0);
     if plan.jobs.len() > JOBS_MAX || available.is_some_and(|most| need > most) {
         let need = units::bytes(need);
-        return Err(format!("{experiment} takes {} jobs and {need} of memory", plan.jobs.len()));
+        let jobs = plan.jobs.len();
+        return Err(format!(
+            "{experiment} takes {jobs} jobs and {need} of memory, more than available"
+        ));
     }
     Ok(ConfirmationTest { experiment, plan, settings, confirmation })
 }

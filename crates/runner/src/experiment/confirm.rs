@@ -123,7 +123,8 @@ fn facts_of_run(record: &RunRecord) -> Result<Facts, String> {
         match is_same && now.size_bytes >= ends.max().unwrap_or(0) {
             true => Ok(now),
             false => Err(format!(
-                "{path} is not what it was in the run; use its directory, or repeat it with `fathom run --confirm`"
+                "{path} is not what it was in the run; change to the directory of the run, or repeat it with \
+                 `fathom run --confirm`"
             )),
         }
     };
