@@ -66,6 +66,11 @@ impl Finding {
         self.is_verdict() && self.share_explained.is_some()
     }
 
+    /// Whether an experiment showed that it did not limit the workload.
+    pub fn is_refuted(&self) -> bool {
+        self.confirmed.as_ref().is_some_and(|found| found.verdict == ConfirmedVerdict::Refuted)
+    }
+
     /// What limits, in a few words; of records before this was stored, the rule's id.
     pub fn limiter(&self) -> &str {
         self.limited_by.as_deref().unwrap_or(&self.rule)

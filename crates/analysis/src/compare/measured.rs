@@ -103,7 +103,7 @@ impl Measured {
             Outcome::Finished => Some("parts of it failed".to_string()),
             other => Some(other.to_string()),
         };
-        let verdicts = header.findings.iter().filter(|finding| finding.is_verdict());
+        let verdicts = header.findings.iter().filter(|f| f.is_verdict() && !f.is_refuted());
         let mut settings = flat(&header.facts);
         // Its place is the plan.
         settings.remove("targets.path");

@@ -1,6 +1,9 @@
 //! `run --confirm` and `fathom confirm` as a user sees them. None of these asserts which verdict is right.
 
-use crate::common::{Answer, Loop, MIB, Place, as_root, assert_one_error, block, checksum, says};
+use crate::common::{
+    Answer, Loop, MIB, Place, as_root, assert_one_error, block, checksum, says, until,
+};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::fs;
 
@@ -146,25 +149,86 @@ fn options_that_contradict_it_are_refused() {
 }
 
 #[test]
+fn lists_and_comparisons_know_what_was_tested() {
+    let place = Place::new();
+    place.data("data", 4 * MIB);
+    let args = ["run", "--eta=never", "--sampling=off", "--runtime=50ms", "data"];
+    let runs = ["confirmed", "refuted"].map(|verdict| {
+        place.ask(&[&args[..], &READS].concat()).done();
+        let list = place.ask(&["runs", "--json"]).done().json();
+        let name = list.as_array().unwrap().last().unwrap()["name"].as_str().unwrap().to_string();
+        let file = place.home().join(format!(".local/state/fathom/runs/{name}/record.json"));
+        let mut record: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+        record["findings"] = json!([{
+            "rule": "device", "class": "limiter", "severity": "info", "rank": 1, "share_explained": 0.9,
+            "limited_by": "vda", "summary": "It waited.", "evidence": [], "next_step": null,
+            "confirmed": {
+                "verdict": verdict, "metric": "iops", "experiment": "doubling the queue depth",
+                "ratio": { "value": 1.0, "low": 0.98, "high": 1.02 },
+            },
+        }]);
+        fs::write(file, record.to_string()).unwrap();
+        name
+    });
+    says(&place.ask(&["runs"]).done().stdout, &["vda: confirmed", "vda: refuted"]);
+    let list = place.ask(&["runs", "--json"]).done().json();
+    assert_eq!((&list[0]["limited_by"], &list[1]["limited_by"]), (&json!(["device"]), &json!([])));
+    assert_eq!((&list[0]["verdict"], &list[1]["verdict"]), (&json!("It waited."), &Value::Null));
+    let compared = place.ask(&["compare", &runs[0], &runs[1], "--json"]).done().json();
+    let limits = [&compared["before"]["limited_by"], &compared["after"]["limited_by"]];
+    assert_eq!(limits, [&json!(["vda"]), &json!([])]);
+}
+
+/// A loop device with an I/O scheduler, which the recorded run on it blames; `None` where the kernel has none.
+fn scheduled(place: &Place) -> Option<Loop> {
+    place.data("image", 16 * MIB);
+    let device = Loop::on(&place.path("image"));
+    let all = schedulers(&device);
+    let Some(other) = ["mq-deadline", "bfq", "kyber"].into_iter().find(|name| all.contains(name))
+    else {
+        println!("skipped: this kernel has no I/O scheduler");
+        return None;
+    };
+    fs::write(device.queue().join("scheduler"), other).unwrap();
+    let args = ["--iodepth=4", "--runtime=200ms", &device.0];
+    run(place, &[&READS[..], &args].concat()).done();
+    blame(place, "io-scheduler", device.0.trim_start_matches("/dev/"));
+    Some(device)
+}
+
+/// The I/O schedulers of a device, with that in use in brackets.
+fn schedulers(device: &Loop) -> String {
+    fs::read_to_string(device.queue().join("scheduler")).unwrap()
+}
+
+#[test]
 fn settings_are_restored() {
     let Some(_guard) = as_root("the scheduler of a loop device") else { return };
     let place = Place::new();
-    place.data("image", 16 * MIB);
-    let device = Loop::on(&place.path("image"));
-    let schedulers = || fs::read_to_string(device.queue().join("scheduler")).unwrap();
-    let Some(other) =
-        ["mq-deadline", "bfq", "kyber"].into_iter().find(|name| schedulers().contains(name))
-    else {
-        println!("skipped: this kernel has no I/O scheduler");
-        return;
-    };
-    fs::write(device.queue().join("scheduler"), other).unwrap();
-    let before = schedulers();
-    let args = ["--iodepth=4", "--runtime=200ms", &device.0];
-    run(&place, &[&READS[..], &args].concat()).done();
-    let name = device.0.trim_start_matches("/dev/");
-    blame(&place, "io-scheduler", name);
+    let Some(device) = scheduled(&place) else { return };
+    let before = schedulers(&device);
     let page = place.ask(&["confirm", "kept"]).done().stdout;
     verdict(&place, &page);
-    assert_eq!(schedulers(), before);
+    assert_eq!(schedulers(&device), before);
+}
+
+#[test]
+fn settings_of_a_killed_test_can_be_restored() {
+    let Some(_guard) = as_root("the scheduler of a loop device") else { return };
+    let place = Place::new();
+    let Some(device) = scheduled(&place) else { return };
+    let (before, record) = (schedulers(&device), place.read("kept/record.json"));
+    let running = place.start(&["confirm", "kept"]);
+    until("a changed scheduler", || schedulers(&device) != before);
+    running.signal(Signal::KILL);
+    assert_eq!(running.wait().signal, Some(9));
+    // On a busy machine, the window may be over before the signal arrives.
+    let is_changed = schedulers(&device) != before;
+    let restored = place.ask(&["restore"]).done();
+    assert_eq!(schedulers(&device), before, "{}{}", restored.stdout, restored.stderr);
+    let name = device.0.trim_start_matches("/dev/");
+    let said =
+        if is_changed { format!("scheduler of {name} restored: none → ") } else { String::new() };
+    says(&restored.stdout, &[&said]);
+    assert_eq!(place.read("kept/record.json"), record);
 }

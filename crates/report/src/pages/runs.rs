@@ -47,7 +47,7 @@ pub struct RunSummary {
     #[serde(serialize_with = "as_line")]
     #[schemars(with = "String")]
     pub headline: Text,
-    /// What limited it, or what was found, in sentences; null where nothing is known.
+    /// What limited it, or what was found, in sentences, without refuted causes; null where nothing is known.
     pub verdict: Option<String>,
     /// The same by the ids of rules.
     pub limited_by: Vec<String>,
@@ -104,7 +104,9 @@ pub fn runs(rows: &[RunRow], zone: &TimeZone) -> Document {
 pub fn run_summary(record: &Record) -> RunSummary {
     let header = record.header();
     let found: Vec<&Finding> = header.findings.iter().filter(|f| f.is_verdict()).collect();
-    let sentences: Vec<&str> = found.iter().map(|finding| finding.summary.as_str()).collect();
+    let not_refuted = |finding: &&&Finding| !finding.is_refuted();
+    let sentences: Vec<&str> =
+        found.iter().filter(not_refuted).map(|f| f.summary.as_str()).collect();
     let missing = missing_verdict(record, &Observed::default());
     let (headline, sentences, limiters) = match record {
         Record::Run(record) => (run_result(record), sentences.join(" "), found),
@@ -120,7 +122,7 @@ pub fn run_summary(record: &Record) -> RunSummary {
     RunSummary {
         headline,
         verdict: (!sentences.is_empty()).then_some(sentences),
-        limited_by: limiters.iter().map(|finding| finding.rule.clone()).collect(),
+        limited_by: limiters.iter().filter(not_refuted).map(|f| f.rule.clone()).collect(),
         limits: limiters.iter().map(|finding| limit(finding)).collect(),
         kind: Some(header.kind),
         outcome: Some(header.outcome.clone()),
