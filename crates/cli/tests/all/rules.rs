@@ -120,15 +120,15 @@ fn rates_that_change_while_a_job_runs() {
     let place = Place::new();
     place.data("data", MIB);
     let read = ["run", "--name=a", "--rw=randread", "--ioengine=psync", "--direct=1"];
-    let more = ["--time_based", "--runtime=8", "--eta=never", "--record=kept", "--filename=data"];
+    let more = ["--time_based", "--runtime=11", "--eta=never", "--record=kept", "--filename=data"];
     let run = place.start(&[&read[..], &more].concat());
     until("a sample", || place.path("kept/samples.ndjson").metadata().is_ok_and(|m| m.len() > 0));
     // Nothing else is sure to halve what every disk does.
     for _ in 0..2 {
         run.signal(Signal::STOP);
-        std::thread::sleep(Duration::from_millis(1500));
+        std::thread::sleep(Duration::from_millis(2500));
         run.signal(Signal::CONT);
-        std::thread::sleep(Duration::from_millis(600));
+        std::thread::sleep(Duration::from_millis(700));
     }
     run.wait().done();
     let record: Value = serde_json::from_str(&place.read("kept/record.json")).unwrap();
