@@ -228,11 +228,6 @@ impl Range {
     pub fn min(self, other: Self) -> Self {
         self.with(other, f64::min)
     }
-
-    /// Whether a figure lies between the bounds.
-    pub fn contains(self, value: f64) -> bool {
-        (self.low..=self.high).contains(&value)
-    }
 }
 
 impl FromStr for Range {

@@ -3,6 +3,7 @@
 use crate::doc::{DataColumn, Document, Quantity, QuantityUnit, Text, TreeNode, percent};
 use fathom_analysis::predict::shown_rate;
 use fathom_model::finding::Severity;
+use fathom_model::limit::is_large;
 use fathom_model::prediction::{PartLoad, Prediction, Range};
 use fathom_model::{list, units};
 
@@ -33,14 +34,16 @@ fn title(prediction: &Prediction) -> String {
 fn section(prediction: &Prediction) -> Document {
     let bs = prediction.workload.bs;
     let mut body = Document::default();
-    let both = match fathom_model::limit::is_large(bs as f64) {
+    let both = match is_large(bs as f64) {
         true => format!("{} IOPS", range(prediction.iops, units::count)),
         false => range(prediction.bytes_per_second, units::bandwidth),
     };
     body.entry("would deliver", format!("{} ({both})", rate(prediction.iops, bs)));
     body.entry("limited by", either(&prediction.limited_by));
     let measured = prediction.workload.measured;
-    body.entry("measured", measured.map(|rate| range(rate, |rate| shown_measured(rate, bs))));
+    // Of large I/Os, bytes per second are given.
+    let each = if is_large(bs as f64) { bs as f64 } else { 1.0 };
+    body.entry("measured", measured.map(|given| rate(given.map(|given| given / each), bs)));
     for (at, step) in prediction.next_steps.iter().enumerate() {
         let key = if at == 0 { "would yield more" } else { "" };
         let gains = [step.iops.low / prediction.iops.low, step.iops.high / prediction.iops.high];
@@ -101,14 +104,6 @@ fn either(names: &[String]) -> String {
 
 fn rate(iops: Range, bs: u64) -> String {
     range(iops, |iops| shown_rate(iops, bs))
-}
-
-/// What was measured is given in the unit in which it is shown.
-fn shown_measured(rate: f64, bs: u64) -> String {
-    match fathom_model::limit::is_large(bs as f64) {
-        true => units::bandwidth(rate),
-        false => format!("{} IOPS", units::count(rate)),
-    }
 }
 
 /// Both bounds, or one figure where they are shown the same.
