@@ -77,50 +77,8 @@ impl TopologyReport {
     /// Keeps these block devices, everything stacked on or under them, and the devices upstream. Loads remain those
     /// of the whole machine. Returns the names that are not block devices.
     pub fn keep(&mut self, names: &[String]) -> Vec<String> {
-        let topology = &mut self.topology;
-        let (known, unknown): (Vec<String>, Vec<String>) =
-            names.iter().cloned().partition(|name| topology.volume(name).is_some());
-        let below = closure(known.clone(), |name| {
-            topology.volume(name).map(|volume| volume.members.clone()).unwrap_or_default()
-        });
-        let above =
-            closure(known, |name| topology.users(name).map(|user| user.name.clone()).collect());
-        topology
-            .volumes
-            .retain(|volume| [&below, &above].iter().any(|kept| kept.contains(&volume.name)));
-        topology.roots.retain_mut(|root| keep_disks(root, &below));
-        unknown
+        self.topology.keep(names)
     }
-}
-
-/// The whole disks that the block device of this name is on; itself if it is one.
-pub fn disks_under(topology: &Topology, name: &str) -> Vec<String> {
-    let members = |name: &str| topology.volume(name).map(|v| v.members.clone()).unwrap_or_default();
-    let mut all = closure(vec![name.to_string()], members);
-    all.retain(|name| members(name).is_empty());
-    all
-}
-
-/// `names` and all that can be reached from them.
-fn closure(names: Vec<String>, next: impl Fn(&str) -> Vec<String>) -> Vec<String> {
-    let mut all = names;
-    let mut at = 0;
-    while let Some(name) = all.get(at) {
-        let new = next(name);
-        for name in new {
-            if !all.contains(&name) {
-                all.push(name);
-            }
-        }
-        at += 1;
-    }
-    all
-}
-
-fn keep_disks(hop: &mut Hop, names: &[String]) -> bool {
-    hop.disks.retain(|disk| names.contains(disk));
-    hop.children.retain_mut(|child| keep_disks(child, names));
-    !hop.disks.is_empty() || !hop.children.is_empty()
 }
 
 /// Enters the loads of `hop` and its children; returns the hop's own.
@@ -311,7 +269,7 @@ mod tests {
         let left: Vec<&str> =
             report.topology.volumes.iter().map(|volume| volume.name.as_str()).collect();
         assert_eq!(left, ["nvme0n1", "nvme0n1p1", "dm-0"]);
-        assert_eq!(disks_under(&report.topology, "dm-0"), ["nvme0n1"]);
+        assert_eq!(report.topology.disks_under("dm-0"), ["nvme0n1"]);
         assert_eq!(report.topology.roots.len(), 1);
     }
 }

@@ -201,6 +201,48 @@ impl Topology {
     pub fn users<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Volume> {
         self.volumes.iter().filter(move |volume| volume.members.iter().any(|on| on == name))
     }
+
+    /// Keeps these block devices, everything stacked on or under them, and the devices upstream. Returns the names that
+    /// are not block devices.
+    pub fn keep(&mut self, names: &[String]) -> Vec<String> {
+        let (known, unknown): (Vec<String>, Vec<String>) =
+            names.iter().cloned().partition(|name| self.volume(name).is_some());
+        let below = self.stack(known.clone());
+        let above = closure(known, |name| self.users(name).map(|user| user.name.clone()).collect());
+        let kept = [&below, &above];
+        self.volumes.retain(|volume| kept.iter().any(|kept| kept.contains(&volume.name)));
+        self.roots.retain_mut(|root| root.keep(&below));
+        unknown
+    }
+
+    /// The whole disks that the block device of this name is on; itself if it is one.
+    pub fn disks_under(&self, name: &str) -> Vec<String> {
+        let mut all = self.stack(vec![name.to_string()]);
+        all.retain(|name| self.volume(name).is_none_or(|volume| volume.members.is_empty()));
+        all
+    }
+
+    /// These block devices and all that they are on.
+    fn stack(&self, names: Vec<String>) -> Vec<String> {
+        let members = |name: &str| self.volume(name).map(|v| v.members.clone()).unwrap_or_default();
+        closure(names, members)
+    }
+}
+
+/// `names` and all that can be reached from them.
+fn closure(names: Vec<String>, next: impl Fn(&str) -> Vec<String>) -> Vec<String> {
+    let mut all = names;
+    let mut at = 0;
+    while let Some(name) = all.get(at) {
+        let new = next(name);
+        for name in new {
+            if !all.contains(&name) {
+                all.push(name);
+            }
+        }
+        at += 1;
+    }
+    all
 }
 
 impl Hop {
@@ -215,5 +257,12 @@ impl Hop {
         let mut names = Vec::new();
         self.each(&mut |hop| names.extend(hop.disks.iter().map(String::as_str)));
         names
+    }
+
+    /// Keeps these disks and what is above them; whether anything is left.
+    fn keep(&mut self, disks: &[String]) -> bool {
+        self.disks.retain(|disk| disks.contains(disk));
+        self.children.retain_mut(|child| child.keep(disks));
+        !self.disks.is_empty() || !self.children.is_empty()
     }
 }

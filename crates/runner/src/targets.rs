@@ -4,12 +4,11 @@ use crate::cancel::CancelToken;
 use crate::session::new_header;
 use crate::shrink::ShrinkDetector;
 use crate::wording::Vocabulary;
-use fathom_analysis::topology::analyze;
 use fathom_engine::{EntrySender, FileKind, JobInput, Name, OpenFile, Running, WorkerNames};
 use fathom_machine::guard::{
     self, NamedTarget, NamedTargets, OpenTarget, Permissions, WorkerOpen, Writing,
 };
-use fathom_machine::topology::topology;
+use fathom_machine::topology::attachment;
 use fathom_machine::{Lookup, Roots, inspect};
 use fathom_model::Dir;
 use fathom_model::facts::{Facts, HeldBy, Host, TargetFacts, TargetKind};
@@ -276,10 +275,7 @@ fn inspected(roots: &Roots, targets: &[TargetFacts]) -> Inspection {
 fn attached(roots: &Roots, targets: &[TargetFacts]) -> Topology {
     let names = targets.iter().flat_map(TargetFacts::device_names);
     let names: Vec<String> = names.map(ToString::to_string).collect();
-    // Without a database of names, which takes longer to read than all the rest.
-    let mut report = analyze(topology(roots, &[]));
-    report.keep(&names);
-    report.topology
+    attachment(roots, &names)
 }
 
 /// Passthrough commands contain the namespace and count logical blocks, so a guess could reach other data.

@@ -1,7 +1,7 @@
 //! Ceilings between the block layer and a disk.
 
 use super::{Basis, CeilingKind, Ceilings};
-use crate::topology::{analyze, disks_under};
+use crate::topology::analyze;
 use crate::watch::IoLimit;
 use fathom_model::topology::{Hop, Link, LinkStandard, Topology};
 use fathom_model::{Dir, PerDir, units};
@@ -89,7 +89,7 @@ pub(super) fn cgroup_limits(
 /// The links on the way to the disks. A root complex does not report its capacity, so it has none.
 pub(super) fn links(all: &mut Ceilings, topology: &Topology, loads: &[DeviceLoad]) {
     // How a stacked device divides its I/Os among several disks is not known.
-    let on_one_disk = |load: &DeviceLoad| match disks_under(topology, &load.name).as_slice() {
+    let on_one_disk = |load: &DeviceLoad| match topology.disks_under(&load.name).as_slice() {
         [disk] => Some((disk.clone(), load.clone())),
         _ => None,
     };

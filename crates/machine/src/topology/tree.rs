@@ -3,7 +3,7 @@
 use super::affinity;
 use super::names::PciNames;
 use super::pci;
-use fathom_model::topology::{Hop, HopKind, Link, LinkMode, LinkStandard};
+use fathom_model::topology::{Hop, HopKind, Link, LinkMode, LinkStandard, Volume};
 use fathom_sys::roots::{Roots, entries, number, text};
 use std::path::{Path, PathBuf};
 
@@ -15,17 +15,22 @@ const CLASSES: [&str; 8] =
 /// Base classes of PCI functions that are shown although no disk is below them: network adapters.
 const NETWORK: u32 = 0x02;
 
-/// Root complexes with their children, then other buses with disks.
-pub(super) fn read(roots: &Roots, names: &PciNames<'_>) -> Vec<Hop> {
+/// Root complexes with their children, then other buses with disks; or only what `volumes` are attached to.
+pub(super) fn read(roots: &Roots, names: &PciNames<'_>, volumes: Option<&[Volume]>) -> Vec<Hop> {
     let Ok(base) = roots.sys.join("devices").canonicalize() else { return Vec::new() };
     let mut builder = TreeBuilder { roots, names, base, top: Vec::new() };
     let functions = roots.sys.join("bus/pci/devices");
-    for name in entries(&functions) {
-        builder.add(&functions.join(name), None);
+    if volumes.is_none() {
+        for name in entries(&functions) {
+            builder.add(&functions.join(name), None);
+        }
     }
     let disks = roots.sys.join("block");
-    for name in entries(&disks) {
-        builder.add_disk(&disks.join(&name), &name.replace('!', "/"));
+    for entry in entries(&disks) {
+        let name = entry.replace('!', "/");
+        if volumes.is_none_or(|volumes| volumes.iter().any(|volume| volume.name == name)) {
+            builder.add_disk(&disks.join(&entry), &name);
+        }
     }
     let mut top = builder.top;
     prune(&mut top);
@@ -42,14 +47,16 @@ struct TreeBuilder<'a> {
 
 impl TreeBuilder<'_> {
     fn add_disk(&mut self, link: &Path, name: &str) {
+        // Loop and ram devices, of which there may be many, are attached to nothing.
+        let is_virtual = |path: PathBuf| path.to_string_lossy().contains("/virtual/block/");
         // Devices below a multipath disk are hidden; it is attached to the controllers of all of them.
-        if number::<u32>(link.join("hidden")) == Some(1) {
+        if link.read_link().is_ok_and(is_virtual) || number::<u32>(link.join("hidden")) == Some(1) {
             return;
         }
         let Ok(dir) = link.canonicalize() else { return };
         if let Some(controllers) = affinity::multipath(&dir) {
             controllers.iter().for_each(|controller| self.add(controller, Some(name)));
-        } else if !dir.starts_with(self.base.join("virtual/block")) {
+        } else {
             self.add(dir.parent().unwrap_or(&dir), Some(name));
         }
     }

@@ -18,11 +18,12 @@ pub(super) fn read(roots: &Roots) -> Vec<Volume> {
     names.sort_by(|a, b| list::natural(a, b));
     for name in names {
         let dir = block.join(&name);
-        if number::<u32>(dir.join("hidden")) == Some(1) || size_bytes(&dir) == 0 {
+        if size_bytes(&dir) == 0 || number::<u32>(dir.join("hidden")) == Some(1) {
             continue;
         }
         let disk = volume(&dir, &uses);
-        let parts = entries(&dir).into_iter().map(|part| dir.join(part));
+        let parts = entries(&dir).into_iter().filter(|part| part.starts_with(&name));
+        let parts = parts.map(|part| dir.join(part));
         let parts = parts.filter(|part| part.join("partition").exists()).map(|part| Volume {
             kind: VolumeKind::Partition,
             members: vec![disk.name.clone()],
