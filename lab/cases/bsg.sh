@@ -1,6 +1,7 @@
 # SCSI commands on a ring reach a disk by its bsg device, and no disk in use; kernels without them say so.
 # modules: sd_mod
 # kernels: 7 6.1
+# when: all
 scsi_disk bsg
 bsg=/dev/bsg/$generic
 # As in fio, colons of a file name are escaped.

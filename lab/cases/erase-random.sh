@@ -1,6 +1,7 @@
 # Random stacks of device mapper, md, partitions and loop devices, partly in use: nothing in use is written.
 # modules: dm_mod raid1 loop
 # limit: 400
+# when: all
 stacks=6
 first=$(disk 0) second=$(disk 1)
 watched="0 1"

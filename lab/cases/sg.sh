@@ -1,6 +1,7 @@
 # SCSI commands reach a SCSI disk, by its block device and its generic device, and no disk in use.
 # modules: sd_mod sg
 # kernels: 6.12
+# when: all
 scsi_disk scsi_generic
 generic=/dev/$generic
 
