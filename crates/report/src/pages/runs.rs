@@ -71,7 +71,7 @@ pub fn runs(rows: &[RunRow], zone: &TimeZone) -> Document {
         DataColumn::text("name"),
         DataColumn::text("started").ranked(3),
         DataColumn::text("result"),
-        DataColumn::text("limited by").ranked(1),
+        DataColumn::text("limited by"),
         DataColumn::number("size").ranked(2),
         DataColumn::cut("command").ranked(1),
     ];
