@@ -20,11 +20,15 @@ pub fn since(now: &BlocksSample, earlier: &BlocksSample) -> BlocksSample {
         earlier.map_or_else(|| now.clone(), |earlier| task_since(now, earlier))
     };
     let tasks = now.tasks.iter().map(task);
+    let windows = |now: Option<u64>, earlier: Option<u64>| {
+        now.map(|ns| ns.saturating_sub(earlier.unwrap_or(0)))
+    };
     BlocksSample {
         unplugs: counts_since(&now.unplugs, &earlier.unplugs),
         one_in: now.one_in,
         each_io: now.each_io,
-        seen_ns: now.seen_ns.map(|ns| ns.saturating_sub(earlier.seen_ns.unwrap_or(0))),
+        unplugs_seen_ns: windows(now.unplugs_seen_ns, earlier.unplugs_seen_ns),
+        seen_ns: windows(now.seen_ns, earlier.seen_ns),
         lost: now.lost.saturating_sub(earlier.lost),
         devices: now.devices.iter().map(device).collect(),
         tasks: tasks.filter(|task| task.queued > 0 || !task.unplugs.is_empty()).collect(),
@@ -107,6 +111,7 @@ mod tests {
             unplugs: vec![(1, 1), (32, n)],
             one_in: 61,
             each_io: true,
+            unplugs_seen_ns: Some(20 * n),
             seen_ns: Some(10 * n),
             lost: n,
             devices: vec![device],
@@ -118,7 +123,8 @@ mod tests {
     fn only_growth_remains() {
         let growth = since(&sample(5), &sample(2));
         assert_eq!(growth.unplugs, [(1, 0), (32, 3)]);
-        assert_eq!((growth.one_in, growth.lost, growth.seen_ns), (61, 3, Some(30)));
+        assert_eq!((growth.one_in, growth.lost), (61, 3));
+        assert_eq!((growth.seen_ns, growth.unplugs_seen_ns), (Some(30), Some(60)));
         let device = &growth.devices[0];
         assert_eq!((device.queued, device.completed, device.driver.count()), (30, 27, 3));
         assert_eq!(device.sizes.len(), 1);

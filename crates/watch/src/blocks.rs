@@ -17,6 +17,7 @@ use crate::{Sampler, TraceCoverage};
 pub use device::BlocksError;
 
 use device::BlockDevice;
+use events::EventKind;
 use fathom_model::list;
 use fathom_model::watch::{BlocksSample, DeviceBlocks, MachineSample, Unavailable};
 use sizes::UNPLUGS;
@@ -24,6 +25,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 use trace::EventTrace;
+use windows::SamplingWindows;
 
 /// Default sampling period, in events. Odd, so that batches whose size is a power of two are not
 /// always sampled at the same request.
@@ -43,9 +45,9 @@ pub struct BlocksOptions {
     pub devices: Devices,
     /// One event in this many is sampled; 0 disables sampling.
     pub one_in: u32,
-    /// When to trace every I/O. Unless [`TraceCoverage::Full`], only rarer events are counted (unplugs,
-    /// splits, requeues, request errors) and all other counts stay 0; /proc/diskstats has the
-    /// numbers of I/Os and merges. Sizes, tasks and latencies then come from the sampling windows.
+    /// When to trace every I/O. Unless [`TraceCoverage::Full`], only rarer events are counted (splits,
+    /// requeues, request errors) and all other counts stay 0; /proc/diskstats has the numbers of I/Os
+    /// and merges. Unplugs, sizes, tasks and latencies then come from the sampling windows.
     pub each_io: TraceCoverage,
 }
 
@@ -117,20 +119,22 @@ impl BlockSampler {
             source,
         })?;
         let mut tracepoints = BlockTracepoints { tracefs, cpus, each_io: options.each_io, missing };
-        let unplugs = tracepoints.unplugs()?;
+        let windows = options.one_in > 0 && options.each_io != TraceCoverage::Full;
+        let windows = windows.then(|| SamplingWindows::open(&tracepoints.cpus));
+        let windows = windows.transpose().map_err(no_counts)?;
+        let unplugs = tracepoints.unplugs(windows.as_ref())?;
         let devices: Vec<DeviceCounters> =
             devices.into_iter().map(|device| tracepoints.count(device)).collect();
         let trace = match options.one_in {
             0 => None,
             one_in => {
                 let devices = devices.iter().map(|counted| counted.device.clone()).collect();
-                let trace = EventTrace::open(&mut tracepoints, one_in, devices);
+                let trace = EventTrace::open(&mut tracepoints, one_in, devices, windows);
                 trace.map_err(|missing| tracepoints.missing.push(missing)).ok()
             }
         };
-        let mut all =
-            unplugs.iter().chain(devices.iter().flat_map(|d| d.counts.iter().map(|c| &c.1)));
-        all.try_for_each(PerCpuEvents::enable).map_err(no_counts)?;
+        let mut counts = devices.iter().flat_map(|device| device.counts.iter());
+        counts.try_for_each(|(_, count)| count.enable()).map_err(no_counts)?;
         let BlockTracepoints { each_io, missing, .. } = tracepoints;
         Ok(Self { unplugs, devices, trace, each_io, missing })
     }
@@ -236,13 +240,18 @@ impl BlockTracepoints {
     }
 
     /// The unplug counters. Opened first: if the kernel refuses them, it refuses all others.
-    fn unplugs(&self) -> Result<Vec<PerCpuEvents>, BlocksError> {
+    /// Where each I/O is a plug flush, they cost as much as events of each I/O, and are counted in the same windows.
+    fn unplugs(&self, windows: Option<&SamplingWindows>) -> Result<Vec<PerCpuEvents>, BlocksError> {
         let point =
             self.tracefs.tracepoint("block", "block_unplug").map_err(BlocksError::Unavailable)?;
         let ends = UNPLUGS[1..].iter().map(|next| format!(" && nr_rq < {next}"));
         let ends = ends.chain([String::new()]);
         let filters = UNPLUGS.iter().zip(ends).map(|(first, end)| format!("nr_rq >= {first}{end}"));
-        filters.map(|f| point.count(&self.cpus, Some(&f)).map_err(no_counts)).collect()
+        let leaders = windows.and_then(|windows| windows.leaders(EventKind::Unplug));
+        let count = |filter: String| {
+            point.count_grouped(&self.cpus, Some(&filter), leaders).map_err(no_counts)
+        };
+        filters.map(count).collect()
     }
 
     /// The counters of one device; `missing` reports those that this kernel lacks.

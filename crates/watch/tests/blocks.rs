@@ -170,6 +170,8 @@ fn each_io_never_omits_per_io_events() {
     let device = &blocks.devices[0];
     assert_eq!((device.queued, device.completed, device.driver.count()), (0, 0, 0));
     assert!(zram.reads() >= 100 && blocks.one_in == 1);
+    // Plug flushes may be as frequent as I/Os.
+    assert!(blocks.seen_ns.is_none() && blocks.unplugs_seen_ns.is_some());
 }
 
 #[test]
@@ -185,6 +187,7 @@ fn windows_sample_each_io() {
     assert_eq!((device.queued, device.completed, device.driver.count()), (0, 0, 100));
     assert_eq!(device.sizes.iter().map(|size| size.samples).sum::<u64>(), 100);
     assert!(blocks.seen_ns.is_some_and(|ns| ns > 0) && !blocks.each_io);
+    assert_eq!(blocks.seen_ns, blocks.unplugs_seen_ns);
     let Some(blocks) = seen_with(&options, 25, read) else { return };
     assert_eq!(blocks.devices[0].driver.count(), 200);
 }

@@ -10,6 +10,9 @@ pub struct BlocksSample {
     /// Unplugs by number of requests flushed: (minimum requests, unplugs), ascending, each bucket
     /// up to the next. Unplug events do not name a device.
     pub unplugs: Vec<(u32, u64)>,
+    /// Total length of the sampling windows in which unplugs were counted, in nanoseconds; absent if always.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unplugs_seen_ns: Option<u64>,
     /// Sampling period in events: one in this many; 0 if sampling was off.
     pub one_in: u32,
     /// Whether per-I/O events were counted; otherwise `queued`, `issued` and `completed` stay 0.

@@ -7,12 +7,12 @@ use super::{
     parts, percentile, programs, range, rings, sentence, thread_states,
 };
 use crate::doc::{
-    DataColumn, Document, Heading, Text, events, named, number, of, percent, plural, share, text,
-    time, whole,
+    DataColumn, Document, Heading, Text, count, events, named, number, of, percent, plural, share,
+    text, time, whole,
 };
 use crate::figures;
 use fathom_analysis::blocks::AwaitGap;
-use fathom_analysis::derive;
+use fathom_analysis::derive::{self, per_second};
 use fathom_analysis::layers::LayerTimes;
 use fathom_analysis::machine::{DiskRates, MachineRates};
 use fathom_analysis::metrics::{DISK, DiskMetric, FigureGroup, FigureUnit, Interval, METRICS};
@@ -315,7 +315,9 @@ fn block_layer(page: &mut Document, blocks: &BlocksSample, rates: &MachineRates)
     let unplugs: u64 = blocks.unplugs.iter().map(|(_, unplugs)| unplugs).sum();
     if unplugs > 0 {
         let sizes = sizes(&blocks.unplugs);
-        page.entry("plug flushes", text!(events(unplugs), "; requests per plug flush: ", sizes));
+        let counted_ns = blocks.unplugs_seen_ns.unwrap_or(rates.elapsed_ns);
+        let flushes = count(per_second(unplugs, counted_ns));
+        page.entry("plug flushes", text!(flushes, "/s; requests per plug flush: ", sizes));
     }
     for device in &blocks.devices {
         let counts = [

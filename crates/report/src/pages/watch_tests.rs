@@ -96,7 +96,7 @@ fn everything_observed_is_shown() {
         "threads  mean active threads 0.50",
         "  0.50  db-*  D      pread64",
         "CPU time by layer\n  CPU time by layer needs 200 samples (only 100 taken)",
-        "plug flushes       4; requests per plug flush: 1–31 (25.0%), 32+ (75.0%)",
+        "plug flushes       2/s; requests per plug flush: 1–31 (25.0%), 32+ (75.0%)",
         "all rings          7 punted to io-wq/s\n",
         "sampling overhead  1.00% of one CPU: threads 1.00%",
         "not measured       x: y",

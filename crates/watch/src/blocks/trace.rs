@@ -14,8 +14,8 @@ use std::io;
 
 const RING: usize = 256 << 10;
 
-/// Maximum sampling period of splits, which are as rare as large I/Os.
-const SPLITS_ONE_IN: u32 = 5;
+/// Maximum sampling period of splits, which are as rare as large I/Os, and of unplugs in windows.
+const RARE_ONE_IN: u32 = 5;
 
 /// Lowest bit of the sector number that selects requests to be timed: 4 KiB.
 const FIRST_BIT: u32 = 3;
@@ -23,6 +23,7 @@ const FIRST_BIT: u32 = 3;
 #[derive(Debug)]
 pub(super) struct EventTrace {
     one_in: u32,
+    each_io: TraceCoverage,
     rings: Vec<PerfRing>,
     sources: HashMap<u64, (EventKind, usize)>,
     layouts: Vec<EventLayout>,
@@ -42,14 +43,13 @@ impl EventTrace {
         tracepoints: &mut BlockTracepoints,
         one_in: u32,
         devices: Vec<BlockDevice>,
+        windows: Option<SamplingWindows>,
     ) -> Result<Self, Unavailable> {
         let fail =
             |error: io::Error| refused("sizes, tasks and latencies of block layer events", &error);
-        let partly = tracepoints.each_io == TraceCoverage::DutyCycle;
-        let windows =
-            partly.then(|| SamplingWindows::open(&tracepoints.cpus)).transpose().map_err(fail)?;
         let mut trace = Self {
             one_in,
+            each_io: tracepoints.each_io,
             rings: Vec::new(),
             sources: HashMap::new(),
             layouts: Vec::new(),
@@ -62,7 +62,7 @@ impl EventTrace {
             _events: Vec::new(),
         };
         let mut events: Vec<PerCpuEvents> = Vec::new();
-        for (what, name, period, filter) in trace.wanted(tracepoints.each_io) {
+        for (what, name, period, filter) in trace.wanted() {
             let Some(point) = tracepoints.tracepoint(name) else { continue };
             let leaders = windows.as_ref().and_then(|windows| windows.leaders(what));
             let open =
@@ -88,11 +88,8 @@ impl EventTrace {
     }
 
     /// Events to record: kind, tracepoint, sampling period, filter.
-    fn wanted(
-        &self,
-        each_io: TraceCoverage,
-    ) -> Vec<(EventKind, &'static str, u32, Option<String>)> {
-        let one_in = self.one_in;
+    fn wanted(&self) -> Vec<(EventKind, &'static str, u32, Option<String>)> {
+        let Self { one_in, each_io, .. } = *self;
         let timed = |filter: &str| match mask(one_in) {
             0 => filter.to_string(),
             mask => format!("({filter}) && !(sector & {mask})"),
@@ -108,9 +105,13 @@ impl EventTrace {
             any(&BlockDevice::request_filter, Some(false)),
             any(&BlockDevice::bio_filter, Some(true)),
         );
+        let unplugs_one_in = match each_io {
+            TraceCoverage::Full => one_in,
+            TraceCoverage::Off | TraceCoverage::DutyCycle => one_in.min(RARE_ONE_IN),
+        };
         let mut wanted = vec![
-            (EventKind::Unplug, "block_unplug", one_in, None),
-            (EventKind::Split, "block_split", one_in.min(SPLITS_ONE_IN), None),
+            (EventKind::Unplug, "block_unplug", unplugs_one_in, None),
+            (EventKind::Split, "block_split", one_in.min(RARE_ONE_IN), None),
         ];
         if enter.is_empty() || each_io == TraceCoverage::Off {
             return wanted;
@@ -178,7 +179,8 @@ impl EventTrace {
     pub fn put(&self, blocks: &mut BlocksSample) {
         blocks.one_in = self.one_in;
         blocks.lost = self.lost;
-        blocks.seen_ns = self.windows.as_ref().map(SamplingWindows::enabled_ns);
+        blocks.unplugs_seen_ns = self.windows.as_ref().map(SamplingWindows::enabled_ns);
+        blocks.seen_ns = blocks.unplugs_seen_ns.filter(|_| self.each_io != TraceCoverage::Off);
         self.tally.put(blocks);
         self.times.put(blocks);
     }

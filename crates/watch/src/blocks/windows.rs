@@ -26,8 +26,10 @@ impl SamplingWindows {
 
     pub fn leaders(&self, what: EventKind) -> Option<&GroupLeaders> {
         match what {
-            EventKind::Unplug | EventKind::Split => None,
-            EventKind::Enter | EventKind::Issue | EventKind::TimedEnter => Some(&self.begins),
+            EventKind::Split => None,
+            EventKind::Unplug | EventKind::Enter | EventKind::Issue | EventKind::TimedEnter => {
+                Some(&self.begins)
+            }
             EventKind::TimedIssue | EventKind::TimedDone | EventKind::TimedBioDone => {
                 Some(&self.ends)
             }
