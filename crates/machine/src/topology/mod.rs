@@ -33,8 +33,8 @@ pub fn topology(roots: &Roots, databases: &[PathBuf]) -> Topology {
     topology
 }
 
-/// Where these block devices, by kernel name, are attached: [`topology`] without all else, without names of PCI devices, and
-/// in a fraction of its time.
+/// Where these block devices, by kernel name, are attached, without names of PCI devices: a fraction of the time that
+/// [`topology`] takes.
 pub fn attachment(roots: &Roots, devices: &[String]) -> Topology {
     let mut topology = without_tree(roots);
     topology.keep(devices);

@@ -111,7 +111,7 @@ struct Express {
     payload_max_bytes: Option<u32>,
 }
 
-/// The configuration space of a function, without the 4 KiB that PCI Express adds.
+/// The first 256 bytes of a function's configuration space; PCI Express extends it to 4 KiB.
 fn configuration(dir: &Path) -> Vec<u8> {
     let mut config = Vec::new();
     if let Ok(file) = File::open(dir.join("config")) {
