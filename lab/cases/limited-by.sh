@@ -1,4 +1,4 @@
-# Where the kernel holds I/Os back is named: in a layer of device mapper, or for a cgroup's share (io.cost).
+# Where the kernel holds I/Os back is named: in a layer of device mapper, at one of its disks, or for a cgroup's share (io.cost).
 # kernels: 7
 # modules: dm_mod
 # when: all
@@ -25,6 +25,20 @@ dmsetup mknodes
 limited_by "" /dev/mapper/labdelay
 check "a layer that takes no time is not named" eval '! grep -q "itself took" block'
 dmsetup remove labdelay
+
+# One of two disks gets all I/Os, or half of them.
+one=$(null_blk one irqmode=2 completion_nsec=2000000) two=$(null_blk two irqmode=2 completion_nsec=2000000)
+{
+    echo "0 16384 linear $one 0"
+    echo "16384 16384 linear $two 0"
+} | dmsetup create labpair
+dmsetup mknodes
+limited_by "" /dev/mapper/labpair --size=8m
+says block "${one#/dev/} was"
+says block "it got 100% of the I/Os"
+limited_by "" /dev/mapper/labpair --size=16m
+check "disks with the same load are not named" eval '! grep -q "of the I/Os" block'
+dmsetup remove labpair
 
 if [ -e /sys/fs/cgroup/io.cost.model ]; then
     echo +io >/sys/fs/cgroup/cgroup.subtree_control

@@ -6,6 +6,7 @@ mod path;
 mod run;
 
 pub use limit::{PeakCeilings, of_limit};
+pub(crate) use path::{DeviceLoad, LinkLoad, link_loads};
 pub use run::of_run;
 
 use fathom_model::limit::is_large;

@@ -247,17 +247,24 @@ pub static RULES: &[&Rule] = &[
     &limiters::cpu::OTHER_PROGRAMS,
     &limiters::device::OTHER_PROGRAMS,
     &limiters::threads::FSYNC,
+    &limiters::drop::THROUGHPUT_DROP,
     &limiters::queue::SCHEDULER,
     &limiters::queue::REQUESTS,
     &limiters::queue::DEPTH,
     &limiters::queue::WRITEBACK_THROTTLING,
     &limiters::queue::SPLITS,
     &limiters::stacked::STACKED_DEVICE,
+    &limiters::stacked::UNEVEN_MEMBERS,
+    &limiters::links::FULL_LINK,
+    &limiters::links::INTERRUPT_CPU,
     &limiters::threads::LOCK,
     &limiters::threads::KERNEL_LOCK,
     &limiters::threads::IO_WORKERS,
     &limiters::memory::NOT_ON_DISK,
     &limiters::threads::ONE_AT_A_TIME,
+    &limiters::generator::SQPOLL_STARVED,
+    &limiters::generator::SMALL_BATCHES,
+    &limiters::generator::LOAD_GENERATOR,
     &limiters::cpu::BUSY_CPUS,
     &limiters::cpu::OWN_TIME,
     &limiters::device::DEVICE,
@@ -282,9 +289,11 @@ pub static RULES: &[&Rule] = &[
 /// what limited the workload. It is made once, when the record ends, and stored there.
 pub fn judge(record: &RunRecord, observed: &Observed) -> Vec<Finding> {
     let mut findings = match record.header.kind {
-        RecordKind::Run => worst_first(evaluate(&Input::Run(record))),
+        RecordKind::Run => evaluate(&Input::Run(record)),
         _ => Vec::new(),
     };
+    findings.extend(limiters::noted(record, &findings, observed));
+    let mut findings = worst_first(findings);
     findings.extend(limiters::verdict(record, &findings, observed));
     findings
 }

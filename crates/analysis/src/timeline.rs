@@ -1,9 +1,9 @@
 //! What happened over time, in a limited number of spans: as many as a chart shows, however long a record is.
 
-use crate::machine::{DiskRates, IoRates};
+use crate::machine::{DiskRates, IoRates, MachineRates};
 use fathom_model::histogram::{Histogram, bucket_of};
 use fathom_model::progress::{Counts, JOBS_SAMPLED_MAX, JobSample, Phase};
-use fathom_model::watch::DiskKind;
+use fathom_model::watch::{DiskKind, MachineSample};
 use fathom_model::{Dir, PerDir};
 use std::collections::BTreeMap;
 
@@ -115,6 +115,11 @@ pub struct IoSum {
 }
 
 impl IoSum {
+    /// Bytes of an unknown number of I/Os.
+    pub(crate) fn of_bytes(bytes: f64) -> Self {
+        Self { bytes, ..Self::default() }
+    }
+
     /// Completion latencies of the I/Os; only of a run's jobs.
     pub fn clat(&self) -> Histogram {
         self.clat.histogram()
@@ -201,6 +206,74 @@ impl JobTimeline {
 
 /// The I/Os of disks over time, by name; without those that had none.
 pub type DiskTimeline = Timeline<BTreeMap<String, PerDir<IoSum>>>;
+
+/// What else the machine did in a span: gauges and rates times the seconds for which they held.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct MachineSum {
+    /// Free memory, in bytes × s.
+    pub free: f64,
+    /// Memory that was dirty or being written back, in bytes × s.
+    pub dirty: f64,
+    /// Pages of files that were scanned to reclaim them.
+    pub scanned: f64,
+    /// Bytes that the watched program passed to read(2), write(2) and the like.
+    pub requested: f64,
+    /// Bytes that other programs read from and wrote to disks.
+    pub other_bytes: f64,
+    /// CPU time of other programs, in seconds.
+    pub other_cpu: f64,
+    /// Time for which CPUs were withheld, by the hypervisor or by the cgroup's quota, in seconds.
+    pub withheld: f64,
+}
+
+impl MachineSum {
+    /// The interval before `now`, with these rates.
+    pub(crate) fn of(now: &MachineSample, rates: &MachineRates) -> Self {
+        let mut sum = Self::default();
+        let seconds = rates.elapsed_ns as f64 / 1e9;
+        if let Some(all) = &now.processes {
+            sum.requested = (all.watched.requested_read + all.watched.requested_write) as f64;
+        }
+        for other in now.processes.iter().flat_map(|all| &all.others).filter(|other| !other.peer) {
+            sum.other_bytes += other.disk_bytes() as f64;
+            sum.other_cpu += other.cpu_ns as f64 / 1e9;
+        }
+        let Some(system) = &rates.system else { return sum };
+        let throttled = system.cgroup.and_then(|cgroup| cgroup.throttled).unwrap_or(0.0);
+        let stolen: f64 = system.cpus.iter().map(|cpu| cpu.shares.steal).sum();
+        let paging = &system.paging;
+        sum.free = system.memory.free as f64 * seconds;
+        sum.dirty = (system.memory.dirty + system.memory.writeback) as f64 * seconds;
+        sum.scanned = paging.scan_file.max(paging.scan_kswapd + paging.scan_direct) * seconds;
+        sum.withheld = (throttled + stolen) / 100.0 * seconds;
+        sum
+    }
+
+    /// Means of `seconds`: gauges, and rates per second.
+    pub(crate) fn per(self, seconds: f64) -> Self {
+        Self {
+            free: self.free / seconds,
+            dirty: self.dirty / seconds,
+            scanned: self.scanned / seconds,
+            requested: self.requested / seconds,
+            other_bytes: self.other_bytes / seconds,
+            other_cpu: self.other_cpu / seconds,
+            withheld: self.withheld / seconds,
+        }
+    }
+}
+
+impl Additive for MachineSum {
+    fn add(&mut self, later: Self) {
+        self.free += later.free;
+        self.dirty += later.dirty;
+        self.scanned += later.scanned;
+        self.requested += later.requested;
+        self.other_bytes += later.other_bytes;
+        self.other_cpu += later.other_cpu;
+        self.withheld += later.withheld;
+    }
+}
 
 /// The I/Os of an interval with these rates. A partition's are left out: they are its disk's as well.
 pub(crate) fn disk_sums(disks: &[DiskRates], elapsed_ns: u64) -> BTreeMap<String, PerDir<IoSum>> {

@@ -9,7 +9,7 @@ use crate::account::{AccountTotals, TakenTime};
 use crate::machine::{self, CgroupRates, MachineRates};
 use crate::processes::ProcessTotals;
 use crate::threads::{Column, DEFAULT, ThreadGroups, is_helper};
-use crate::timeline::{DiskTimeline, JobTimeline, disk_sums};
+use crate::timeline::{DiskTimeline, JobTimeline, MachineSum, Timeline, disk_sums};
 use fathom_model::progress::Sample;
 use fathom_model::watch::{
     CgroupSample, MachineSample, SampledView, Stack, StackCount, StacksSample,
@@ -45,6 +45,10 @@ pub struct Observed {
     pub jobs_over_time: JobTimeline,
     /// The I/Os of the disks since the first sample.
     pub disks_over_time: DiskTimeline,
+    /// What else the machine did, in the same spans.
+    pub machine_over_time: Timeline<MachineSum>,
+    /// CPU time of the SQPOLL threads of the rings, and the part of it with work to do, in microseconds.
+    pub sq_poll_us: (u64, u64),
     /// The stacks that samples refer to, by index.
     pub known_stacks: Vec<Stack>,
     stacks: Option<StacksSample>,
@@ -78,6 +82,8 @@ impl Observed {
             let began_ns = self.elapsed_ns.saturating_sub(elapsed_ns);
             let disks = disk_sums(&rates.disks, elapsed_ns);
             self.disks_over_time.push(began_ns, self.elapsed_ns, disks);
+            let machine = MachineSum::of(&sample.machine, &rates);
+            self.machine_over_time.push(began_ns, self.elapsed_ns, machine);
             self.add_interval(&sample.machine, &rates);
             self.peaks(sample, rates);
         }
@@ -106,6 +112,27 @@ impl Observed {
             }
         }
         machine.stacks.iter().for_each(|stacks| self.add_stacks(stacks));
+        self.add_rings(machine);
+    }
+
+    fn add_rings(&mut self, machine: &MachineSample) {
+        let mut threads = Vec::new();
+        let before = self.last.machine.rings.iter().flat_map(|all| &all.rings);
+        let before: Vec<_> = before.filter_map(|ring| ring.sq_poll).collect();
+        let rings = machine.rings.iter().flat_map(|all| &all.rings);
+        // Several rings may share a thread.
+        for now in rings.filter_map(|ring| ring.sq_poll) {
+            let Some((total, work)) = now.total_us.zip(now.work_us) else { continue };
+            if threads.contains(&now.thread) {
+                continue;
+            }
+            threads.push(now.thread);
+            // The counters of a new one began at 0.
+            let then = before.iter().find(|then| then.thread == now.thread);
+            let then = then.and_then(|then| then.total_us.zip(then.work_us)).unwrap_or_default();
+            self.sq_poll_us.0 += total.saturating_sub(then.0);
+            self.sq_poll_us.1 += work.saturating_sub(then.1);
+        }
     }
 
     fn peaks(&mut self, sample: &Sample, rates: MachineRates) {

@@ -107,7 +107,7 @@ impl Sampling {
             level: options.level,
             pids: options.pids().to_vec(),
             missing,
-            wiring: wiring(options.level),
+            wiring: wiring(options),
             devices: devices(options),
             view: options.view.clone(),
             ..SamplingRecord::default()
@@ -176,11 +176,14 @@ fn sample(watched: TimedSample, began: Instant) -> Sample {
 /// Ticks per second on most kernels (`CONFIG_HZ`); where there are more, some are left out.
 const TICK_HZ: u32 = 250;
 
-fn wiring(level: Level) -> Vec<DeviceWiring> {
-    if level == Level::Full {
-        fathom_machine::topology::wiring(&Roots::default(), &[])
-    } else {
-        Vec::new()
+/// A run has the topology of its own disks among its facts.
+fn wiring(options: &SamplingOptions) -> Vec<DeviceWiring> {
+    match options.level {
+        Level::Off => Vec::new(),
+        Level::Default if options.during_run || !matches!(options.sources, Sources::All) => {
+            Vec::new()
+        }
+        Level::Default | Level::Full => fathom_machine::topology::wiring(&Roots::default(), &[]),
     }
 }
 

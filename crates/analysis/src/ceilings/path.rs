@@ -1,6 +1,7 @@
 //! Ceilings between the block layer and a disk.
 
 use super::{Basis, CeilingKind, Ceilings};
+use crate::machine::DiskRates;
 use crate::topology::analyze;
 use crate::watch::IoLimit;
 use fathom_model::topology::{Hop, Link, LinkStandard, Topology};
@@ -8,7 +9,7 @@ use fathom_model::{Dir, PerDir, units};
 
 /// What a block device did, per second.
 #[derive(Debug, Clone, Default)]
-pub(super) struct DeviceLoad {
+pub(crate) struct DeviceLoad {
     /// Kernel name.
     pub name: String,
     /// Requests, before they are merged.
@@ -28,6 +29,18 @@ pub(super) struct QueueSizes {
     pub hardware_queues: Option<u32>,
     /// Over all hardware queues.
     pub commands: Option<u32>,
+}
+
+impl From<&DiskRates> for DeviceLoad {
+    fn from(disk: &DiskRates) -> Self {
+        Self {
+            name: disk.name.clone(),
+            requests: PerDir { read: disk.read.ios, write: disk.write.ios, trim: disk.discard.ios },
+            bytes: PerDir { read: disk.read.bytes, write: disk.write.bytes, trim: 0.0 },
+            in_flight: Some(disk.queue),
+            at_driver: None,
+        }
+    }
 }
 
 impl DeviceLoad {
@@ -86,36 +99,66 @@ pub(super) fn cgroup_limits(
     }
 }
 
+/// A link on the way to disks, and what it carried.
+pub(crate) struct LinkLoad {
+    /// Such as `PCIe link of nvme0n1 (0000:41:00.0), 16 GT/s ×4`.
+    pub name: String,
+    /// The disks below it.
+    pub disks: Vec<String>,
+    /// Usable bandwidth in one direction, and in the best mode of both ends, in bytes per second.
+    pub carries: f64,
+    pub best: f64,
+    /// What it carried in the direction that it is full in first, in bytes per second.
+    pub carried: f64,
+    /// The same in all directions.
+    carried_in_all: f64,
+}
+
 /// The links on the way to the disks. A root complex does not report its capacity, so it has none.
-pub(super) fn links(all: &mut Ceilings, topology: &Topology, loads: &[DeviceLoad]) {
+pub(crate) fn link_loads(topology: &Topology, loads: &[DeviceLoad]) -> Vec<LinkLoad> {
     // How a stacked device divides its I/Os among several disks is not known.
     let on_one_disk = |load: &DeviceLoad| match topology.disks_under(&load.name).as_slice() {
-        [disk] => Some((disk.clone(), load.clone())),
+        [disk] => Some((disk.clone(), load.bytes)),
         _ => None,
     };
-    let disks: Vec<(String, DeviceLoad)> = loads.iter().filter_map(on_one_disk).collect();
+    let disks: Vec<(String, PerDir<f64>)> = loads.iter().filter_map(on_one_disk).collect();
     let report = analyze(topology.clone());
+    let mut found = Vec::new();
     topology.each(&mut |hop| {
         // The link below a port is that above its child.
         let is_shown = hop.children.iter().all(|child| child.link.is_none());
         let is_shown = is_shown || !hop.kind.faces_down();
-        let carries = report.load(&hop.name).carries_bytes_per_s;
+        let load = report.load(&hop.name);
+        let carries = load.carries_bytes_per_s;
         let Some((link, carries)) = hop.link.zip(carries).filter(|_| is_shown) else { return };
         let below = hop.disks_below();
-        let mut sum = PerDir::splat(0.0);
-        let mut iops = 0.0;
-        for (_, load) in disks.iter().filter(|(disk, _)| below.contains(&disk.as_str())) {
-            iops += load.iops(all.io_bytes);
-            sum = sum.map(|dir, bytes| bytes + load.bytes[dir]);
-        }
+        let own = disks.iter().filter(|(disk, _)| below.contains(&disk.as_str()));
+        let sum = own.fold(PerDir::splat(0.0), |sum: PerDir<f64>, (_, bytes)| {
+            sum.map(|dir, sum| sum + bytes[dir])
+        });
         // SATA carries data in one direction at a time.
-        let busiest = match link.standard {
+        let carried = match link.standard {
             LinkStandard::Pcie => sum.read.max(sum.write),
             LinkStandard::Sata => sum.read + sum.write,
         };
-        let source = (Basis::Read, format!("{} usable", units::bandwidth(carries)));
-        all.add((CeilingKind::Link, name(hop, link, &below)), (iops, busiest / carries), source);
+        found.push(LinkLoad {
+            name: name(hop, link, &below),
+            disks: below.iter().map(ToString::to_string).collect(),
+            carries,
+            best: load.best_bytes_per_s.unwrap_or(carries),
+            carried,
+            carried_in_all: sum.iter().map(|(_, bytes)| bytes).sum(),
+        });
     });
+    found
+}
+
+pub(super) fn links(all: &mut Ceilings, topology: &Topology, loads: &[DeviceLoad]) {
+    for link in link_loads(topology, loads) {
+        let source = (Basis::Read, format!("{} usable", units::bandwidth(link.carries)));
+        let iops = link.carried_in_all / all.io_bytes;
+        all.add((CeilingKind::Link, link.name), (iops, link.carried / link.carries), source);
+    }
 }
 
 /// `PCIe link of nvme0n1 (0000:41:00.0), 16 GT/s ×4`.

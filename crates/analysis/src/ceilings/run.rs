@@ -92,8 +92,12 @@ fn allowed(record: &RunRecord, jobs: &[(&JobPlan, &JobRecord)]) -> usize {
     cpus.len()
 }
 
-/// The requested queue depths, at the latencies that were measured.
+/// The requested queue depths, at the latencies that were measured; only of jobs that rates or pauses hold back. Others use all
+/// of their depth, by Little's law, whatever limits them.
 fn depths(all: &mut Ceilings, jobs: &[(&JobPlan, &JobRecord)], iops: f64) {
+    if !jobs.iter().all(|(plan, _)| plan.is_held_back() || plan.think.is_some()) {
+        return;
+    }
     let most = |(plan, job): &(&JobPlan, &JobRecord)| {
         let latency_ns = derive::latency_sum_ns(job) as f64 / derive::ios(job) as f64;
         (latency_ns > 0.0).then(|| f64::from(plan.depth) * 1e9 / latency_ns)

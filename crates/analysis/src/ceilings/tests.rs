@@ -141,7 +141,10 @@ fn published_figures_follow_from_clock_cycles_and_latencies() {
     // 2.58M, 2.06M and 290k IOPS at queue depths of 128, 16 and 1.
     for (depth, latency_ns, iops) in [(128, 49_612, 2.58e6), (16, 7_767, 2.06e6), (1, 3_448, 290e3)]
     {
-        let polled = run(vec![job(200_000, 512, 380.0, (depth, latency_ns))]);
+        let mut polled = run(vec![job(200_000, 512, 380.0, (depth, latency_ns))]);
+        // Without a rate, the depth would be in use whatever limits the job.
+        assert_eq!(of(&of_run(&polled, None), CeilingKind::QueueDepth), None);
+        polled.plan.jobs[0].rate.read = Some(Rate::Iops(200_000));
         let (most, _) = of(&of_run(&polled, None), CeilingKind::QueueDepth).unwrap();
         assert!((most / iops - 1.0).abs() < 1e-2, "{depth}: {most}");
     }
@@ -150,12 +153,14 @@ fn published_figures_follow_from_clock_cycles_and_latencies() {
 #[test]
 fn without_cpu_times_latencies_and_facts_there_is_no_ceiling() {
     let mut record = run(vec![job(1000, 4096, 0.0, (1, 1000))]);
-    assert_eq!(kinds(&of_run(&record, None)), [CeilingKind::QueueDepth]);
+    record.plan.jobs[0].rate.read = Some(Rate::Iops(1000));
+    assert_eq!(kinds(&of_run(&record, None)), [CeilingKind::Rate, CeilingKind::QueueDepth]);
+    record.plan.jobs[0].rate.read = None;
     record.jobs[0].dirs.read.clat = fathom_model::Histogram::default();
     assert_eq!(of_run(&record, None), []);
     // Nor for a moment, for jobs one after the other, or for a run that failed.
     let mut jobs = run(vec![job(1000, 4096, 1000.0, (1, 1000)); 2]);
-    assert_eq!(of_run(&jobs, None).len(), 3);
+    assert_eq!(of_run(&jobs, None).len(), 2);
     let mut brief = jobs.clone();
     brief.jobs[1].runtime_ns = SECOND / 4;
     assert_eq!(of_run(&brief, None), []);

@@ -2,13 +2,14 @@
 
 use super::RULES;
 use super::limiters::queue::twice;
+use super::limiters::setting::WORKER_FULL;
 use fathom_model::Dir;
 use fathom_model::experiment::{Claim, Effect, Metric};
 use fathom_model::finding::{Confirmed, ConfirmedVerdict, Finding, Subject};
 use fathom_model::plan::{
     Engine, FlushPlan, JobPlan, Order, Plan, Psync, RateFloor, Region, SyncIo, Until,
 };
-use fathom_model::record::RunRecord;
+use fathom_model::record::{JobRecord, RunRecord};
 use fathom_model::setting::{Setting, SettingChange};
 use fathom_model::units;
 
@@ -84,6 +85,8 @@ pub struct ConfirmationTest {
     /// Settings that are in effect while these run.
     pub settings: Vec<SettingChange>,
     confirmation: Confirmation,
+    /// Why the absence of a gain would not confirm it, if so.
+    unclear_without_gain: Option<String>,
 }
 
 /// The jobs of `plan` as they run in short windows, which end by time.
@@ -179,7 +182,28 @@ pub fn confirmation_test(
             "{experiment} takes {jobs} jobs and {need} of memory, more than available"
         ));
     }
-    Ok(ConfirmationTest { experiment, plan, settings, confirmation })
+    let unclear_without_gain = full_cpu(record).filter(|_| !confirmation.predicts_gain);
+    Ok(ConfirmationTest { experiment, plan, settings, confirmation, unclear_without_gain })
+}
+
+/// A CPU that was in use so much that more I/Os in flight could gain nothing, whatever the device can do.
+fn full_cpu(record: &RunRecord) -> Option<String> {
+    let own = |job: &JobRecord| {
+        (job.usage.user_ns + job.usage.system_ns) as f64 / job.runtime_ns.max(1) as f64
+    };
+    let busiest = record.jobs.iter().map(own).fold(0.0, f64::max);
+    if busiest >= WORKER_FULL {
+        return Some(format!(
+            "a worker used {:.0}% of its CPU, so a deeper queue could gain nothing on any device",
+            busiest * 100.0
+        ));
+    }
+    let helpers = |job: &JobRecord| job.usage.helper_ns as f64 / job.runtime_ns.max(1) as f64;
+    let used: f64 = record.jobs.iter().map(|job| own(job) + helpers(job)).sum();
+    let cpus = record.header.facts.host.cpus_allowed.len();
+    (cpus > 0 && used >= WORKER_FULL * cpus as f64).then(|| {
+        format!("its jobs used {used:.1} of {cpus} CPUs, so a deeper queue could gain nothing on any device")
+    })
 }
 
 fn more_in_flight(plan: &mut Plan) -> Result<String, String> {
@@ -284,6 +308,9 @@ impl ConfirmationTest {
     pub fn judge(&self, effect: &Effect) -> Confirmed {
         let Confirmation { gain_min, predicts_gain, .. } = self.confirmation;
         let (verdict, reason) = match gains(effect, gain_min) {
+            Some(false) if self.unclear_without_gain.is_some() => {
+                (ConfirmedVerdict::Inconclusive, self.unclear_without_gain.clone())
+            }
             Some(gains) if gains == predicts_gain => (ConfirmedVerdict::Confirmed, None),
             Some(_) => (ConfirmedVerdict::Refuted, None),
             None => (ConfirmedVerdict::Inconclusive, Some(why_open(effect, gain_min))),
@@ -317,6 +344,7 @@ mod tests {
     use crate::rules::Check;
     use fathom_model::facts::{DeviceFacts, TargetFacts};
     use fathom_model::plan::{Logs, Mix, Rate, Think};
+    use fathom_model::record::Usage;
     use fathom_model::window::Ratio;
 
     fn job(engine: Engine) -> JobPlan {
@@ -363,7 +391,7 @@ mod tests {
             let judges_runs = rule.checks.iter().any(|check| matches!(check, Check::View(_)));
             assert!(judges_runs && !rule.limits.is_empty(), "{}", rule.id);
         }
-        assert_eq!(tested().count(), 8);
+        assert_eq!(tested().count(), 9);
         let error = test("swapping", &plan(&[job(uring())])).unwrap_err();
         assert_eq!(error, "there is no confirmation test for this cause");
     }
@@ -486,6 +514,23 @@ mod tests {
                 assert_eq!(judged(rule, effect).verdict, none, "{rule}: {effect:?}");
             }
         }
+        // Where a CPU is full, the device is not shown by that.
+        let mut record = RunRecord::default();
+        let usage = Usage { user_ns: 50, system_ns: 45, ..Usage::default() };
+        record.jobs = vec![JobRecord { runtime_ns: 100, usage, ..JobRecord::default() }];
+        let judged_with = |record: &RunRecord, effect: &Effect| {
+            let finding = Finding { rule: "device".into(), ..Finding::default() };
+            confirmation_test(record, &base, &finding).unwrap().judge(effect)
+        };
+        let found = judged_with(&record, &same);
+        assert_eq!(found.verdict, ConfirmedVerdict::Inconclusive);
+        assert!(found.reason.unwrap().contains("95% of its CPU"));
+        assert_eq!(judged_with(&record, &twice).verdict, ConfirmedVerdict::Refuted);
+        record.jobs[0].usage.system_ns = 35;
+        assert_eq!(judged_with(&record, &same).verdict, ConfirmedVerdict::Confirmed);
+        record.header.facts.host.cpus_allowed = vec![0];
+        record.jobs[0].usage.helper_ns = 10;
+        assert_eq!(judged_with(&record, &same).verdict, ConfirmedVerdict::Inconclusive);
         let unclear = effect(1.08, (1.01, 1.16), Claim::Changed);
         let found = judged("device", &unclear);
         assert_eq!(found.verdict, ConfirmedVerdict::Inconclusive);

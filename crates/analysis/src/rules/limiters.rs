@@ -6,6 +6,9 @@
 pub(super) mod cgroup;
 pub(super) mod cpu;
 pub(super) mod device;
+pub(super) mod drop;
+pub(super) mod generator;
+pub(super) mod links;
 pub(super) mod memory;
 pub(super) mod queue;
 pub(super) mod setting;
@@ -27,7 +30,7 @@ use super::testing::{Case, gains};
 use super::{Check, Claim, Input, RULES, Rule};
 use crate::watch::Observed;
 use fathom_model::RunRecord;
-use fathom_model::finding::{Evidence, Finding, Unit};
+use fathom_model::finding::{Class, Evidence, Finding, Unit};
 
 const CAUSES_MAX: usize = 3;
 /// A cause that explains a smaller part than this of what the largest does is left out.
@@ -64,9 +67,7 @@ pub(super) fn verdict(
     findings: &[Finding],
     observed: &Observed,
 ) -> Vec<Finding> {
-    let is_view = record.header.sampling.as_ref().is_some_and(|sampling| sampling.view.is_some());
-    // A single source is no basis for a verdict.
-    if observed.samples == 0 || is_view {
+    if !has_samples(record, observed) {
         return Vec::new();
     }
     let view = View::new(record, findings, observed);
@@ -74,7 +75,8 @@ pub(super) fn verdict(
     let causes = match observed.samples < SAMPLES_MIN || view.life_ns() < view::LIFE_MIN_NS {
         true => Vec::new(),
         false => {
-            let held = RULES.iter().filter_map(|rule| Some((*rule, rule.claim(&input)?)));
+            let limiters = RULES.iter().filter(|rule| rule.class == Class::Limiter);
+            let held = limiters.filter_map(|rule| Some((*rule, rule.claim(&input)?)));
             // Shares of all of the time need no comparison with each other.
             let part = if view.account.is_some() { 0.0 } else { PART_OF_LARGEST };
             weigh(held.collect(), view.share_min(0.0), part)
@@ -91,6 +93,22 @@ pub(super) fn verdict(
         ..rule.finding(claim)
     });
     ranked.collect()
+}
+
+/// What else the samples say: the findings of rules that name no limiter.
+pub(super) fn noted(record: &RunRecord, findings: &[Finding], observed: &Observed) -> Vec<Finding> {
+    if !has_samples(record, observed) {
+        return Vec::new();
+    }
+    let view = View::new(record, findings, observed);
+    let others = RULES.iter().filter(|rule| rule.class != Class::Limiter);
+    others.filter_map(|rule| rule.check(&Input::View(&view))).collect()
+}
+
+/// Whether it was sampled as a whole: a single source is no basis for a verdict.
+fn has_samples(record: &RunRecord, observed: &Observed) -> bool {
+    let is_view = record.header.sampling.as_ref().is_some_and(|sampling| sampling.view.is_some());
+    observed.samples > 0 && !is_view
 }
 
 /// The few causes that matter, the largest first. A cause that explains part of what another one does leaves that one the

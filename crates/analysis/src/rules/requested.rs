@@ -1,13 +1,17 @@
 //! What was requested of the kernel, and what took effect.
 
 use super::jobs::{Job, facts_of, jobs_where, named, sentence, targets_of};
+use super::limiters::View;
 #[cfg(test)]
 use super::testing::Case;
 use super::{Check, Claim, Rule};
+use crate::derive::{ios as ios_of, per_second};
+use crate::machine::DiskRates;
 use fathom_model::facts::DeviceFacts;
-use fathom_model::finding::{Class, Evidence, Severity, Unit};
+use fathom_model::finding::{Class, Evidence, Severity, Subject, Unit};
 use fathom_model::plan::{Engine, JobPlan, Psync};
 use fathom_model::record::{InEffect, RunRecord};
+use fathom_model::units;
 use std::collections::BTreeSet;
 
 /// The devices of a job that have no polled queues: where they accept polling, nothing polls.
@@ -24,13 +28,27 @@ pub(super) static NOT_POLLED: Rule = Rule {
     meaning: "Polling was requested (hipri), but completions were not polled.",
     threshold: || {
         "The kernel refused polling, or accepted it on a device without polled queues, where some kernels silently wait \
-         for interrupts."
+         for interrupts; or the device, which has polled queues, interrupted for every second I/O or more, where those who poll \
+         did 80% of its I/Os."
             .into()
     },
     remedy: "Load the driver with polled queues (nvme.poll_queues=N), or omit hipri",
-    checks: &[Check::Run(not_polled)],
+    checks: &[Check::Run(not_polled), Check::View(interrupted)],
     #[cfg(test)]
-    cases: &[Case::Run { holds: |r| poll(r, false), near_miss: |r| poll(r, true) }],
+    cases: &[
+        Case::Run { holds: |r| poll(r, false), near_miss: |r| poll(r, true) },
+        Case::View {
+            holds: |s| s.polls_with_interrupts(9_000),
+            near_miss: |s| s.polls_with_interrupts(400),
+            summary: "Job a requested polling, but vda completed by interrupts: 9k interrupts/s for 10k I/Os/s.",
+        },
+        Case::View {
+            holds: |s| s.ring_with_interrupts(1, 9_000),
+            // It does not poll.
+            near_miss: |s| s.ring_with_interrupts(0, 9_000),
+            summary: "fio requested polling, but vda completed by interrupts: 9k interrupts/s for 10k I/Os/s.",
+        },
+    ],
     ..Rule::DEFAULT
 };
 
@@ -69,6 +87,64 @@ fn not_polled(record: &RunRecord) -> Option<Claim> {
         return Some(claim.remedy(remedy));
     }
     Some(claim)
+}
+
+/// I/Os per second below which interrupts may be those of other programs.
+const POLLED_MIN: f64 = 1000.0;
+/// Interrupts for each I/O of the device, and the part of its I/Os that is the jobs'.
+const INTERRUPTS_MIN: f64 = 0.5;
+const OWN_MIN: f64 = 0.8;
+
+/// IORING_SETUP_IOPOLL.
+const IOPOLL: u32 = 1;
+
+/// The kernel accepted polling, on a device with polled queues, but interrupts arrived.
+fn interrupted(view: &View) -> Option<Claim> {
+    let disk = view.disk()?;
+    let ios = disk.read.ios + disk.write.ios;
+    let (who, own) = match view.is_run() {
+        true => polling_jobs(view.record, disk)?,
+        false => polling_program(view, disk)?,
+    };
+    let interrupts: f64 = view.interrupts_of(&disk.name).iter().map(|(_, rate)| rate).sum();
+    if ios < POLLED_MIN || own < OWN_MIN || interrupts < ios * INTERRUPTS_MIN {
+        return None;
+    }
+    let summary = format!(
+        "{who} requested polling, but {} completed by interrupts: {} interrupts/s for {} I/Os/s.",
+        disk.name,
+        units::count(interrupts),
+        units::count(ios)
+    );
+    let interrupts = Evidence::number("interrupts per second", interrupts, Unit::Count);
+    let claim = Claim::new(summary, vec![interrupts.with_source("/proc/interrupts")]);
+    Some(claim.about(Subject::device(&disk.name)))
+}
+
+/// The jobs that poll this disk, which has polled queues, and the part of its I/Os that is theirs.
+fn polling_jobs(record: &RunRecord, disk: &DiskRates) -> Option<(String, f64)> {
+    let on_disk = |job: &Job| {
+        let facts = targets_of(job.plan).into_iter().filter_map(|t| facts_of(record, t));
+        facts.flat_map(|facts| &facts.device).any(|device| device.name == disk.name)
+    };
+    let jobs = jobs_where(record, |job| {
+        job.ran() && requests_polling(job) && job.done.granted.polled && on_disk(job)
+    });
+    if jobs.is_empty() || jobs.iter().any(|job| !unpolled(record, job.plan).is_empty()) {
+        return None;
+    }
+    let own: f64 = jobs.iter().map(|job| per_second(ios_of(job.done), job.done.runtime_ns)).sum();
+    Some((sentence(&named(&jobs)), own / (disk.read.ios + disk.write.ios).max(1.0)))
+}
+
+/// The same of a watched program, with the part of the disk's bytes.
+fn polling_program(view: &View, disk: &DiskRates) -> Option<(String, f64)> {
+    let rings = view.seen.last().rings.iter().flat_map(|all| &all.rings);
+    let polls = rings.filter_map(|ring| ring.setup_flags).any(|flags| flags & IOPOLL != 0);
+    let processes = &view.seen.processes;
+    let own = processes.per_second(processes.watched.disk_bytes());
+    let all = (disk.read.bytes + disk.write.bytes).max(1.0);
+    (polls && view.is_own).then(|| (view.subject().to_string(), own / all))
 }
 
 fn requests_polling(job: &Job) -> bool {

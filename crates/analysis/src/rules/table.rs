@@ -32,9 +32,14 @@ fn row(rule: &Rule) -> String {
         Severity::Warning => "warning",
         Severity::Error => "error",
     };
-    let mut commands: Vec<&str> = rule.checks.iter().map(command).collect();
-    if rule.id == super::limiters::INCONCLUSIVE.id {
-        commands.insert(0, "run, watch");
+    let all = rule.checks.iter().flat_map(|check| command(check).split(", "));
+    let is_inconclusive = rule.id == super::limiters::INCONCLUSIVE.id;
+    let first: &[&str] = if is_inconclusive { &["run", "watch"] } else { &[] };
+    let mut commands: Vec<&str> = Vec::new();
+    for command in first.iter().copied().chain(all) {
+        if !commands.contains(&command) {
+            commands.push(command);
+        }
     }
     let mut cells = vec![
         format!("`{}`", rule.id),

@@ -275,7 +275,7 @@ fn facts(path: &str) -> TargetFacts {
     }
 }
 
-fn target(path: &str) -> Target {
+pub(super) fn target(path: &str) -> Target {
     Target {
         path: path.into(),
         within: None,

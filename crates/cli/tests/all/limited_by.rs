@@ -288,6 +288,52 @@ fn one_read_at_a_time_and_sixteen() {
 
 #[test]
 #[ignore = "needs an idle machine"]
+fn throughput_that_another_program_lowers() {
+    let Some(_alone) = as_root("an idle disk") else { return };
+    let place = place_with_data();
+    if disk_of(&place).is_none() {
+        return;
+    }
+    place.data("other", 64 * MIB);
+    let other = format!(
+        "(sleep 5; exec {FATHOM} run --no-record --name=hog --filename=other --rw=randread --bs=256k --direct=1 \
+         --iodepth=16 --numjobs=2 --time_based --runtime=6 --eta=never >/dev/null) & "
+    );
+    let load = [&ONE[..], &["--runtime=10", "--bs=64k"]].concat();
+    names(&place, &other, Load::Run(&load), &["throughput fell from", "began to use the disks"]);
+    let block = limited_by(&place, "", Load::Run(&load));
+    assert!(!block.contains("throughput fell"), "{block}");
+    keep(&place, Load::Run(&load), "-", &["throughput fell"]);
+}
+
+#[test]
+#[ignore = "needs an idle machine"]
+fn a_generator_that_computes() {
+    let Some(_alone) = as_root("an idle machine") else { return };
+    let place = place_with_data();
+    both_name(&place, "", &NONE, &["itself limited its load"]);
+    neither_names(&place, "", &SIXTEEN, &["itself limited its load"]);
+}
+
+#[test]
+#[ignore = "needs an idle machine"]
+fn a_polling_thread_on_the_only_cpu() {
+    let Some(_alone) = as_root("an idle disk") else { return };
+    let place = place_with_data();
+    if disk_of(&place).is_none() {
+        return;
+    }
+    let on_one = "taskset -p -c 0 $$ >/dev/null; ";
+    let load = [&SIXTEEN[..], &["--iodepth=1"]].concat();
+    let polls = [&load[..], &["--sqthread_poll=1"]].concat();
+    names(&place, on_one, Load::Run(&polls), &["The SQPOLL thread of fathom used"]);
+    let block = limited_by(&place, on_one, Load::Run(&load));
+    assert!(!block.contains("SQPOLL"), "{block}");
+    keep(&place, Load::Run(&load), "-", &["SQPOLL"]);
+}
+
+#[test]
+#[ignore = "needs an idle machine"]
 fn a_lock_that_threads_share() {
     let Some(_alone) = as_root("a busy machine") else { return };
     if !has_python() {

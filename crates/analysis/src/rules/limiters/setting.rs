@@ -15,7 +15,7 @@ use fathom_model::window::{Point, Ratio, Setting};
 /// Half of the CPUs must surely yield less than this ratio to show that the CPUs are the limit.
 pub(super) const FEWER_CORES_MAX: f64 = 0.95;
 /// A worker with this CPU usage is CPU-bound; the rest is context switches and noise.
-pub(super) const WORKER_FULL: f64 = 0.90;
+pub(in crate::rules) const WORKER_FULL: f64 = 0.90;
 /// Steal time worth reporting.
 const FOREIGN: f64 = 0.10;
 

@@ -1,21 +1,23 @@
 //! Ten made-up seconds of `fathom watch -- fio`, and what can be changed about them.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use super::{INCONCLUSIVE, View, verdict};
+use super::{INCONCLUSIVE, View, noted, verdict};
 use crate::watch::Observed;
 use fathom_model::facts::{DeviceFacts, HeldBy, TargetFacts};
 use fathom_model::finding::Finding;
 use fathom_model::outcome::RecordKind;
-use fathom_model::progress::Sample;
+use fathom_model::plan::{Engine, JobPlan, Mix, Order, Psync, Region, Uring};
+use fathom_model::progress::{JobSample, Phase, Sample};
 use fathom_model::record::JobRecord;
 use fathom_model::watch::{
-    BlockOp, BlocksSample, CgroupSample, CommandRecord, CpuSample, DeviceBlocks, DiskCounters,
-    DiskKind, Level, LockHolder, MachineSample, OffCpuSample, OpTimes, Pressure, PressureSample,
-    ProcessFile, ProcessUse, ProcessesSample, RemotePeer, SamplingRecord, SplitSamples, Stack,
-    StackCount, StacksSample, SwitchedThread, SystemSample, ThreadCount, ThreadState, ThreadTime,
+    BlockOp, BlocksSample, CgroupSample, CommandRecord, CpuSample, DeviceBlocks, DeviceWiring,
+    DiskCounters, DiskKind, InterruptSample, Level, LockHolder, MachineSample, OffCpuSample,
+    OpTimes, Pressure, PressureSample, ProcessFile, ProcessUse, ProcessesSample, RemotePeer,
+    RingSample, RingsSample, SamplingRecord, SplitSamples, SqPollThread, Stack, StackCount,
+    StacksSample, SwitchedThread, SystemSample, TaskBlocks, ThreadCount, ThreadState, ThreadTime,
     ThreadsSample, TimesOfThread, WaitSum,
 };
-use fathom_model::{Dir, RunRecord};
+use fathom_model::{Dir, PerDir, RunRecord};
 
 const SECONDS: u64 = 10;
 const NS: u64 = SECONDS * 1_000_000_000;
@@ -28,6 +30,16 @@ pub(in crate::rules) struct Scene {
     pub record: RunRecord,
     pub last: MachineSample,
     pub stacks: Vec<Stack>,
+    /// Samples of each second, where it matters what happened when; the last one is `last`.
+    seconds: Vec<Second>,
+}
+
+/// The end of a second of a scene.
+#[derive(Clone)]
+pub(in crate::rules) struct Second {
+    pub second: u64,
+    pub machine: MachineSample,
+    jobs: Vec<JobSample>,
 }
 
 impl Scene {
@@ -66,7 +78,7 @@ impl Scene {
             threads: Some(threads),
             ..MachineSample::default()
         };
-        Self { record, last, stacks: Vec::new() }
+        Self { record, last, stacks: Vec::new(), seconds: Vec::new() }
     }
 
     /// Random reads of vda through io_uring, with 16 I/Os in flight on average.
@@ -108,6 +120,88 @@ impl Scene {
         let disk = self.last.disks.last_mut().unwrap();
         (disk.kind, disk.below) = (DiskKind::Stacked, vec!["vda".into()]);
         disk.alias = "vg-data".into();
+    }
+
+    /// md0 on these devices: name, reads a second, I/Os in flight, busy percent.
+    pub fn members(&mut self, all: &[(&str, u64, f64, f64)]) {
+        self.last.disks.clear();
+        all.iter().for_each(|(name, iops, queue, util)| self.disk(name, *iops, *queue, *util));
+        let sum = |of: fn(&(&str, u64, f64, f64)) -> f64| all.iter().map(of).sum::<f64>();
+        self.disk("md0", sum(|one| one.1 as f64) as u64, sum(|one| one.2), 99.0);
+        let disk = self.last.disks.last_mut().unwrap();
+        disk.kind = DiskKind::Stacked;
+        disk.below = all.iter().map(|one| one.0.to_string()).collect();
+    }
+
+    /// CPUs 0 and 1 are busy, and spend time in interrupts, for so many percent of the time; so many interrupts of vda a
+    /// second arrive at each.
+    pub fn interrupts(&mut self, busy: [u64; 2], in_interrupts: [u64; 2], of_disk: [u32; 2]) {
+        let cpu = |cpu: usize| CpuSample {
+            cpu: cpu as u32,
+            softirq: in_interrupts[cpu] * SECONDS,
+            system: (busy[cpu] - in_interrupts[cpu]) * SECONDS,
+            idle: (100 - busy[cpu]) * SECONDS,
+            ..CpuSample::default()
+        };
+        self.system().cpus = vec![cpu(0), cpu(1)];
+        let counts = [0, 1].map(|cpu| (cpu as u32, of_disk[cpu] * SECONDS as u32)).to_vec();
+        let source = InterruptSample { irq: "41".into(), source: "virtio0-req.0".into(), counts };
+        self.system().interrupts_by = vec![source];
+        let wiring =
+            DeviceWiring { name: "vda".into(), irqs: vec!["41".into()], queues: Vec::new() };
+        self.record.header.sampling.as_mut().unwrap().wiring = vec![wiring];
+    }
+
+    /// A run of 10,000 polled reads a second of vda, which has polled queues, with so many interrupts a second.
+    pub fn polls_with_interrupts(&mut self, interrupts: u32) {
+        self.interrupts([20, 20], [2, 2], [interrupts, 0]);
+        self.record.header.kind = RecordKind::Run;
+        let ring = Uring { iopoll: true, ..Uring::default() };
+        let order = Order::Sequential { skip: 0 };
+        let mut plan = JobPlan::new("a", Engine::IoUring(ring), Mix::Only(Dir::Read), order);
+        plan.regions = vec![Region { target: 0, start: 0, len: 1 << 20 }];
+        self.record.plan.jobs = vec![plan];
+        self.record.plan.targets = vec![crate::rules::testing::target("")];
+        let mut job = JobRecord { runtime_ns: NS, ..JobRecord::default() };
+        job.dirs.read.counts.ios = 10_000 * SECONDS;
+        job.granted.polled = true;
+        self.record.jobs = vec![job];
+        let device =
+            DeviceFacts { name: "vda".into(), io_poll: Some(true), ..DeviceFacts::default() };
+        let target = TargetFacts { device: Some(device), ..TargetFacts::default() };
+        self.record.header.facts.targets = vec![target];
+    }
+
+    /// A ring of the program with these setup flags, and so many interrupts of vda a second.
+    pub fn ring_with_interrupts(&mut self, setup_flags: u32, interrupts: u32) {
+        self.interrupts([20, 20], [2, 2], [interrupts, 0]);
+        let ring = RingSample { setup_flags: Some(setup_flags), ..RingSample::default() };
+        self.last.rings = Some(RingsSample { rings: vec![ring], ..RingsSample::default() });
+    }
+
+    /// fio flushes plugs of these sizes, with so many I/Os in flight, and is on a CPU for this part of the time.
+    pub fn plugs(&mut self, sizes: &[(u32, u64)], in_flight: f64, running: f64) {
+        self.computes(running);
+        self.own().comm = "fio".into();
+        self.disk("vda", 10_000, in_flight, 99.0);
+        self.cpu_samples(&["do_syscall_64", "blk_mq_submit_bio"], 200);
+        let task =
+            TaskBlocks { comm: "fio".into(), unplugs: sizes.to_vec(), ..TaskBlocks::default() };
+        self.last.blocks = Some(BlocksSample { tasks: vec![task], ..BlocksSample::default() });
+    }
+
+    /// An SQPOLL thread that uses a CPU for this part of the time, with work for that part of it, beside a thread that needs
+    /// the same CPUs.
+    pub fn sq_poll(&mut self, used: f64, with_work: f64, runnable: f64) {
+        self.no_threads();
+        self.state(ThreadState::OnCpu, 1.0 - runnable);
+        self.state(ThreadState::Runnable, runnable);
+        let total_us = (used * NS as f64 / 1e3) as u64;
+        let work_us = Some((total_us as f64 * with_work) as u64);
+        let thread = SqPollThread { thread: 9, cpu: None, total_us: Some(total_us), work_us };
+        let ring = RingSample { sq_poll: Some(thread), ..RingSample::default() };
+        self.last.rings = Some(RingsSample { rings: vec![ring], ..RingsSample::default() });
+        self.busy(98);
     }
 
     /// So many I/Os are merged into each read of the device.
@@ -168,6 +262,87 @@ impl Scene {
         job.dirs[dir].counts.ios = 1;
         job.dirs[dir].clat.record((in_flight * NS as f64) as u64);
         self.record.jobs = vec![job];
+    }
+
+    /// A run whose job wrote so many MiB in each second, through the page cache if `buffered`; `change` completes the
+    /// samples.
+    pub fn run_over_time(&mut self, mib: fn(u64) -> u64, buffered: bool, change: fn(&mut Second)) {
+        self.record.header.kind = RecordKind::Run;
+        let order = Order::Sequential { skip: 0 };
+        self.record.plan.jobs =
+            vec![JobPlan::new("a", Engine::Psync(Psync::Plain), Mix::Only(Dir::Write), order)];
+        let mut job = JobRecord { runtime_ns: NS, ..JobRecord::default() };
+        job.granted.direct = !buffered;
+        self.seconds.clear();
+        for second in 1..=SECONDS {
+            let counts = &mut job.dirs.write.counts;
+            (counts.ios, counts.bytes) =
+                (counts.ios + mib(second), counts.bytes + (mib(second) << 20));
+            let dirs = PerDir { write: *counts, ..PerDir::default() };
+            let jobs = vec![JobSample { phase: Phase::Running, dirs, ..JobSample::default() }];
+            let machine = self.machine_at(second);
+            let mut second = Second { second, machine, jobs };
+            change(&mut second);
+            self.seconds.push(second);
+        }
+        self.record.jobs = vec![job];
+        self.end_with_the_last_second();
+    }
+
+    fn machine_at(&self, second: u64) -> MachineSample {
+        let system = SystemSample { cgroup: Some(cgroup()), ..SystemSample::default() };
+        match second {
+            SECONDS => self.last.clone(),
+            _ => MachineSample { system: Some(system), ..MachineSample::default() },
+        }
+    }
+
+    fn end_with_the_last_second(&mut self) {
+        self.last = self.seconds.last().unwrap().machine.clone();
+    }
+
+    /// Meanwhile, vda writes so many MiB in each second, and dirty pages grow for five seconds.
+    pub fn writes_over_time(&mut self, mib: u64) {
+        for second in &mut self.seconds {
+            let mut disk = DiskCounters { name: "vda".into(), ..DiskCounters::default() };
+            disk.write.ios = second.second * mib;
+            disk.write.sectors = second.second * mib * 2048;
+            second.machine.disks = vec![disk];
+            second.machine.system.as_mut().unwrap().memory.dirty =
+                second.second.min(5) * (2 << 30) / 5;
+        }
+        self.end_with_the_last_second();
+    }
+
+    /// The program's disk reads so many MiB in each second, with so many I/Os in flight.
+    pub fn disk_over_time(&mut self, at: fn(u64) -> (u64, u32)) {
+        let mut disk = DiskCounters { name: "vda".into(), ..DiskCounters::default() };
+        self.seconds.clear();
+        for second in 1..=SECONDS {
+            let (mib, in_flight) = at(second);
+            disk.read.ios += mib;
+            disk.read.sectors += mib * 2048;
+            disk.read.ticks_ms += in_flight * 1000;
+            (disk.weighted_ms, disk.busy_ms) = (disk.read.ticks_ms, 1000 * second as u32);
+            let machine = MachineSample { disks: vec![disk.clone()], ..self.machine_at(second) };
+            self.seconds.push(Second { second, machine, jobs: Vec::new() });
+        }
+        self.end_with_the_last_second();
+    }
+
+    /// Other programs do nothing before this second.
+    pub fn others_begin_at(&mut self, begin: u64) {
+        let all = self.last.processes.clone().unwrap();
+        for second in &mut self.seconds {
+            let mut now = ProcessesSample { elapsed_ns: NS / SECONDS, ..all.clone() };
+            for other in &mut now.others {
+                let part = if second.second >= begin { 1 } else { 0 };
+                other.disk_read = other.disk_read / SECONDS * part;
+                other.cpu_ns = other.cpu_ns / SECONDS * part;
+            }
+            second.machine.processes = Some(now);
+        }
+        self.end_with_the_last_second();
     }
 
     /// A run of such reads, whose file is held by these.
@@ -489,6 +664,13 @@ impl Scene {
         };
         first.disks = self.last.disks.iter().map(zero).collect();
         seen.add(&Sample { machine: first, ..Sample::default() });
+        for Second { second, machine, jobs } in &self.seconds {
+            let elapsed_ns = second * NS / SECONDS;
+            seen.jobs_over_time.add(elapsed_ns, jobs);
+            if elapsed_ns < NS {
+                seen.add(&Sample { elapsed_ns, machine: machine.clone(), ..Sample::default() });
+            }
+        }
         seen.add(&Sample { elapsed_ns: NS, machine: self.last.clone(), ..Sample::default() });
         seen
     }
@@ -502,7 +684,8 @@ impl Scene {
     }
 
     pub fn causes(&self) -> Vec<Finding> {
-        let all = self.verdict().into_iter();
+        let noted = noted(&self.record, &self.record.header.findings, &self.observed());
+        let all = self.verdict().into_iter().chain(noted);
         all.filter(|finding| finding.rule != INCONCLUSIVE.id).collect()
     }
 

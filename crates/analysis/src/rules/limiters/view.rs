@@ -14,6 +14,7 @@ use fathom_model::outcome::RecordKind;
 use fathom_model::watch::{CgroupSample, DeviceBlocks, DiskKind, Level, ProcessUse, ThreadState};
 use fathom_model::{RunRecord, shell};
 use fathom_model::{cpus, units};
+use std::collections::BTreeMap;
 
 /// Busy time of a device, in percent, from which it can hold up anyone.
 pub(super) const UTIL_MIN: f64 = 50.0;
@@ -296,6 +297,26 @@ impl<'a> View<'a> {
 
     pub fn device(&self, name: &str) -> Option<&DeviceFacts> {
         self.record.header.sampling.as_ref()?.devices.iter().find(|device| device.name == name)
+    }
+
+    /// CPUs with the interrupts of a device per second that arrived there; disks of one controller share them.
+    pub fn interrupts_of(&self, name: &str) -> Vec<(u32, f64)> {
+        let header = &self.record.header;
+        let wiring = header.sampling.iter().flat_map(|sampling| &sampling.wiring);
+        let mut irqs: Vec<String> =
+            wiring.filter(|device| device.name == name).flat_map(|d| d.irqs.clone()).collect();
+        if let Some(topology) = header.facts.topology.as_ref().filter(|_| irqs.is_empty()) {
+            topology.each(&mut |hop| {
+                let is_above = !hop.irqs.is_empty() && hop.disks_below().contains(&name);
+                irqs.extend(hop.irqs.iter().filter(|_| is_above).map(|irq| irq.number.to_string()));
+            });
+        }
+        let sources = self.rates.system.iter().flat_map(|system| &system.interrupts_by);
+        let mut by_cpu = BTreeMap::<u32, f64>::new();
+        for (cpu, rate) in sources.filter(|s| irqs.contains(&s.irq)).flat_map(|s| &s.cpus) {
+            *by_cpu.entry(*cpu).or_default() += rate;
+        }
+        by_cpu.into_iter().collect()
     }
 
     pub fn blocks(&self, name: &str) -> Option<&DeviceBlocks> {
