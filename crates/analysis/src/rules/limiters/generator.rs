@@ -108,7 +108,7 @@ fn load_generator(view: &View) -> Option<Claim> {
         Evidence::number("user mode", user, Unit::Share).with_source("CPU samples"),
     ];
     let claim = Claim::new(summary, evidence).about(view.workload()).command(view.stacks_command());
-    Some(claim.weight(on_cpu * user).gain_of(on_cpu * user).confidence(Confidence::High))
+    Some(claim.weight(on_cpu * user).confidence(Confidence::High))
 }
 
 pub(in crate::rules) static SMALL_BATCHES: Rule = Rule {
