@@ -2,7 +2,7 @@
 
 use fathom_model::Facts;
 use fathom_model::facts::{TargetFacts, TargetKind};
-use fathom_spec::{JobSpec, MachineNumbers, Sources, Spec, parse, plan};
+use fathom_spec::{Job, MachineNumbers, Sources, Spec, parse, plan};
 
 /// More paths than this make a run slow, not interesting.
 const PATHS_MAX: usize = 200;
@@ -69,7 +69,7 @@ fn holds(spec: &Spec) {
         assert_eq!(bare(&again.jobs), bare(&spec.jobs), "{:?}", spec.show_command());
     }
     let clones: u64 = spec.jobs.iter().map(|job| u64::from(job.numjobs)).sum();
-    let files = spec.jobs.iter().map(|job| u64::from(job.files.count)).max().unwrap_or(0);
+    let files = spec.jobs.iter().map(|job| u64::from(job.nrfiles)).max().unwrap_or(0);
     if clones.saturating_mul(files) > PATHS_MAX as u64 {
         return;
     }
@@ -94,6 +94,6 @@ fn holds(spec: &Spec) {
     }
 }
 
-fn bare(jobs: &[JobSpec]) -> Vec<JobSpec> {
-    jobs.iter().map(|job| JobSpec { given: Vec::new(), place: None, ..job.clone() }).collect()
+fn bare(jobs: &[Job]) -> Vec<Job> {
+    jobs.iter().map(|job| Job { given: Vec::new(), place: None, ..job.clone() }).collect()
 }

@@ -53,7 +53,7 @@ pub struct Permissions {
 }
 
 /// A file or device used by jobs.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Target {
     /// The path as given, or generated from `directory` and the job's name.
     pub path: String,
@@ -234,6 +234,11 @@ impl JobPlan {
         self.used_dirs().map(|dir| self.access.block_sizes[dir].max()).max().unwrap_or(0)
     }
 
+    /// The smallest block size of the directions in use, in bytes. At least 1.
+    pub fn block_min(&self) -> u64 {
+        self.used_dirs().map(|dir| self.access.block_sizes[dir].min()).min().unwrap_or(1).max(1)
+    }
+
     /// The unit in bytes of all I/O sizes, including shortened I/Os: the greatest common divisor of
     /// the block sizes of all directions in use. At least 1.
     pub fn block_unit(&self) -> u64 {
@@ -253,9 +258,8 @@ impl JobPlan {
         let each_once =
             matches!(access.order, Order::Random { distribution: Distribution::EachOnce, run: 1 });
         let varies = |dir| !matches!(access.block_sizes[dir], BlockSizes::Fixed(_));
-        let least = self.used_dirs().map(|dir| access.block_sizes[dir].min()).min().unwrap_or(0);
-        let is_least =
-            |dir| access.align[dir] == least && access.block_sizes[dir].min() == least && least > 0;
+        let least = self.block_min();
+        let is_least = |dir| access.align[dir] == least && access.block_sizes[dir].min() == least;
         each_once && self.used_dirs().any(varies) && self.used_dirs().all(is_least)
     }
 

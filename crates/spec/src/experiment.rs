@@ -11,7 +11,7 @@ pub use values::values;
 
 use crate::error::SpecError;
 use crate::ini::Line;
-use crate::job::JobSpec;
+use crate::job::Job;
 use crate::keys;
 use crate::spec::set_key;
 use crate::value::escape_path;
@@ -146,7 +146,7 @@ fn check(key: &str, value: &str) -> Result<(), String> {
         return Err(format!("{key}: an experiment sets the times itself; use --duration"));
     }
     let line = Line { key: key.to_string(), value: Some(value.to_string()), place: None };
-    set_key(&mut JobSpec::new(), &line, false).map_err(|error| error.message)
+    set_key(&mut Job::new(), &line, false).map_err(|error| error.message)
 }
 
 /// Each variant's keys that others have with another value, or not at all.

@@ -86,7 +86,7 @@ pub fn engine_help(name: Option<&str>) -> Result<String, crate::SpecError> {
         crate::SpecError::new(format!("unknown engine '{name}'; --enghelp lists all engines"))
     })?;
     let mut text = String::new();
-    for key in crate::plan::keys_of(engine.1).filter_map(keys::find) {
+    for key in keys::keys_of(&engine.1) {
         let form = format!("{}={}", key.name, key.takes.form());
         // Writing to a string cannot fail.
         let _ = writeln!(text, "  {form:34} {}", key.doc);

@@ -1,13 +1,12 @@
-//! A job as specified, independent of any machine.
-
-pub use crate::keys::EngineName;
+//! A job: what its keys say, and the plan that is completed from it.
 
 use crate::error::Place;
 use fathom_model::plan::{
-    Advice, Batch, Distribution, Engine, Fallocate, IoFlags, JobPlan, Logs, Mix, Order,
-    ScsiCommands, StatCall, SteadyState, Uring,
+    Advice, CommandPriority, Dedupe, Distribution, Engine, Flow, IoFlags, JobPlan, Logs, Mix,
+    Order, Rate, ScsiCommands, SqPoll, StatCall, SteadyState, Target, Think, Uring,
 };
 use fathom_model::{Dir, PerDir};
+use std::ops::{Deref, DerefMut};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Given {
@@ -36,142 +35,96 @@ impl Default for Size {
 }
 
 /// One section of a job file, or one `--name`: `numjobs` identical workers.
-#[derive(Debug, Clone, PartialEq)]
-pub struct JobSpec {
-    pub name: String,
+///
+/// Keys write into the plan, except for those that only mean something together with another key, a clone or the
+/// machine; these have the other fields, named like the key where there is one. [`Job::complete`] does what other keys
+/// decide, `plan::jobs::resolve` what the machine does.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Job {
+    pub plan: JobPlan,
     /// The line of the job file that begins the section.
     pub place: Option<Place>,
     /// Keys in the order given, those of `[global]` first.
     pub given: Vec<Given>,
     pub numjobs: u32,
-    /// Fields that keys set and no other key, clone or machine changes; the others have fio's defaults.
-    pub plan: JobPlan,
-    pub files: TargetKeys,
-    pub work: AccessKeys,
-    pub engine: EngineSpec,
-    pub schedule: ScheduleKeys,
-    pub rate: RateSpec,
-    pub placement: PlacementSpec,
-    pub priorities: PrioritySpec,
-    pub dedupe: DedupeSpec,
-    /// fio's logs; prefixes of file names are empty for the job's name.
-    pub logs: Logs,
-}
 
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct TargetKeys {
     pub filename: Vec<String>,
     pub directory: Vec<String>,
-    /// `filename_format`; empty for fio's default.
-    pub format: String,
-    pub count: u32,
-    /// `size`: the total of all files.
+    /// Empty for fio's default.
+    pub filename_format: String,
+    pub nrfiles: u32,
+    /// The total of all files.
     pub size: Option<Size>,
-    /// `filesize`: minimum and maximum size of each file, in bytes.
-    pub file_size: Option<(u64, u64)>,
+    /// Minimum and maximum size of each file, in bytes.
+    pub filesize: Option<(u64, u64)>,
     pub offset: Size,
-    /// `offset_increment`: added for each clone.
     pub offset_increment: Size,
-    /// `offset_align`, in bytes.
+    /// In bytes.
     pub offset_align: Option<u64>,
-    pub append: bool,
-    pub fallocate: Fallocate,
-    pub create_on_open: bool,
+    pub file_append: bool,
     pub create_only: bool,
-    pub allow_create: bool,
-    /// `overwrite`: also lay out files that are only written.
-    pub overwrite: bool,
-    pub unlink: bool,
+    pub allow_file_create: bool,
     pub unlink_each_loop: bool,
-    pub invalidate: bool,
-    /// `fadvise_hint`; `None` follows the I/O pattern.
-    pub advice: Option<Advice>,
-}
+    /// `None` follows the I/O pattern.
+    pub fadvise_hint: Option<Advice>,
+    /// What the keys say of each target; `fill` is `overwrite`.
+    pub target: Target,
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct RwKey {
-    /// The pattern without `rand`: `read`, `write`, `trim`, `rw` or `trimwrite`.
-    pub kind: RwKind,
-    pub random: bool,
-    /// The number after the colon: I/Os per random offset, or bytes to skip.
-    pub postfix: Option<i64>,
-}
-
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum RwKind {
-    #[default]
-    Read,
-    Write,
-    Trim,
-    Both,
-    TrimWrite,
-}
-
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct AccessKeys {
-    pub rw: RwKey,
-    /// `rwmixread`, in percent.
-    pub read_percent: u32,
-    /// `blockalign`, in bytes.
-    pub align: PerDir<Option<u64>>,
-    pub no_map: bool,
-    /// `random_distribution`, other than `random`.
-    pub distribution: Option<Distribution>,
-    pub sequence_stride: bool,
-    pub to_steady_state: bool,
+    /// In percent.
+    pub rwmixread: u32,
+    pub norandommap: bool,
+    /// Other than `random`.
+    pub random_distribution: Option<Distribution>,
+    pub random_sequence_stride: bool,
+    pub sprandom: bool,
     /// `spr_num_regions`, `spr_op` and `spr_cs`.
     pub steady_state: SteadyState,
-    pub repeat: bool,
-    pub seed: Option<u64>,
-}
+    pub randrepeat: bool,
+    pub randseed: Option<u64>,
 
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct EngineSpec {
-    pub name: EngineName,
-    pub depth: u32,
-    /// `iodepth_batch*` and `iodepth_low`.
-    pub batch: Batch,
-    /// `direct`, or the opposite of `buffered`.
-    pub direct: bool,
-    /// io_uring settings; `iopoll` is `hipri`, for pvsync2, too.
-    pub uring: Uring,
-    pub sqpoll: bool,
-    pub sqpoll_cpu: Option<u32>,
-    /// `sqthread_poll_idle`, in milliseconds.
-    pub sqpoll_idle_ms: Option<u32>,
+    /// io_uring settings; what passthrough engines and pvsync2 have in common with it is here, too.
+    pub ring: Uring,
+    pub sqthread_poll: bool,
+    pub poller: SqPoll,
     pub nowait: bool,
-    /// `atomic` and `uncached`.
-    pub flags: IoFlags,
-    pub serialize_overlap: bool,
-    pub stat: StatCall,
-    /// `sg_write_mode` and `stream_id`; what sg has in common with io_uring is in `uring`.
+    pub stat_type: StatCall,
+    /// `sg_write_mode` and `stream_id`.
     pub scsi: ScsiCommands,
     /// `cmd_type=bsg`.
     pub bsg: bool,
-}
 
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct ScheduleKeys {
-    /// `stonewall`: wait for all preceding jobs.
+    /// Wait for all preceding jobs.
     pub stonewall: bool,
     pub new_group: bool,
     pub wait_for: Option<String>,
-    /// `startdelay`: minimum and maximum, in nanoseconds.
-    pub start_delay_ns: (u64, u64),
+    /// Minimum and maximum, in nanoseconds.
+    pub startdelay_ns: (u64, u64),
     pub time_based: bool,
     pub loops: u32,
     pub io_size: Option<Size>,
-    pub ios: Option<u64>,
-}
+    /// `cpus_allowed_policy=split`: one CPU per clone.
+    pub cpus_split: bool,
+    pub numa_cpu_nodes: Option<Nodes>,
 
-/// Priorities of single I/Os (`cmdprio_*`).
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct PrioritySpec {
-    pub percent: PerDir<u32>,
-    pub class: PerDir<u16>,
-    pub level: PerDir<u16>,
-    pub hint: PerDir<u16>,
-    pub split: PerDir<Vec<PriorityShare>>,
+    pub cmdprio_percentage: PerDir<u32>,
+    pub cmdprio_class: PerDir<u16>,
+    pub cmdprio: PerDir<u16>,
+    pub cmdprio_hint: PerDir<u16>,
+    pub cmdprio_bssplit: PerDir<Vec<PriorityShare>>,
+
+    /// In bytes per second.
+    pub rate_bytes: PerDir<Option<u64>>,
+    pub rate_iops: PerDir<Option<u64>>,
+    /// No flow if its weight is 0.
+    pub flowing: Flow,
+    /// None if its time is 0.
+    pub thinking: Think,
+
+    /// None if its percentage is 0; a working set has its size only once the regions are known.
+    pub duplicates: Dedupe,
+    pub dedupe_working_set_percentage: u32,
+    /// Prefixes of file names are empty for the job's name.
+    pub logging: Logs,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -182,44 +135,6 @@ pub struct PriorityShare {
     pub own: Option<[u16; 3]>,
 }
 
-/// Duplicates among buffers (`dedupe_*`).
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct DedupeSpec {
-    pub percent: u32,
-    /// `dedupe_mode=working_set`.
-    pub from_set: bool,
-    pub set_percent: u32,
-    pub global: bool,
-}
-
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct RateSpec {
-    /// `rate`, in bytes per second.
-    pub bytes: PerDir<Option<u64>>,
-    pub iops: PerDir<Option<u64>>,
-    /// `flow`, the job's weight; 0 for none.
-    pub flow: u32,
-    pub flow_id: u32,
-    /// `flow_sleep`, in nanoseconds.
-    pub flow_sleep_ns: u64,
-    /// `thinktime`, in nanoseconds.
-    pub think_ns: u64,
-    /// `thinktime_spin`, in nanoseconds.
-    pub think_spin_ns: u64,
-    pub think_blocks: u32,
-}
-
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct PlacementSpec {
-    /// `cpus_allowed`; empty means all CPUs.
-    pub cpus: Vec<u32>,
-    /// `cpus_allowed_policy=split`: one CPU per clone.
-    pub split: bool,
-    pub io_class: Option<u8>,
-    pub io_level: Option<u8>,
-    pub nodes: Option<Nodes>,
-}
-
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Nodes {
     All,
@@ -227,47 +142,115 @@ pub enum Nodes {
     Without(Vec<u32>),
 }
 
-impl JobSpec {
+impl Deref for Job {
+    type Target = JobPlan;
+    fn deref(&self) -> &JobPlan {
+        &self.plan
+    }
+}
+
+impl DerefMut for Job {
+    fn deref_mut(&mut self) -> &mut JobPlan {
+        &mut self.plan
+    }
+}
+
+impl Job {
+    /// A job without keys.
     pub fn new() -> Self {
-        let order = Order::Sequential { skip: 0 };
-        let mut plan = JobPlan::new("", Engine::Null, Mix::Only(Dir::Read), order);
+        let engine = Engine::IoUring(Uring::default());
+        let mut plan =
+            JobPlan::new("", engine, Mix::Only(Dir::Read), Order::Sequential { skip: 0 });
+        plan.invalidate = true;
         plan.rate_floor.cycle_ns = 1_000_000_000;
+        // The smallest block size.
+        plan.access.align = PerDir::splat(0);
         Self {
-            name: String::new(),
-            place: None,
-            given: Vec::new(),
-            numjobs: 1,
             plan,
-            files: TargetKeys {
-                count: 1,
-                allow_create: true,
-                invalidate: true,
-                ..TargetKeys::default()
-            },
-            work: AccessKeys { read_percent: 50, repeat: true, ..AccessKeys::default() },
-            engine: EngineSpec { depth: 1, ..EngineSpec::default() },
-            schedule: ScheduleKeys { loops: 1, ..ScheduleKeys::default() },
-            rate: RateSpec { think_blocks: 1, ..RateSpec::default() },
-            placement: PlacementSpec::default(),
-            priorities: PrioritySpec { class: PerDir::splat(1), ..PrioritySpec::default() },
-            dedupe: DedupeSpec { set_percent: 5, ..DedupeSpec::default() },
-            logs: Logs { average: true, per_job: true, ..Logs::default() },
+            numjobs: 1,
+            nrfiles: 1,
+            allow_file_create: true,
+            rwmixread: 50,
+            randrepeat: true,
+            loops: 1,
+            cmdprio_class: PerDir::splat(1),
+            thinking: Think { blocks: 1, ..Think::default() },
+            dedupe_working_set_percentage: 5,
+            logging: Logs { average: true, per_job: true, ..Logs::default() },
+            ..Self::default()
         }
     }
 
-    pub fn mix(&self) -> Mix {
-        match self.work.rw.kind {
-            RwKind::Read => Mix::Only(Dir::Read),
-            RwKind::Write => Mix::Only(Dir::Write),
-            RwKind::Trim => Mix::Only(Dir::Trim),
-            RwKind::TrimWrite => Mix::TrimThenWrite,
-            RwKind::Both => Mix::ReadWrite { read_percent: self.work.read_percent },
+    /// Completes what depends on several keys, whatever their order.
+    pub(crate) fn complete(&mut self) {
+        if let Mix::ReadWrite { read_percent } = &mut self.plan.access.mix {
+            *read_percent = self.rwmixread;
         }
+        if self.access.mix == Mix::TrimThenWrite {
+            // It writes what it trims.
+            self.access.block_sizes.write = self.access.block_sizes.trim.clone();
+        }
+        if let Order::Random { distribution, .. } = &mut self.plan.access.order {
+            let default = match (self.sprandom, self.norandommap) {
+                (true, _) => Distribution::SteadyState(self.steady_state),
+                (false, true) => Distribution::Uniform,
+                (false, false) => Distribution::EachOnce,
+            };
+            *distribution = self.random_distribution.clone().unwrap_or(default);
+            if let Distribution::Sequence { stride, .. } = distribution {
+                *stride = self.random_sequence_stride;
+            }
+        }
+        let pattern = if self.is_random() { Advice::Random } else { Advice::Sequential };
+        self.advice = self.fadvise_hint.unwrap_or(pattern);
+        // As in fio, not dropped if it will be filled.
+        self.invalidate &= !self.pre_read;
+        // As in fio, `time_based` makes one pass.
+        let fresh = self.unlink_each_loop && !self.time_based;
+        self.fresh_passes = if fresh { self.loops } else { 1 };
+        // As in fio, `atomic` implies direct I/O, and is about writes; `uncached` is about buffered I/O.
+        self.direct |= self.flags.atomic;
+        self.flags = IoFlags {
+            atomic: self.flags.atomic && self.access.mix.has(Dir::Write),
+            uncached: self.flags.uncached && !self.direct,
+        };
+        self.rate = PerDir::from_fn(|dir| {
+            let iops = self.rate_iops[dir].map(Rate::Iops);
+            iops.or_else(|| self.rate_bytes[dir].map(Rate::BytesPerSecond))
+        });
+        self.flow = Some(self.flowing).filter(|flow| flow.weight > 0);
+        self.thinking.spin_ns = self.thinking.spin_ns.min(self.thinking.time_ns);
+        self.think = Some(self.thinking).filter(|think| think.time_ns > 0);
+        self.priorities = self.command_priorities();
+        self.ring.sqpoll = self.sqthread_poll.then_some(self.poller);
     }
 
-    pub fn used_dirs(&self) -> impl Iterator<Item = Dir> + use<> {
-        let mix = self.mix();
-        Dir::ALL.into_iter().filter(move |dir| mix.has(*dir))
+    fn command_priorities(&self) -> PerDir<Vec<CommandPriority>> {
+        PerDir::from_fn(|dir| {
+            // As in ioprio_set(2).
+            let value = |[class, level, hint]: [u16; 3]| class << 13 | hint << 3 | level;
+            let default = [self.cmdprio_class[dir], self.cmdprio[dir], self.cmdprio_hint[dir]];
+            let split = self.cmdprio_bssplit[dir].iter();
+            let split = split.map(|part| (Some(part.block), part.percent, part.own));
+            let all = split.chain([(None, self.cmdprio_percentage[dir], None)]);
+            let some = all.filter(|(_, percent, _)| *percent > 0 && dir != Dir::Trim);
+            let rule = |(block, percent, own): (_, _, Option<_>)| CommandPriority {
+                block,
+                percent,
+                value: value(own.unwrap_or(default)),
+            };
+            some.map(rule).collect()
+        })
+    }
+
+    /// Where `key` (a canonical name) was given last.
+    pub(crate) fn last(&self, key: &str) -> Option<&Given> {
+        self.given.iter().rfind(|given| given.key == key)
+    }
+
+    /// Whether the job or `[global]` has `key` (a canonical name).
+    pub fn has(&self, key: &str) -> bool {
+        self.last(key).is_some()
     }
 
     /// Whether the job's own section has `key` (a canonical name).
@@ -275,44 +258,20 @@ impl JobSpec {
         self.given.iter().any(|given| given.key == key && !given.global)
     }
 
-    /// Whether the job or `[global]` has `key` (a canonical name).
-    pub fn has(&self, key: &str) -> bool {
-        self.given.iter().any(|given| given.key == key)
-    }
-
     /// Where `key` (a canonical name) was given last, or else where the job begins.
     pub(crate) fn place_of(&self, key: &str) -> Option<&Place> {
-        let given = self.given.iter().rev().find(|given| given.key == key);
-        given.and_then(|given| given.place.as_ref()).or(self.place.as_ref())
+        self.last(key).and_then(|given| given.place.as_ref()).or(self.place.as_ref())
     }
 
-    /// Whether I/O is direct; as in fio, `atomic` implies it, whatever the order of the keys.
-    pub fn is_direct(&self) -> bool {
-        self.engine.direct || self.engine.flags.atomic
-    }
-
-    /// Whether the page cache is dropped before the job; as in fio, not if it will be filled.
-    pub fn invalidates(&self) -> bool {
-        self.files.invalidate && !self.plan.pre_read
-    }
-
-    /// The number of passes that are to find their files without blocks; as in fio, `time_based` makes one.
-    pub fn fresh_passes(&self) -> u32 {
-        let fresh = self.files.unlink_each_loop && !self.schedule.time_based;
-        if fresh { self.schedule.loops } else { 1 }
+    pub fn is_random(&self) -> bool {
+        matches!(self.access.order, Order::Random { .. })
     }
 
     pub fn modifies(&self) -> bool {
-        self.work.rw.kind != RwKind::Read
+        self.access.mix != Mix::Only(Dir::Read)
     }
 
     pub fn uses_files(&self) -> bool {
-        !matches!(self.engine.name, EngineName::Nop | EngineName::Null | EngineName::Names(_))
-    }
-}
-
-impl Default for JobSpec {
-    fn default() -> Self {
-        Self::new()
+        !matches!(self.engine, Engine::Nop(_) | Engine::Null | Engine::Names(_))
     }
 }

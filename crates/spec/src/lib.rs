@@ -27,10 +27,7 @@ mod value;
 
 pub use error::{Place, Problems, SpecError};
 pub use help::{RUN_USAGE, compat_table, engine_help, key_help, run_help_short, run_manual};
-pub use job::{
-    AccessKeys, EngineName, EngineSpec, Given, JobSpec, Nodes, PlacementSpec, RateSpec, RwKey,
-    RwKind, ScheduleKeys, Size, TargetKeys,
-};
+pub use job::{Given, Job, Nodes, PriorityShare, Size};
 pub use keys::{Action, Key, KeyGroup, Takes, find as find_key, keys};
 pub use machine::machine;
 pub use names::TargetQuery;

@@ -1,7 +1,7 @@
 //! Paths of the targets of a job.
 
 use crate::error::SpecError;
-use crate::job::JobSpec;
+use crate::job::Job;
 use crate::spec::{Spec, job_error};
 use std::collections::HashMap;
 
@@ -39,31 +39,30 @@ impl Spec {
     }
 }
 
-pub(crate) fn paths(job: &JobSpec, clone: u32) -> Result<Vec<String>, SpecError> {
-    let files = &job.files;
+pub(crate) fn paths(job: &Job, clone: u32) -> Result<Vec<String>, SpecError> {
     let directory = directory(job, clone);
-    let names: Vec<String> = if files.filename.is_empty() {
+    let names: Vec<String> = if job.filename.is_empty() {
         // As in fio, a job named like a device uses that device.
-        if files.format.is_empty() && files.count == 1 && job.name.starts_with("/dev/") {
+        if job.filename_format.is_empty() && job.nrfiles == 1 && job.name.starts_with("/dev/") {
             return Ok(vec![job.name.clone()]);
         }
-        (0..files.count).map(|number| generated(job, clone, number)).collect()
+        (0..job.nrfiles).map(|number| generated(job, clone, number)).collect()
     } else {
-        files.filename.clone()
+        job.filename.clone()
     };
     names.into_iter().map(|name| place(job, directory, name)).collect()
 }
 
 /// The directory that clone `clone` must stay within, if set.
-pub(crate) fn directory(job: &JobSpec, clone: u32) -> Option<&str> {
-    match job.files.directory.len() {
+pub(crate) fn directory(job: &Job, clone: u32) -> Option<&str> {
+    match job.directory.len() {
         0 => None,
-        n => Some(&job.files.directory[clone as usize % n]),
+        n => Some(&job.directory[clone as usize % n]),
     }
 }
 
-fn generated(job: &JobSpec, clone: u32, number: u32) -> String {
-    let format = match job.files.format.as_str() {
+fn generated(job: &Job, clone: u32, number: u32) -> String {
+    let format = match job.filename_format.as_str() {
         "" => "$jobname.$jobnum.$filenum",
         format => format,
     };
@@ -94,14 +93,14 @@ fn generated(job: &JobSpec, clone: u32, number: u32) -> String {
 
 /// `name` within `directory`, which it must not leave; as in fio, also if it is absolute. Without `directory`, a generated
 /// name may be absolute, but not lead upwards.
-fn place(job: &JobSpec, directory: Option<&str>, name: String) -> Result<String, SpecError> {
+fn place(job: &Job, directory: Option<&str>, name: String) -> Result<String, SpecError> {
     let is_upwards = name.split('/').any(|part| part == "..");
     match directory {
         Some(within) if is_upwards => Err(job_error(
             job,
             &format!("'{name}' is outside {within}; set filename without directory"),
         )),
-        None if is_upwards && job.files.filename.is_empty() => Err(job_error(
+        None if is_upwards && job.filename.is_empty() => Err(job_error(
             job,
             &format!("'{name}' leads out of its directory; use another job name, or set filename"),
         )),
@@ -116,18 +115,20 @@ fn place(job: &JobSpec, directory: Option<&str>, name: String) -> Result<String,
 mod tests {
     use super::*;
 
-    fn job(name: &str) -> JobSpec {
-        JobSpec { name: name.into(), ..JobSpec::new() }
+    fn job(name: &str) -> Job {
+        let mut job = Job::new();
+        job.name = name.into();
+        job
     }
 
     #[test]
     fn generated_names() {
         let mut j = job("a");
-        j.files.count = 2;
-        j.files.directory = vec!["/x".into(), "/y/".into()];
+        j.nrfiles = 2;
+        j.directory = vec!["/x".into(), "/y/".into()];
         assert_eq!(paths(&j, 0).unwrap(), ["/x/a.0.0", "/x/a.0.1"]);
         assert_eq!(paths(&j, 1).unwrap(), ["/y/a.1.0", "/y/a.1.1"]);
-        j.files.format = "f.$jobnum.$FILENUM.$x".into();
+        j.filename_format = "f.$jobnum.$FILENUM.$x".into();
         assert_eq!(paths(&j, 1).unwrap()[1], "/y/f.1.1.$x");
     }
 
@@ -135,8 +136,8 @@ mod tests {
     fn names_stay_within_their_directory() {
         let of = |name: &str, directory: &[&str]| {
             let mut j = job("a");
-            j.files.filename = vec![name.into()];
-            j.files.directory = directory.iter().map(ToString::to_string).collect();
+            j.filename = vec![name.into()];
+            j.directory = directory.iter().map(ToString::to_string).collect();
             paths(&j, 0)
         };
         assert_eq!(of("/safe/x", &["/safe"]).unwrap(), ["/safe/safe/x"], "as in fio");
@@ -154,11 +155,11 @@ mod tests {
     #[test]
     fn paths_have_no_duplicates() {
         let mut a = job("a");
-        a.files.filename = vec!["/dev/x".into(), "/dev/y".into()];
+        a.filename = vec!["/dev/x".into(), "/dev/y".into()];
         a.numjobs = 3;
         let mut b = a.clone();
-        b.work.rw.kind = crate::job::RwKind::Write;
-        b.files.filename.pop();
+        b.access.mix = fathom_model::plan::Mix::Only(fathom_model::Dir::Write);
+        b.filename.pop();
         let spec = Spec { jobs: vec![a, b], ..Spec::default() };
         let queries = spec.target_paths().unwrap();
         assert_eq!(queries.len(), 2);

@@ -1,6 +1,6 @@
 //! Options of `fathom run` other than job keys.
 
-use crate::job::JobSpec;
+use crate::job::Job;
 use crate::value::KeyValue;
 use fathom_model::plan::Permissions;
 use fathom_model::watch::Level;
@@ -297,7 +297,7 @@ impl Output {
     }
 
     /// Checks that output paths differ from each other, from job files, and from targets.
-    pub(crate) fn check(&self, jobs: &[JobSpec], job_files: &[String]) -> Result<(), String> {
+    pub(crate) fn check(&self, jobs: &[Job], job_files: &[String]) -> Result<(), String> {
         if self.record.is_some() && self.no_record {
             return Err("--record and --no-record conflict; remove one".into());
         }
@@ -320,7 +320,7 @@ impl Output {
         if self.record.as_deref().map(|dir| dir.trim_end_matches('/')) == Some(file) {
             return Err(format!("--output and --record both name {file}; use different paths"));
         }
-        if let Some(job) = jobs.iter().find(|job| job.files.filename.contains(file)) {
+        if let Some(job) = jobs.iter().find(|job| job.filename.contains(file)) {
             let name = &job.name;
             return Err(format!("--output={file} is a target of job '{name}'; name another file"));
         }

@@ -2,13 +2,13 @@
 
 use crate::error::{Place, Problems, SpecError};
 use crate::ini::{self, IniSection, Line, shorten};
-use crate::job::{EngineName, Given, JobSpec, RwKind, Size};
+use crate::job::{Given, Job, Size};
 use crate::keys::{self, Action, Takes};
 use crate::output::Output;
 use crate::sources::{Sources, without_mark};
 use crate::value::{KeyValue, escape_path};
 use crate::{args, suggest};
-use fathom_model::plan::Permissions;
+use fathom_model::plan::{Engine, Permissions, Psync};
 
 pub const JOBS_MAX: u32 = 4096;
 
@@ -17,7 +17,7 @@ const HEAD_BYTES: usize = 4096;
 
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Spec {
-    pub jobs: Vec<JobSpec>,
+    pub jobs: Vec<Job>,
     pub output: Output,
     pub permissions: Permissions,
     pub notes: Vec<String>,
@@ -32,21 +32,21 @@ pub struct Spec {
 ///
 /// With `--help` or `--cmdhelp` ([`Output::help`]), and with `--parse-only`, no jobs are required.
 pub fn parse(args: &[String], sources: &dyn Sources) -> Result<Spec, Problems> {
-    parse_with(args, sources, JobSpec::new(), false)
+    parse_with(args, sources, Job::new(), false)
 }
 
 /// Parses the arguments of a program that was started as `fio`: psync is the default engine, results look like fio's,
 /// and no record is kept.
 pub fn parse_as_fio(args: &[String], sources: &dyn Sources) -> Result<Spec, Problems> {
-    let mut defaults = JobSpec::new();
-    defaults.engine.name = EngineName::Psync;
+    let mut defaults = Job::new();
+    defaults.engine = Engine::Psync(Psync::Plain);
     parse_with(args, sources, defaults, true)
 }
 
 fn parse_with(
     args: &[String],
     sources: &dyn Sources,
-    defaults: JobSpec,
+    defaults: Job,
     as_fio: bool,
 ) -> Result<Spec, Problems> {
     let mut problems = Problems::default();
@@ -74,7 +74,7 @@ struct SpecBuilder {
     spec: Spec,
     problems: Problems,
     /// Settings of the `[global]` sections so far.
-    defaults: JobSpec,
+    defaults: Job,
     sections_seen: Vec<String>,
 }
 
@@ -173,12 +173,11 @@ impl SpecBuilder {
             return self.problems.add(SpecError::new(message));
         }
         let mut job = self.defaults.clone();
-        (job.name, job.place) = (name.to_string(), place);
+        job.name = name.to_string();
+        job.place = place;
         apply(&mut job, lines, false, &mut self.problems);
-        if job.work.rw.kind == RwKind::TrimWrite {
-            // It writes what it trims.
-            job.plan.access.block_sizes.write = job.plan.access.block_sizes.trim.clone();
-        }
+        let without_runtime = without_runtime(&mut job);
+        job.complete();
         let problem = match () {
             () if job.name.is_empty() => Some("empty job name; use --name=NAME".to_string()),
             () if job.name.starts_with("global") => Some(
@@ -195,7 +194,7 @@ impl SpecBuilder {
             self.problems.add(job_error(&job, &why));
         }
         self.spec.notes.extend(notes(&job));
-        self.spec.notes.extend(without_runtime(&mut job));
+        self.spec.notes.extend(without_runtime);
         self.spec.notes.extend(self.spec.fio_form.then(|| default_engine(&job)).flatten());
         self.spec.jobs.push(job);
     }
@@ -265,7 +264,7 @@ fn looks_like_job_file(path: &str) -> bool {
 
 /// Sets the keys of one section. As in fio, `kb_base` applies to its whole section in a file,
 /// but on the command line only to the keys after it.
-fn apply(job: &mut JobSpec, lines: &[Line], global: bool, problems: &mut Problems) {
+fn apply(job: &mut Job, lines: &[Line], global: bool, problems: &mut Problems) {
     let mut lines: Vec<&Line> = lines.iter().collect();
     lines.sort_by_key(|line| !(line.key == "kb_base" && line.place.is_some()));
     // Others stay where they are: kb_base may stand between two of these.
@@ -289,14 +288,15 @@ fn block_size_rank(key: &str) -> u8 {
     }
 }
 
-pub(crate) fn set_key(job: &mut JobSpec, line: &Line, global: bool) -> Result<(), SpecError> {
+pub(crate) fn set_key(job: &mut Job, line: &Line, global: bool) -> Result<(), SpecError> {
     let fail = |message: String| SpecError::new(message).at(line.place.as_ref());
     let key = keys::find(&line.key).ok_or_else(|| fail(no_key(line)))?;
     let text = match line.value.as_deref() {
         None | Some("") if matches!(key.takes, Takes::Optional(_)) => "",
         Some("") => return Err(fail(format!("'{}=' has no value; add one", line.key))),
-        // As in fio, these are set by any number, and others by 1 only.
-        Some(text) if keys::is_set_by_any(key) && text.parse().is_ok_and(|n: u32| n > 0) => "1",
+        Some(text) if key.takes == Takes::AnyNumber && text.parse().is_ok_and(|n: u32| n > 0) => {
+            "1"
+        }
         Some(text) => text,
         None if key.is_flag() || matches!(key.action, Action::Refuse(_)) => "1",
         None => {
@@ -312,16 +312,15 @@ pub(crate) fn set_key(job: &mut JobSpec, line: &Line, global: bool) -> Result<()
     }
     let mut cut = false;
     match key.action {
-        _ if key.is_off(text) => {}
         Action::Set(set) => {
-            let value = KeyValue::strict(text, u64::from(job.plan.show.kb_base));
+            let value = KeyValue::strict(text, u64::from(job.show.kb_base));
             if let Err(why) = set.0(job, value) {
                 cut = set.0(job, KeyValue { lax: true, ..value }).is_ok();
                 cut.then_some(()).ok_or_else(|| fail(format!("{}: {why}", line.key)))?;
             }
         }
         // Without the key that it needs, which is refused itself, it requests nothing.
-        Action::Refuse(_) if key.needs.is_some() => {}
+        Action::Refuse(_) if key.needs.is_some() || key.is_off(text) => {}
         Action::Refuse(why) => return Err(fail(format!("'{}' is refused: {why}", line.key))),
     }
     let (value, place) = (text.to_string(), line.place.clone());
@@ -337,12 +336,12 @@ fn no_key(line: &Line) -> String {
     }
 }
 
-pub(crate) fn job_error(job: &JobSpec, why: &str) -> SpecError {
+pub(crate) fn job_error(job: &Job, why: &str) -> SpecError {
     SpecError::new(format!("job '{}': {why}", shorten(&job.name))).at(job.place.as_ref())
 }
 
 /// Notes on block sizes that another key of the same section overrides.
-fn overridden_sizes(job: &JobSpec) -> impl Iterator<Item = String> {
+fn overridden_sizes(job: &Job) -> impl Iterator<Item = String> {
     let is_set = |key: &str, global: bool| {
         job.given.iter().any(|given| given.key == key && given.global == global)
     };
@@ -353,7 +352,7 @@ fn overridden_sizes(job: &JobSpec) -> impl Iterator<Item = String> {
     })
 }
 
-fn notes(job: &JobSpec) -> impl Iterator<Item = String> {
+fn notes(job: &Job) -> impl Iterator<Item = String> {
     let contradictions = [
         contradiction(job, "direct", "buffered", |a, b| a == b),
         contradiction(job, "rwmixread", "rwmixwrite", |a, b| {
@@ -363,8 +362,7 @@ fn notes(job: &JobSpec) -> impl Iterator<Item = String> {
     ];
     let without_effect = job.given.iter().filter_map(|given| {
         let key = keys::find(given.key)?;
-        let is_off = given.value == "0" || key.is_off(&given.value);
-        let needs = key.needs.filter(|_| !is_off)?;
+        let needs = key.needs.filter(|_| !key.requests_nothing(&given.value))?;
         Some(format!("{}={} has no effect without {needs}", given.key, given.value))
     });
     let without_effect: Vec<String> = without_effect.collect();
@@ -380,8 +378,8 @@ fn notes(job: &JobSpec) -> impl Iterator<Item = String> {
     others.chain(overridden_sizes(job)).chain(without_effect)
 }
 
-fn more_than_all(job: &JobSpec) -> Option<String> {
-    let Some(Size::Percent(percent @ 101..)) = job.files.size else { return None };
+fn more_than_all(job: &Job) -> Option<String> {
+    let Some(Size::Percent(percent @ 101..)) = job.size else { return None };
     Some(format!(
         "size={percent}%: as in fio, a pass ends at the end of the device; use size=100% and loops for several passes"
     ))
@@ -389,7 +387,7 @@ fn more_than_all(job: &JobSpec) -> Option<String> {
 
 /// A note on two keys of one section that contradict each other: as in fio, the last one applies.
 fn contradiction(
-    job: &JobSpec,
+    job: &Job,
     a: &str,
     b: &str,
     differ: impl Fn(&str, &str) -> bool,
@@ -407,17 +405,17 @@ fn contradiction(
 }
 
 /// As in fio, `time_based` without `runtime` is ignored, with a note.
-fn without_runtime(job: &mut JobSpec) -> Option<String> {
-    let ignored = job.schedule.time_based && job.plan.until.runtime_ns.is_none();
-    job.schedule.time_based &= !ignored;
+fn without_runtime(job: &mut Job) -> Option<String> {
+    let ignored = job.time_based && job.until.runtime_ns.is_none();
+    job.time_based &= !ignored;
     ignored.then(|| {
         let name = shorten(&job.name);
         format!("job '{name}': time_based is ignored without runtime, as in fio; set runtime")
     })
 }
 
-fn default_engine(job: &JobSpec) -> Option<String> {
-    (job.engine.depth > 1 && !job.has("ioengine")).then(|| {
+fn default_engine(job: &Job) -> Option<String> {
+    (job.depth > 1 && !job.has("ioengine")).then(|| {
         format!(
             "job '{}': no ioengine is set: fathom uses io_uring at the requested queue depth, fio would use psync at \
              queue depth 1; set ioengine for the same behavior in both",
@@ -426,8 +424,8 @@ fn default_engine(job: &JobSpec) -> Option<String> {
     })
 }
 
-fn other_clock(job: &JobSpec) -> Option<String> {
-    let clock = job.given.iter().rfind(|given| given.key == "clocksource")?;
+fn other_clock(job: &Job) -> Option<String> {
+    let clock = job.last("clocksource")?;
     (clock.value != "clock_gettime").then(|| {
         format!(
             "clocksource={} has no effect: times come from clock_gettime (CLOCK_MONOTONIC)",
@@ -437,23 +435,23 @@ fn other_clock(job: &JobSpec) -> Option<String> {
 }
 
 /// A note that a class, level or hint of single I/Os has no effect, since all have the priority of their thread.
-fn idle_priority(job: &JobSpec) -> Option<String> {
+fn idle_priority(job: &Job) -> Option<String> {
     let keys = ["cmdprio_class", "cmdprio", "cmdprio_hint"];
     let given = keys.into_iter().find(|key| job.has(key))?;
-    job.command_priorities()
+    job.priorities
         .is_empty()
         .then(|| format!("{given} has no effect without cmdprio_percentage or cmdprio_bssplit"))
 }
 
 /// A note on `4kib`, which is 4000 bytes, as in fio.
-fn opposite_units(job: &JobSpec) -> Option<String> {
+fn opposite_units(job: &Job) -> Option<String> {
     let ends = |text: &str| {
         let text = text.to_ascii_lowercase();
         ["kib", "mib", "gib", "tib", "pib"].iter().any(|unit| text.contains(unit))
     };
     let sized = ["bs", "bsrange", "bssplit", "size", "filesize", "io_size", "offset", "rate"];
     let given = job.given.iter().find(|g| sized.contains(&g.key) && ends(&g.value));
-    given.filter(|_| job.plan.show.kb_base == 1024).map(|g| {
+    given.filter(|_| job.show.kb_base == 1024).map(|g| {
         format!(
             "{}={}: as in fio, kib, mib and gib are powers of 1000 unless kb_base=1000; \
              write k, m or g for powers of 1024",

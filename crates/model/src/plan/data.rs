@@ -55,7 +55,7 @@ pub struct Buffers {
 }
 
 /// Duplicates among the buffers written.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Dedupe {
     /// Percentage of buffers that repeat another one.
     pub percent: u32,

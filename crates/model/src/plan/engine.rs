@@ -74,6 +74,11 @@ impl Engine {
         matches!(self, Engine::IoUringCmd(_) | Engine::Sg(_))
     }
 
+    /// Whether I/Os are of files or devices, not operations on names.
+    pub fn moves_data(&self) -> bool {
+        self.paths().is_none()
+    }
+
     /// The names that the job operates on, if it transfers no data.
     pub fn paths(&self) -> Option<&Paths> {
         match self {
@@ -234,7 +239,7 @@ impl Default for Uring {
 }
 
 /// The SQPOLL thread.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SqPoll {
     /// Bind it to this CPU.
     pub cpu: Option<u32>,

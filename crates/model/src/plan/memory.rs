@@ -85,8 +85,7 @@ impl JobPlan {
         if !self.maps_blocks() {
             return 0;
         }
-        let least = self.used_dirs().map(|dir| self.access.block_sizes[dir].min()).min();
-        let blocks = |region: &Region| region.len / least.unwrap_or(1).max(1);
+        let blocks = |region: &Region| region.len / self.block_min();
         let words = |blocks| block_map_levels(blocks).sum::<u64>();
         let bytes = |region| words(blocks(region)).saturating_mul(size_of::<u64>() as u64);
         self.offset_regions().iter().map(bytes).fold(0, u64::saturating_add)

@@ -52,7 +52,7 @@ pub enum RateProcess {
 }
 
 /// Think time between I/Os.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Think {
     /// Length in nanoseconds (`thinktime`).
     pub time_ns: u64,
@@ -63,7 +63,7 @@ pub struct Think {
 }
 
 /// The share of a job in the I/Os of all jobs with the same `flow_id` (`flow`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Flow {
     /// The jobs that share (`flow_id`).
     pub id: u32,

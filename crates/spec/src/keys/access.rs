@@ -2,29 +2,30 @@
 
 use super::accept_flag;
 use super::distribution::distribution;
-use crate::job::{JobSpec, RwKey, RwKind};
+use crate::job::Job;
 use crate::value::{KeyValue, block_split, triple};
-use fathom_model::plan::BlockSizes;
+use fathom_model::Dir;
+use fathom_model::plan::{BlockSizes, Distribution, Mix, Order};
 
 /// Largest length of an I/O in bytes.
 const BLOCK_MAX: u64 = u32::MAX as u64;
 
-keys! {
+keys! { Access;
     value("KIND[:N]") "rw" | "readwrite": "I/O pattern: read, write, trim, randread, randwrite, randtrim, rw, randrw, \
          trimwrite or randtrimwrite",
         "With `trimwrite`, a write waits for the trim of its block." = rw;
     value("PERCENT") "rwmixread": "Percentage of reads in a mixed workload"
-        => |job, v| job.work.read_percent = v.percent()?;
+        => rwmixread = percent();
     value("PERCENT") "rwmixwrite": "Percentage of writes in a mixed workload"
-        => |job, v| job.work.read_percent = 100 - v.percent()?;
+        => |job, v| job.rwmixread = 100 - v.percent()?;
     value("SIZE[,SIZE[,SIZE]]") "bs" | "blocksize": "Block size, for reads,writes,trims",
         "A job's own `bs`, `bsrange` or `bssplit` overrides any of them in `[global]`; two in one section are an error."
-        = |job, v| triple(v, &mut job.plan.access.block_sizes, |v| Ok(BlockSizes::Fixed(one_block(v)?)));
+        = |job, v| triple(v, &mut job.access.block_sizes, |v| Ok(BlockSizes::Fixed(one_block(v)?)));
     value("SIZE-SIZE[,…]") "bsrange" | "blocksize_range": "Range of block sizes, in multiples of the lower bound"
-        = |job, v| triple(v, &mut job.plan.access.block_sizes, range);
+        = |job, v| triple(v, &mut job.access.block_sizes, range);
     value("SIZE/PERCENT:…[,…]") "bssplit": "Block sizes and the percentage of I/Os of each",
         "Percentages that add up to more than 100 are an error." = |job, v| {
-            triple(v, &mut job.plan.access.block_sizes, |v| {
+            triple(v, &mut job.access.block_sizes, |v| {
                 let split = block_split(v)?;
                 match split.iter().find(|(size, _)| *size > BLOCK_MAX) {
                     Some((size, _)) => Err(too_large(*size)),
@@ -33,10 +34,9 @@ keys! {
             })
         };
     value("SIZE[,SIZE[,SIZE]]") "blockalign" | "ba": "Alignment of random offsets"
-        = |job, v| triple(v, &mut job.work.align, |v| v.size().map(Some));
-    flag "norandommap": "Choose random offsets without tracking which blocks were already accessed",
-        "Without it, a permutation in constant memory visits each block once per pass."
-        => |job, v| job.work.no_map = v.flag()?;
+        = |job, v| triple(v, &mut job.access.align, KeyValue::size);
+    any "norandommap": "Choose random offsets without tracking which blocks were already accessed",
+        "Without it, a permutation in constant memory visits each block once per pass." -> norandommap;
     flag "softrandommap": "Continue without a random map if it cannot be allocated",
         "No effect: fathom allocates no map." = accept_flag;
     value("NAME") "random_generator": "Random generator: tausworthe, lfsr or tausworthe64",
@@ -48,53 +48,55 @@ keys! {
          begins again before it leaves the file."
         = distribution;
     flag "random_sequence_stride": "Let each repetition of a sequence begin after the blocks of the previous one"
-        => |job, v| job.work.sequence_stride = v.flag()?;
+        -> random_sequence_stride;
     flag "sprandom": "Bring an SSD to the steady state of random writes, writing each region once",
-        "Always writes as many bytes as the flash memory has." => |job, v| job.work.to_steady_state = v.flag()?;
+        "Always writes as many bytes as the flash memory has." -> sprandom;
     value("COUNT") "spr_num_regions": "Number of regions, which are written one after the other (sprandom)"
-        => |job, v| job.work.steady_state.regions = v.count32(1, 1_000_000)?;
+        => steady_state.regions = count32(1, 1_000_000);
     value("FRACTION") "spr_op": "Over-provisioning of the flash memory, as a fraction of the logical size (sprandom)"
         => |job, v| {
             let fraction = v.text.parse::<f64>().ok().filter(|n| *n > 0.0 && *n < 1.0);
             let invalid = || format!("invalid fraction '{}'; use a number between 0 and 1, exclusive", v.text);
-            job.work.steady_state.over_provisioning = fraction.ok_or_else(invalid)?;
+            job.steady_state.over_provisioning = fraction.ok_or_else(invalid)?;
         };
     value("SIZE") "spr_cs": "Size of the device's write cache (sprandom)"
-        => |job, v| job.work.steady_state.cache_bytes = v.bytes()?;
+        => steady_state.cache_bytes = bytes();
     value("KIND") "rw_sequencer": "Offsets of a run of I/Os (rw=randread:8): sequential or identical"
-        => |job, v| job.plan.access.repeat_offset = v.choice(&[("sequential", false), ("identical", true)])?;
+        => access.repeat_offset = choice(&[("sequential", false), ("identical", true)]);
     value("PERCENT[,PERCENT[,PERCENT]]") "percentage_random": "Percentage of random I/Os in a random workload; the \
          others continue at the previous one"
-        = |job, v| triple(v, &mut job.plan.access.random_percent, |v| v.percent());
-    flag "randrepeat" | "allrandrepeat": "Use the same random sequence in every run"
-        => |job, v| job.work.repeat = v.flag()?;
-    value("NUMBER") "randseed": "Seed of the random generator" => |job, v| job.work.seed = Some(v.bytes()?);
+        = |job, v| triple(v, &mut job.access.random_percent, KeyValue::percent);
+    flag "randrepeat" | "allrandrepeat": "Use the same random sequence in every run" -> randrepeat;
+    value("NUMBER") "randseed": "Seed of the random generator" => |job, v| job.randseed = Some(v.bytes()?);
 }
 
-fn rw(job: &mut JobSpec, v: KeyValue<'_>) -> Result<(), String> {
+fn rw(job: &mut Job, v: KeyValue<'_>) -> Result<(), String> {
     let (word, postfix) = match v.text.split_once(':') {
         Some((word, postfix)) => (word, Some(postfix.trim())),
         None => (v.text, None),
     };
-    let (kind, random) = v.with(word).choice(&[
-        ("read", (RwKind::Read, false)),
-        ("write", (RwKind::Write, false)),
-        ("trim", (RwKind::Trim, false)),
-        ("randread", (RwKind::Read, true)),
-        ("randwrite", (RwKind::Write, true)),
-        ("randtrim", (RwKind::Trim, true)),
-        ("rw", (RwKind::Both, false)),
-        ("readwrite", (RwKind::Both, false)),
-        ("randrw", (RwKind::Both, true)),
-        ("trimwrite", (RwKind::TrimWrite, false)),
-        ("randtrimwrite", (RwKind::TrimWrite, true)),
+    let mixed = Mix::ReadWrite { read_percent: job.rwmixread };
+    let (mix, random) = v.with(word).choice(&[
+        ("read", (Mix::Only(Dir::Read), false)),
+        ("write", (Mix::Only(Dir::Write), false)),
+        ("trim", (Mix::Only(Dir::Trim), false)),
+        ("randread", (Mix::Only(Dir::Read), true)),
+        ("randwrite", (Mix::Only(Dir::Write), true)),
+        ("randtrim", (Mix::Only(Dir::Trim), true)),
+        ("rw", (mixed, false)),
+        ("readwrite", (mixed, false)),
+        ("randrw", (mixed, true)),
+        ("trimwrite", (Mix::TrimThenWrite, false)),
+        ("randtrimwrite", (Mix::TrimThenWrite, true)),
     ])?;
-    let postfix = match postfix {
-        Some(n) if random => Some(v.with(n).signed(1, i64::from(u32::MAX))?),
-        Some(n) => Some(v.with(n).signed(i64::MIN, i64::MAX)?),
-        None => None,
+    job.access.order = if random {
+        let run = postfix.map(|n| v.with(n).signed(1, i64::from(u32::MAX))).transpose()?;
+        Order::Random { distribution: Distribution::EachOnce, run: run.unwrap_or(1) as u32 }
+    } else {
+        let skip = postfix.map(|n| v.with(n).signed(i64::MIN, i64::MAX)).transpose()?;
+        Order::Sequential { skip: skip.unwrap_or(0) }
     };
-    job.work.rw = RwKey { kind, random, postfix };
+    job.access.mix = mix;
     Ok(())
 }
 
@@ -121,16 +123,9 @@ fn too_large(size: u64) -> String {
 }
 
 fn range(v: KeyValue<'_>) -> Result<BlockSizes, String> {
-    let (min, max) = v
-        .text
-        .split_once(['-', ':'])
-        .ok_or_else(|| format!("invalid range '{}'; write it as 4k-64k", v.text))?;
-    let (min, max) = (block(v.with(min.trim()))?, block(v.with(max.trim()))?);
-    match (min, max) {
-        (min, max) if min > max => {
-            Err(format!("invalid range '{}': the lower bound exceeds the upper; swap them", v.text))
-        }
-        (min, max) if min == max => Ok(BlockSizes::Fixed(min)),
-        (min, max) => Ok(BlockSizes::Range { min, max }),
+    if !v.text.contains(['-', ':']) {
+        return Err(format!("invalid range '{}'; write it as 4k-64k", v.text));
     }
+    let (min, max) = v.range(&['-', ':'], block)?;
+    Ok(if min == max { BlockSizes::Fixed(min) } else { BlockSizes::Range { min, max } })
 }

@@ -1,67 +1,68 @@
 //! Buffer contents, flushes, and tolerated errors.
 
-use crate::job::JobSpec;
+use crate::job::Job;
 use crate::value::{KeyValue, errno, pattern};
 use fathom_model::PerDir;
 use fathom_model::plan::{Fill, SyncIo};
 
-keys! {
-    flag "zero_buffers": "Fill buffers with zeroes"
-        => |job, v| job.plan.buffers.fill = if v.flag()? { Fill::Zero } else { Fill::Random };
-    flag "refill_buffers": "Refill the buffer with random data for every write"
-        => |job, v| job.plan.buffers.refill = v.flag()?;
+keys! { Data;
+    any "zero_buffers": "Fill buffers with zeroes"
+        => |job, v| job.buffers.fill = if v.flag()? { Fill::Zero } else { Fill::Random };
+    any "refill_buffers": "Refill the buffer with random data for every write" -> buffers.refill;
     flag "scramble_buffers": "Slightly change the buffer for every write"
-        => |job, v| job.plan.buffers.repeat = !v.flag()?;
+        => |job, v| job.buffers.repeat = !v.flag()?;
     value("BYTES") "buffer_pattern": "Fill buffers with this repeating pattern",
         "Reading the pattern from a file is not supported."
-        => |job, v| job.plan.buffers.fill = Fill::Pattern(pattern(v.text)?);
+        => |job, v| job.buffers.fill = Fill::Pattern(pattern(v.text)?);
     value("PERCENT") "buffer_compress_percentage": "Percentage by which buffer contents can be compressed"
         = |job, v| {
             match v.percent()? {
-                100 => (job.plan.buffers.fill, job.plan.buffers.compress_percent) = (Fill::Zero, 0),
-                0 => job.plan.buffers.compress_percent = 0,
+                100 => (job.buffers.fill, job.buffers.compress_percent) = (Fill::Zero, 0),
+                0 => job.buffers.compress_percent = 0,
                 percent => {
-                    job.plan.buffers.compress_percent = percent;
-                    job.plan.buffers.refill = true;
+                    job.buffers.compress_percent = percent;
+                    job.buffers.refill = true;
                 }
             }
             Ok(())
         };
     value("SIZE") "buffer_compress_chunk": "Length of which that percentage can be compressed",
-        "By default a page, not the block size." => |job, v| job.plan.buffers.compress_chunk = v.count32(0, 1 << 30)?;
+        "By default a page, not the block size." => buffers.compress_chunk = count32(0, 1 << 30);
     value("PERCENT") "dedupe_percentage": "Percentage of identical buffers among the writes" => |job, v| {
-            job.dedupe.percent = v.percent()?;
-            job.plan.buffers.refill |= job.dedupe.percent > 0;
+            job.duplicates.percent = v.percent()?;
+            job.buffers.refill |= job.duplicates.percent > 0;
         };
     value("repeat|working_set") "dedupe_mode": "Identical to which: the previous unique buffer, or any of a working set"
-        => |job, v| job.dedupe.from_set = v.choice(&[("repeat", false), ("working_set", true)])?;
+        => duplicates.working_set = choice(&[("repeat", None), ("working_set", Some(1))]);
     value("PERCENT") "dedupe_working_set_percentage": "Size of the working set, in percent of the job's size"
-        => |job, v| job.dedupe.set_percent = v.percent()?;
-    flag "dedupe_global": "Use one working set for all jobs" => |job, v| job.dedupe.global = v.flag()?;
+        => dedupe_working_set_percentage = percent();
+    flag "dedupe_global": "Use one working set for all jobs" -> duplicates.global;
     value("N") "fsync": "Call fsync after every N writes"
-        => |job, v| job.plan.sync.fsync_every = v.count32(0, u32::MAX)?;
+        @(e if e.moves_data()) => sync.fsync_every = count32(0, u32::MAX);
     value("N") "fdatasync": "Call fdatasync after every N writes"
-        => |job, v| job.plan.sync.fdatasync_every = v.count32(0, u32::MAX)?;
-    flag "end_fsync": "Call fsync at the end of the job" => |job, v| job.plan.sync.at_end = v.flag()?;
-    flag "fsync_on_close": "Call fsync when closing a file" => |job, v| job.plan.sync.on_close = v.flag()?;
+        @(e if e.moves_data()) => sync.fdatasync_every = count32(0, u32::MAX);
+    flag "end_fsync": "Call fsync at the end of the job"
+        @(e if e.moves_data()) -> sync.at_end;
+    flag "fsync_on_close": "Call fsync when closing a file"
+        @(e if e.moves_data()) -> sync.on_close;
     value("KIND") "sync": "Synchronous writes: none, sync (O_SYNC) or dsync (O_DSYNC)"
-        => |job, v| job.plan.sync_io = v.choice(&[
+        @(e if e.moves_data()) => sync_io = choice(&[
             ("none", SyncIo::None), ("sync", SyncIo::Sync), ("dsync", SyncIo::Dsync), ("0", SyncIo::None),
             ("1", SyncIo::Sync)
-        ])?;
+        ]);
     value("KIND") "continue_on_error": "Continue after I/O errors: none, read, write, io or all",
         "The setting for writes also applies to trims." => |job, v| {
             let (read, write) = v.choice(&[
                 ("none", (false, false)), ("read", (true, false)), ("write", (false, true)), ("io", (true, true)),
                 ("all", (true, true)), ("0", (false, false)), ("1", (true, true))
             ])?;
-            job.plan.on_error.keep_going = PerDir { read, write, trim: write };
+            job.on_error.keep_going = PerDir { read, write, trim: write };
         };
     value("LIST[,LIST]") "ignore_error": "Errors of reads,writes to ignore, such as EIO:28",
         "The list for writes also applies to trims; a list for verification is refused." = ignore;
 }
 
-fn ignore(job: &mut JobSpec, v: KeyValue<'_>) -> Result<(), String> {
+fn ignore(job: &mut Job, v: KeyValue<'_>) -> Result<(), String> {
     let mut lists = v
         .text
         .split(',')
@@ -73,6 +74,6 @@ fn ignore(job: &mut JobSpec, v: KeyValue<'_>) -> Result<(), String> {
             "verification is not supported yet, so its errors cannot be ignored; remove the third list".into()
         );
     }
-    job.plan.on_error.ignore = PerDir { read, trim: write.clone(), write };
+    job.on_error.ignore = PerDir { read, trim: write.clone(), write };
     Ok(())
 }

@@ -1,13 +1,13 @@
 //! `random_distribution`.
 
-use crate::job::JobSpec;
+use crate::job::Job;
 use crate::value::{KeyValue, absolute_zones, zones};
 use fathom_model::plan::Distribution;
 
 /// Most blocks of a sequence.
 const SEQUENCE_MAX: usize = 1024;
 
-pub(super) fn distribution(job: &mut JobSpec, v: KeyValue<'_>) -> Result<(), String> {
+pub(super) fn distribution(job: &mut Job, v: KeyValue<'_>) -> Result<(), String> {
     let (kind, rest) = match v.text.split_once(':') {
         Some((kind, rest)) => (kind, Some(rest)),
         None => (v.text, None),
@@ -19,7 +19,7 @@ pub(super) fn distribution(job: &mut JobSpec, v: KeyValue<'_>) -> Result<(), Str
         let missing = format!("{kind} needs a list; use {kind}:{example}, for example");
         rest.filter(|rest| !rest.is_empty()).ok_or(missing)
     };
-    job.work.distribution = match kind {
+    job.random_distribution = match kind {
         "random" => None,
         // Ranks are scattered over the region, so that a center makes no difference.
         "zipf" => match numbers(v.text, rest, 1.1, 100.0)?.0 {

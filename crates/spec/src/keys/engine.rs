@@ -1,175 +1,142 @@
 //! I/O engine, queue depth, and batching.
 
 use super::accept_flag;
-use crate::job::JobSpec;
+use crate::job::Job;
 use crate::suggest;
-use crate::value::KeyValue;
+use crate::value::{DEPTH_MAX, KeyValue};
 use fathom_model::plan::{
-    BUFFER_ALIGN, HUGE_PAGE_BYTES, Memory, NameOp, ScsiWrite, StatCall, WriteMode,
+    BUFFER_ALIGN, Engine, HUGE_PAGE_BYTES, Memory, NameOp, Names, Psync, ScsiCommands, ScsiWrite,
+    StatCall, Uring, WriteMode,
 };
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum EngineName {
-    #[default]
-    IoUring,
-    IoUringCmd,
-    Libaio,
-    Psync,
-    Sync,
-    Pvsync,
-    Pvsync2,
-    Vsync,
-    Mmap,
-    Splice,
-    Posixaio,
-    Sg,
-    Falloc,
-    Ftruncate,
-    Names(NameOp),
-    Nop,
-    Null,
+/// The engines by all their names; what their keys set is in [`Job`].
+pub(crate) fn engines() -> impl Iterator<Item = (&'static str, Engine)> {
+    [
+        ("io_uring", Engine::IoUring(Uring::default())),
+        ("io_uring_cmd", Engine::IoUringCmd(Uring::default())),
+        ("libaio", Engine::Libaio),
+        ("linuxaio", Engine::Libaio),
+        ("aio", Engine::Libaio),
+        ("psync", Engine::Psync(Psync::Plain)),
+        ("sync", Engine::Psync(Psync::Seek)),
+        ("pvsync", Engine::Psync(Psync::Vectored)),
+        ("pvsync2", Engine::Psync(Psync::VectoredFlags { hipri: false, nowait: false })),
+        ("falloc", Engine::Psync(Psync::Allocate)),
+        ("ftruncate", Engine::Psync(Psync::Truncate)),
+        ("vsync", Engine::Vsync),
+        ("mmap", Engine::Mmap),
+        ("splice", Engine::Splice),
+        ("posixaio", Engine::Posixaio),
+        ("sg", Engine::Sg(ScsiCommands::default())),
+        ("filecreate", Engine::Names(Names::new(NameOp::CreateFile))),
+        ("filestat", Engine::Names(Names::new(NameOp::StatFile))),
+        ("filedelete", Engine::Names(Names::new(NameOp::DeleteFile))),
+        ("dircreate", Engine::Names(Names::new(NameOp::CreateDir))),
+        ("dirstat", Engine::Names(Names::new(NameOp::StatDir))),
+        ("dirdelete", Engine::Names(Names::new(NameOp::DeleteDir))),
+        ("nop", Engine::Nop(Uring::default())),
+        ("null", Engine::Null),
+        ("cpp_null", Engine::Null),
+    ]
+    .into_iter()
 }
 
-impl EngineName {
-    pub fn name(self) -> &'static str {
-        ENGINES.iter().find(|(_, engine)| *engine == self).map_or("", |(name, _)| *name)
-    }
-
-    pub const fn moves_data(self) -> bool {
-        !matches!(self, Self::Names(_))
-    }
-
-    pub const fn is_passthrough(self) -> bool {
-        matches!(self, Self::IoUringCmd | Self::Sg)
-    }
-
-    pub const fn is_ring(self) -> bool {
-        matches!(self, Self::IoUring | Self::IoUringCmd | Self::Nop)
-    }
-}
-
-/// The first name of each is its own.
-const ENGINES: &[(&str, EngineName)] = &[
-    ("io_uring", EngineName::IoUring),
-    ("io_uring_cmd", EngineName::IoUringCmd),
-    ("libaio", EngineName::Libaio),
-    ("linuxaio", EngineName::Libaio),
-    ("aio", EngineName::Libaio),
-    ("psync", EngineName::Psync),
-    ("sync", EngineName::Sync),
-    ("pvsync", EngineName::Pvsync),
-    ("pvsync2", EngineName::Pvsync2),
-    ("falloc", EngineName::Falloc),
-    ("ftruncate", EngineName::Ftruncate),
-    ("vsync", EngineName::Vsync),
-    ("mmap", EngineName::Mmap),
-    ("splice", EngineName::Splice),
-    ("posixaio", EngineName::Posixaio),
-    ("sg", EngineName::Sg),
-    ("filecreate", EngineName::Names(NameOp::CreateFile)),
-    ("filestat", EngineName::Names(NameOp::StatFile)),
-    ("filedelete", EngineName::Names(NameOp::DeleteFile)),
-    ("dircreate", EngineName::Names(NameOp::CreateDir)),
-    ("dirstat", EngineName::Names(NameOp::StatDir)),
-    ("dirdelete", EngineName::Names(NameOp::DeleteDir)),
-    ("nop", EngineName::Nop),
-    ("null", EngineName::Null),
-    ("cpp_null", EngineName::Null),
-];
-
-/// Maximum queue depth, that of io_uring (IORING_MAX_ENTRIES in io_uring/io_uring.h).
-pub(crate) const DEPTH_MAX: u32 = 32_768;
-
-keys! {
+keys! { Engine;
     value("NAME") "ioengine": "I/O engine: io_uring, io_uring_cmd, libaio, posixaio, psync, sync, vsync, pvsync, \
          pvsync2, mmap, splice, sg, falloc, ftruncate, null, nop, or operations on names: filecreate, filestat, \
          filedelete, dircreate, dirstat, dirdelete",
         "The default is io_uring, not psync. `nop` (a ring of no-ops) is fathom's own." = engine;
     value("COUNT") "iodepth": "Queue depth: number of I/Os to keep in flight", "At most 32768, the limit of io_uring."
-        => |job, v| job.engine.depth = v.count32(1, DEPTH_MAX)?;
+        => depth = count32(1, DEPTH_MAX);
     value("COUNT") "iodepth_batch" | "iodepth_batch_submit": "Maximum number of I/Os to submit at once",
         "By default, adapts to the device: from a quarter of iodepth (at most 4) up to all of it."
-        => |job, v| job.engine.batch.submit_max = batch(v)?;
+        => batch.submit_max = depth();
     value("COUNT") "iodepth_batch_complete_min" | "iodepth_batch_complete": "Minimum number of completions to reap at \
          once"
-        => |job, v| job.engine.batch.complete_min = v.count32(0, DEPTH_MAX)?;
+        => batch.complete_min = count32(0, DEPTH_MAX);
     value("COUNT") "iodepth_batch_complete_max": "Maximum number of completions to reap at once",
-        "By default, all available completions." => |job, v| job.engine.batch.complete_max = batch(v)?;
+        "By default, all available completions." => batch.complete_max = depth();
     value("COUNT") "iodepth_low": "Queue depth at which to start refilling the queue",
-        "By default, refills the queue immediately." => |job, v| job.engine.batch.low = batch(v)?;
-    flag "direct": "Use direct I/O (O_DIRECT)" => |job, v| job.engine.direct = v.flag()?;
-    flag "buffered": "Use buffered I/O; the opposite of direct" => |job, v| job.engine.direct = !v.flag()?;
+        "By default, refills the queue immediately." => batch.low = depth();
+    flag "direct": "Use direct I/O (O_DIRECT)"
+        @(e if e.moves_data()) -> direct;
+    flag "buffered": "Use buffered I/O; the opposite of direct" => |job, v| job.direct = !v.flag()?;
     flag "atomic": "Atomic writes (RWF_ATOMIC; io_uring, libaio, pvsync2); implies direct"
-        => |job, v| job.engine.flags.atomic = v.flag()?;
+        @(Engine::IoUring(_) | Engine::Libaio | Engine::Psync(Psync::VectoredFlags { .. })) -> flags.atomic;
     flag "uncached": "Buffered I/O whose pages are dropped afterwards (RWF_DONTCACHE; io_uring, pvsync2)"
-        => |job, v| job.engine.flags.uncached = v.flag()?;
-    flag "serialize_overlap": "Let an I/O wait for those in flight that overlap it"
-        => |job, v| job.engine.serialize_overlap = v.flag()?;
+        @(Engine::IoUring(_) | Engine::Psync(Psync::VectoredFlags { .. })) -> flags.uncached;
+    flag "serialize_overlap": "Let an I/O wait for those in flight that overlap it" -> serialize_overlap;
     flag "hipri": "Poll for completions (io_uring, io_uring_cmd, pvsync2, sg)",
         "The kernel's SCSI drivers ignore it (sg); the results say so."
-        => |job, v| job.engine.uring.iopoll = v.flag()?;
+        @(Engine::IoUring(_) | Engine::IoUringCmd(_) | Engine::Sg(_) | Engine::Psync(Psync::VectoredFlags { .. }))
+        -> ring.iopoll;
     flag "hybrid_iopoll": "With hipri, sleep before polling (IORING_SETUP_HYBRID_IOPOLL, Linux 6.13; io_uring, \
          io_uring_cmd)",
-        "fathom's own." => |job, v| job.engine.uring.hybrid_iopoll = v.flag()?;
+        "fathom's own."
+        @(Engine::IoUring(_) | Engine::IoUringCmd(_)) -> ring.hybrid_iopoll;
     flag "fixedbufs": "Register the I/O buffers with the ring", "On by default, since it only reduces CPU time."
-        => |job, v| job.engine.uring.fixed_buffers = v.flag()?;
+        @(e if e.uring().is_some()) -> ring.fixed_buffers;
     flag "registerfiles": "Register the files with the ring", "On by default, since it only reduces CPU time."
-        => |job, v| job.engine.uring.registered_files = v.flag()?;
-    flag "sqthread_poll": "Let a kernel thread submit I/O (SQPOLL)" => |job, v| job.engine.sqpoll = v.flag()?;
+        @(e if e.uring().is_some()) -> ring.registered_files;
+    flag "sqthread_poll": "Let a kernel thread submit I/O (SQPOLL)"
+        @(e if e.uring().is_some()) -> sqthread_poll;
     value("CPU") "sqthread_poll_cpu": "CPU of the SQPOLL thread"
-        => |job, v| job.engine.sqpoll_cpu = Some(v.count32(0, 8191)?);
+        @(e if e.uring().is_some()) => |job, v| job.poller.cpu = Some(v.count32(0, 8191)?);
     value("TIME") "sqthread_poll_idle": "Idle time after which the SQPOLL thread sleeps; default unit: ms",
-        "Not in fio." => |job, v| {
+        "Not in fio."
+        @(e if e.uring().is_some()) => |job, v| {
             let ms = v.time_ns(1_000_000)? / 1_000_000;
             let idle = u32::try_from(ms).ok().filter(|ms| *ms > 0);
-            job.engine.sqpoll_idle_ms = Some(idle.ok_or("value out of range; use 1 ms to 49 days")?);
+            job.poller.idle_ms = Some(idle.ok_or("value out of range; use 1 ms to 49 days")?);
         };
     flag "nonvectored": "Use READ and WRITE instead of READV and WRITEV"
-        => |job, v| job.engine.uring.vectored = match v.text {
+        @(e if e.uring().is_some()) => |job, v| job.ring.vectored = match v.text {
             // In fio, "choose automatically".
             "-1" => false,
             _ => !v.flag()?,
         };
     value("N") "force_async": "Issue every Nth I/O with IOSQE_ASYNC"
-        => |job, v| job.engine.uring.force_async = v.count32(0, u32::MAX)?;
+        @(e if e.uring().is_some()) => ring.force_async = count32(0, u32::MAX);
     value("CALL") "stat_type": "System call of filestat and dirstat: stat, lstat or statx"
-        => |job, v| job.engine.stat = v.choice(&[
+        @(Engine::Names(names) if names.op.is_stat()) => stat_type = choice(&[
             ("stat", StatCall::Stat), ("lstat", StatCall::Lstat), ("statx", StatCall::Statx)
-        ])?;
-    flag "nowait": "Set RWF_NOWAIT (pvsync2)" => |job, v| job.engine.nowait = v.flag()?;
+        ]);
+    flag "nowait": "Set RWF_NOWAIT (pvsync2)"
+        @(Engine::Psync(Psync::VectoredFlags { .. })) -> nowait;
     value("nvme|bsg") "cmd_type": "Type of passthrough commands: nvme, or SCSI on /dev/bsg/H:C:T:L (io_uring_cmd)"
-        => |job, v| job.engine.bsg = v.choice(&[("nvme", false), ("bsg", true)])?;
+        @(Engine::IoUringCmd(_)) => bsg = choice(&[("nvme", false), ("bsg", true)]);
     value("MODE|MODE/PERCENT:…") "write_mode": "NVMe command of writes: write, zeroes, uncor or verify, or a mix; \
          SCSI command with cmd_type=bsg: write or verify (io_uring_cmd)",
-        "`zone_append` is refused." => |job, v| job.engine.uring.nvme.write_modes = write_modes(v)?;
+        "`zone_append` is refused."
+        @(Engine::IoUringCmd(_)) @off "write" => |job, v| job.ring.nvme.write_modes = write_modes(v)?;
     flag "readfua": "Set the Force Unit Access bit of reads (io_uring_cmd, sg)"
-        => |job, v| job.engine.uring.nvme.read_fua = v.flag()?;
+        @(e if e.is_passthrough()) -> ring.nvme.read_fua;
     flag "writefua": "Set the Force Unit Access bit of writes (io_uring_cmd, sg)"
-        => |job, v| job.engine.uring.nvme.write_fua = v.flag()?;
+        @(e if e.is_passthrough()) -> ring.nvme.write_fua;
     flag "deac": "Set the Deallocate bit of write_mode=zeroes (io_uring_cmd)"
-        => |job, v| job.engine.uring.nvme.deallocate = v.flag()?;
+        @(Engine::IoUringCmd(_)) -> ring.nvme.deallocate;
     value("COUNT") "num_range": "Ranges of each trim, from 1 to 256 (io_uring_cmd)"
-        => |job, v| job.engine.uring.nvme.ranges = v.count32(1, 256)?;
+        @(Engine::IoUringCmd(_)) @off "1" => ring.nvme.ranges = count32(1, 256);
     value("MODE") "sg_write_mode": "SCSI command of writes: write, write_and_verify, write_same, write_same_ndob, \
          write_stream, verify_bytchk_00, verify_bytchk_01 or verify_bytchk_11 (sg)"
-        => |job, v| job.engine.scsi.write = v.choice(&[
+        @(Engine::Sg(_)) @off "write" => scsi.write = choice(&[
             ("write", ScsiWrite::Write), ("write_and_verify", ScsiWrite::WriteAndVerify),
             ("verify", ScsiWrite::WriteAndVerify), ("write_same", ScsiWrite::WriteSame),
             ("same", ScsiWrite::WriteSame), ("write_same_ndob", ScsiWrite::WriteSameNdob),
             ("write_stream", ScsiWrite::WriteStream), ("verify_bytchk_00", ScsiWrite::VerifyMedium),
             ("verify_bytchk_01", ScsiWrite::VerifyData), ("verify_bytchk_11", ScsiWrite::VerifyBlock)
-        ])?;
+        ]);
     value("NUMBER") "stream_id": "Stream that sg_write_mode=write_stream writes to (sg)",
         "fathom opens no stream, so write_stream needs one."
-        => |job, v| job.engine.scsi.stream = v.count32(0, u32::from(u16::MAX))? as u16;
+        @(Engine::Sg(_)) => |job, v| job.scsi.stream = v.count32(0, u32::from(u16::MAX))? as u16;
     flag "userspace_reap": "No effect: io_getevents reaps the completions of libaio",
         "No effect: io_uring reaps completions from user space, libaio does not." = accept_flag;
     value("KIND") "mem" | "iomem": "Buffer memory: malloc, shm, shmhuge, mmap, mmapshared or mmaphuge",
         "Buffers are always anonymous memory, in normal or huge pages; file-backed mmap is refused."
-        => |job, v| job.plan.buffers.memory = v.choice(&[
+        => buffers.memory = choice(&[
             ("malloc", Memory::Normal), ("shm", Memory::Normal), ("mmap", Memory::Normal),
             ("mmapshared", Memory::Normal), ("shmhuge", Memory::Huge), ("mmaphuge", Memory::Huge)
-        ])?;
+        ]);
     value("SIZE") "mem_align" | "iomem_align": "Minimum alignment of I/O buffers",
         "Buffers are always page-aligned; more is refused." = |_, v| match v.bytes()? {
             align if align > BUFFER_ALIGN => Err(format!(
@@ -187,13 +154,13 @@ keys! {
     value("inline|offload") "io_submit_mode": "Submit from the job's own thread or from others",
         "No effect: arrivals of a rate-limited job are never delayed by a stall, which is the purpose of `offload`."
         = |_, v| v.choice(&[("inline", ()), ("offload", ())]);
-    flag "thread" | "threads": "Run jobs as threads (always the case)",
+    any "thread" | "threads": "Run jobs as threads (always the case)",
         "Jobs are always threads. As in fio, `threads` is accepted, too." = accept_flag;
 }
 
-fn engine(job: &mut JobSpec, v: KeyValue<'_>) -> Result<(), String> {
-    if let Some((_, name)) = ENGINES.iter().find(|(word, _)| *word == v.text) {
-        job.engine.name = *name;
+fn engine(job: &mut Job, v: KeyValue<'_>) -> Result<(), String> {
+    if let Some((_, engine)) = engines().find(|(word, _)| *word == v.text) {
+        job.engine = engine;
         return Ok(());
     }
     // As in fio, what follows a colon is a path, or a detail of the engine; an engine may also be a path itself.
@@ -204,13 +171,9 @@ fn engine(job: &mut JobSpec, v: KeyValue<'_>) -> Result<(), String> {
     {
         return Err(format!("fio's engine '{word}' is not supported; {instead}"));
     }
-    let near = suggest::nearest(word, ENGINES.iter().map(|(word, _)| *word));
+    let near = suggest::nearest(word, engines().map(|(word, _)| word));
     let near = near.unwrap_or("io_uring, libaio, psync, sync, pvsync, pvsync2 or null");
     Err(format!("unknown engine '{}'; use {near}", v.text))
-}
-
-pub(crate) fn engines() -> impl Iterator<Item = (&'static str, EngineName)> {
-    ENGINES.iter().copied()
 }
 
 /// fio's other engines, and what to do instead.
@@ -262,9 +225,4 @@ fn write_modes(v: KeyValue<'_>) -> Result<Vec<(WriteMode, u32)>, String> {
     }
     let rest = (100 - sum) / open.max(1);
     Ok(modes.into_iter().map(|(mode, percent)| (mode, percent.unwrap_or(rest))).collect())
-}
-
-/// As in fio, 0 selects the default.
-fn batch(v: KeyValue<'_>) -> Result<Option<u32>, String> {
-    Ok(Some(v.count32(0, DEPTH_MAX)?).filter(|n| *n > 0))
 }

@@ -1,18 +1,47 @@
 //! The table of keys. Each key is one entry, from which parser, help, documentation and
 //! suggestions are derived.
 
-/// `value("FORM") "key" | "alias": "description", "difference from fio" => |job, v| assignment;`, or instead of the last
-/// part `= setter;`.
+/// A chapter of the table: `value("FORM") "key" | "alias": "description", "difference from fio"`, and what it does:
+/// `-> field;` for a flag, `=> field = method(arguments);` with a method of [`KeyValue`], `=> |job, v| assignment;` or
+/// `= setter;`. `any` is a flag that any number but 0 sets, as in fio. Before that, `@(PATTERN)` matches the engines
+/// that support the key, and `@off "VALUE"` is a value other than 0 that requests nothing.
 macro_rules! keys {
-    ($($kind:ident $(($form:literal))? $name:literal $(| $alias:literal)*: $doc:literal $(, $differs:tt)?
+    ($group:ident; $($kind:ident $(($form:literal))? $name:literal $(| $alias:literal)*: $doc:literal $(, $differs:tt)?
+        $(@($($only:tt)*))? $(@off $off:literal)?
+        $(-> $($flag:ident).+;)? $(=> $($field:ident).+ = $read:ident($($arg:tt)*);)?
         $(=> |$job:tt, $v:tt| $set:expr;)? $(= $setter:expr;)?)*) => {
         pub(super) const KEYS: &[$crate::keys::Key] = &[$($crate::keys::Key {
+            name: $name,
             aliases: &[$($alias),*],
+            group: $crate::keys::KeyGroup::$group,
+            takes: takes!($kind $($form)?),
+            doc: $doc,
             differs: [$($differs,)? ""][0],
-            ..$crate::keys::Key::$kind(
-                $name, $($form,)? $doc, $(|$job, $v| { $set; Ok(()) })? $($setter)?
-            )
+            off: [$($off,)? ""][0],
+            needs: None,
+            only: [$(Some((|engine| matches!(engine, $($only)*)) as $crate::keys::Supports),)? None][0],
+            action: $crate::keys::Action::Set($crate::keys::SetFn(
+                $(|job, v| { job.$($flag).+ = v.flag()?; Ok(()) })?
+                $(|job, v| { job.$($field).+ = v.$read($($arg)*)?; Ok(()) })?
+                $(|$job, $v| { $set; Ok(()) })?
+                $($setter)?
+            )),
         }),*];
+    };
+}
+
+macro_rules! takes {
+    (flag) => {
+        $crate::keys::Takes::Flag
+    };
+    (any) => {
+        $crate::keys::Takes::AnyNumber
+    };
+    (value $form:literal) => {
+        $crate::keys::Takes::Value($form)
+    };
+    (optional $form:literal) => {
+        $crate::keys::Takes::Optional($form)
     };
 }
 
@@ -27,16 +56,17 @@ mod report;
 mod schedule;
 mod target;
 
-pub use engine::EngineName;
 pub(crate) use engine::engines;
 
-use crate::job::{Given, JobSpec};
+use crate::job::{Given, Job};
 use crate::suggest;
 use crate::value::KeyValue;
+use fathom_model::plan::Engine;
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
-pub(crate) type Setter = fn(&mut JobSpec, KeyValue<'_>) -> Result<(), String>;
+type Supports = fn(&Engine) -> bool;
+pub(crate) type Setter = fn(&mut Job, KeyValue<'_>) -> Result<(), String>;
 
 #[derive(Debug, Clone, Copy)]
 pub struct Key {
@@ -47,10 +77,12 @@ pub struct Key {
     pub doc: &'static str,
     /// How it differs from fio; empty if it does not.
     pub differs: &'static str,
-    /// Values that request nothing, separated by commas, accepted even if the key is refused otherwise.
+    /// Values besides 0 that request nothing, separated by commas; the only ones accepted if the key is refused.
     pub off: &'static str,
     /// The key without which this one has no effect, whatever its value.
     pub needs: Option<&'static str>,
+    /// The engines that support it, if not all of them.
+    pub only: Option<Supports>,
     pub action: Action,
 }
 
@@ -68,6 +100,8 @@ pub struct SetFn(pub(crate) Setter);
 pub enum Takes {
     /// 0 or 1; without a value, 1.
     Flag,
+    /// A flag that any number but 0 sets, as in fio.
+    AnyNumber,
     Value(&'static str),
     Optional(&'static str),
 }
@@ -75,7 +109,7 @@ pub enum Takes {
 impl Takes {
     pub const fn form(self) -> &'static str {
         match self {
-            Takes::Flag => "0|1",
+            Takes::Flag | Takes::AnyNumber => "0|1",
             Takes::Value(form) | Takes::Optional(form) => form,
         }
     }
@@ -114,61 +148,41 @@ impl KeyGroup {
 }
 
 impl Key {
-    const fn new(name: &'static str, takes: Takes, doc: &'static str, set: Setter) -> Self {
-        let action = Action::Set(SetFn(set));
-        let (group, off, needs) = (KeyGroup::Target, "", None);
-        Self { name, aliases: &[], group, takes, doc, differs: "", off, needs, action }
-    }
-
-    const fn flag(name: &'static str, doc: &'static str, set: Setter) -> Self {
-        Self::new(name, Takes::Flag, doc, set)
-    }
-
-    const fn value(name: &'static str, form: &'static str, doc: &'static str, set: Setter) -> Self {
-        Self::new(name, Takes::Value(form), doc, set)
-    }
-
-    const fn optional(
-        name: &'static str,
-        form: &'static str,
-        doc: &'static str,
-        set: Setter,
-    ) -> Self {
-        Self::new(name, Takes::Optional(form), doc, set)
-    }
-
-    fn in_group(self, group: KeyGroup) -> Self {
-        Self { group, ..self }
-    }
-
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
         std::iter::once(self.name).chain(self.aliases.iter().copied())
     }
 
     pub fn is_flag(&self) -> bool {
-        self.takes == Takes::Flag
+        matches!(self.takes, Takes::Flag | Takes::AnyNumber)
     }
 
     pub(crate) fn is_off(&self, value: &str) -> bool {
         !value.is_empty() && self.off.split(',').any(|off| off == value)
     }
+
+    pub(crate) fn requests_nothing(&self, value: &str) -> bool {
+        value == "0" || self.is_off(value)
+    }
+
+    /// Whether `engine` supports it.
+    pub(crate) fn is_for(&self, engine: &Engine) -> bool {
+        self.only.is_none_or(|supports| supports(engine))
+    }
 }
 
 static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| {
-    let groups: [(KeyGroup, &[Key]); 9] = [
-        (KeyGroup::Target, target::KEYS),
-        (KeyGroup::Access, access::KEYS),
-        (KeyGroup::Engine, engine::KEYS),
-        (KeyGroup::Schedule, schedule::KEYS),
-        (KeyGroup::Schedule, priority::KEYS),
-        (KeyGroup::Rate, rate::KEYS),
-        (KeyGroup::Data, data::KEYS),
-        (KeyGroup::Report, report::KEYS),
-        (KeyGroup::Report, logs::KEYS),
+    let chapters = [
+        target::KEYS,
+        access::KEYS,
+        engine::KEYS,
+        schedule::KEYS,
+        priority::KEYS,
+        rate::KEYS,
+        data::KEYS,
+        report::KEYS,
+        logs::KEYS,
     ];
-    let supported =
-        groups.into_iter().flat_map(|(group, keys)| keys.iter().map(move |k| k.in_group(group)));
-    supported.chain(refused()).collect()
+    [chapters.concat(), refused()].concat()
 });
 
 fn refused() -> Vec<Key> {
@@ -183,11 +197,16 @@ fn refused() -> Vec<Key> {
             let (word, needs) = word.split_once('<').unwrap_or((word, ""));
             let (name, off) = word.split_once('=').unwrap_or((word, ""));
             keys.push(Key {
+                name,
+                aliases: &[],
                 group: KeyGroup::Refused,
+                takes: Takes::Value("…"),
+                doc,
+                differs: "",
                 off,
                 needs: Some(needs).filter(|needs| !needs.is_empty()),
+                only: None,
                 action: Action::Refuse(why),
-                ..Key::value(name, "…", doc, |_, _| Ok(()))
             });
         }
     }
@@ -202,22 +221,9 @@ pub fn find(name: &str) -> Option<&'static Key> {
     keys().find(|key| key.names().any(|n| n == name))
 }
 
-/// Flags that any number but 0 sets, as in fio.
-const SET_BY_ANY: &[&str] = &[
-    "exitall",
-    "exitall_on_error",
-    "group_reporting",
-    "new_group",
-    "norandommap",
-    "refill_buffers",
-    "stonewall",
-    "thread",
-    "time_based",
-    "zero_buffers",
-];
-
-pub(crate) fn is_set_by_any(key: &Key) -> bool {
-    SET_BY_ANY.contains(&key.name)
+/// Keys that only some engines support, `engine` among them.
+pub(crate) fn keys_of(engine: &Engine) -> impl Iterator<Item = &'static Key> {
+    keys().filter(|key| key.only.is_some() && key.is_for(engine))
 }
 
 pub(crate) fn unknown(name: &str) -> String {
@@ -234,7 +240,7 @@ pub(crate) fn unknown(name: &str) -> String {
 }
 
 /// A note on the `options` and the keys of `jobs` that have no effect.
-pub(crate) fn without_effect(options: &[&'static str], jobs: &[JobSpec]) -> Option<String> {
+pub(crate) fn without_effect(options: &[&'static str], jobs: &[Job]) -> Option<String> {
     let given: BTreeSet<&str> = jobs.iter().flat_map(|job| &job.given).map(|g| g.key).collect();
     let is_idle = |name: &&str| find(name).is_some_and(|key| key.differs.starts_with("No effect:"));
     let idle = given.into_iter().filter(is_idle).chain(options.iter().copied());
@@ -243,10 +249,8 @@ pub(crate) fn without_effect(options: &[&'static str], jobs: &[JobSpec]) -> Opti
 }
 
 /// Notes on keys of the command line that all jobs override: they are defaults for job files, as in fio.
-pub(crate) fn overridden_by_files(given: &[Given], jobs: &[JobSpec]) -> Vec<String> {
-    let from_file = |key: &str, job: &JobSpec| {
-        job.given.iter().rfind(|last| last.key == key).is_some_and(|last| last.place.is_some())
-    };
+pub(crate) fn overridden_by_files(given: &[Given], jobs: &[Job]) -> Vec<String> {
+    let from_file = |key: &str, job: &Job| job.last(key).is_some_and(|last| last.place.is_some());
     let overridden = |given: &&Given| {
         given.place.is_none()
             && !jobs.is_empty()
@@ -262,7 +266,7 @@ pub(crate) fn overridden_by_files(given: &[Given], jobs: &[JobSpec]) -> Vec<Stri
 }
 
 /// Setter for flags that are accepted without effect.
-fn accept_flag(_: &mut JobSpec, value: KeyValue<'_>) -> Result<(), String> {
+fn accept_flag(_: &mut Job, value: KeyValue<'_>) -> Result<(), String> {
     value.flag().map(|_| ())
 }
 
@@ -303,7 +307,7 @@ mod tests {
         for key in keys() {
             let Action::Set(set) = key.action else { continue };
             for text in ["", "0", "1", "-1", ":", ",", "%", "4k,8k", "x/y:z", "\u{e9}", "1-2"] {
-                let _ = (set.0)(&mut JobSpec::new(), KeyValue::strict(text, 1024));
+                let _ = (set.0)(&mut Job::new(), KeyValue::strict(text, 1024));
             }
         }
     }

@@ -1,174 +1,192 @@
 //! Rejects what cannot be done, before anything is.
 
 use super::regions::Part;
-use super::{File, engine, jobs};
-use crate::job::{EngineName, JobSpec, RwKind, Size};
+use super::{File, engine};
+use crate::job::{Job, Size};
+use crate::names::PATHS_MAX;
 use crate::spec::Spec;
 use fathom_model::Dir;
 use fathom_model::cpus;
 use fathom_model::facts::{Facts, TargetKind};
-use fathom_model::plan::{BlockSizes, Distribution, Mix, ScsiWrite, WriteMode};
+use fathom_model::plan::{
+    BlockSizes, Distribution, Engine, Mix, NameOp, Order, Psync, ScsiWrite, WriteMode,
+};
 use fathom_model::units::bytes as show;
+use std::collections::HashSet;
 
-/// What is wrong with a key of a job; the key is empty if it is not about one.
+/// What is wrong with a key of a job.
 pub(super) type KeyProblem = (&'static str, String);
 
-pub(super) fn settings(job: &JobSpec, facts: &Facts) -> Vec<KeyProblem> {
-    let mut problems = Vec::new();
-    for dir in Dir::ALL {
-        if job.rate.bytes[dir].is_some() && job.rate.iops[dir].is_some() {
-            let why = format!("rate and rate_iops both limit {dir}s; remove one");
-            problems.push(("rate_iops", why));
+/// A check of a job's keys against each other and against the machine.
+struct Check {
+    /// The key that it is about: the first check that a key fails is reported.
+    key: &'static str,
+    why: fn(&Job, &Facts) -> Option<String>,
+}
+
+/// `"key": |job| condition => message;`, or `"key" = function;` where the message needs more than the job.
+macro_rules! checks {
+    ($($key:literal $(: |$job:ident| $when:expr => $why:expr;)? $(= $check:expr;)?)*) => {
+        const CHECKS: &[Check] = &[$(Check {
+            key: $key,
+            why: $(|$job, _| ($when).then(|| String::from($why)))? $($check)?
+        }),*];
+    };
+}
+
+checks! {
+    "cmdprio_bssplit": |job| job.has("cmdprio_percentage") && job.has("cmdprio_bssplit")
+        => "cmdprio_percentage and cmdprio_bssplit conflict; remove one";
+    "cmdprio_bssplit" = |job, _| priority_shares(job);
+    "sqthread_poll_cpu": |job| job.has_own("sqthread_poll_cpu") && !job.sqthread_poll
+        => "sqthread_poll_cpu has no effect without sqthread_poll=1; set that, or remove it";
+    "sqthread_poll_idle": |job| job.has_own("sqthread_poll_idle") && !job.sqthread_poll
+        => "sqthread_poll_idle has no effect without sqthread_poll=1; set that, or remove it";
+    "rw" = |job, _| lacking_direction(job);
+    "rw": |job| job.access.mix == Mix::TrimThenWrite && job.is_held_back()
+        => "the writes of trimwrite follow its trims; remove rate, rate_iops and flow";
+    "rw": |job| names_op(job).is_some() && job.access.mix.has(Dir::Trim)
+        => format!("{} does not trim; use rw=read or rw=write", job.engine.name());
+    "pre_read": |job| job.pre_read && job.direct && job.access.mix.has(Dir::Read)
+        => "pre_read fills the page cache, which direct I/O bypasses; remove one of them";
+    "unlink_each_loop": |job| job.fresh_passes > 1 && job.access.mix.has(Dir::Read)
+        => "unlink_each_loop leaves nothing to read for the second pass; remove it, or loops";
+    "num_range": |job| trim_ranges(job) > 1 && job.access.mix == Mix::TrimThenWrite
+        => "a write follows a trim of one range; remove num_range";
+    "num_range": |job| trim_ranges(job) > 1 && job.serialize_overlap
+        => "num_range and serialize_overlap conflict; remove one";
+    "num_range": |job| job.access.block_sizes.trim.max().saturating_mul(trim_ranges(job)) > u64::from(u32::MAX)
+        => "one trim is limited to 4 GiB in all its ranges; lower num_range, or bs";
+    "sg_write_mode": |job| sg_write(job) == Some(ScsiWrite::WriteStream) && job.scsi.stream == 0
+        => "write_stream needs an open stream; set stream_id";
+    "writefua": |job| job.ring.nvme.write_fua
+        && sg_write(job).is_some_and(|write| !matches!(write, ScsiWrite::Write | ScsiWrite::WriteStream))
+        => "writefua is a bit of sg_write_mode=write and write_stream only; remove one of them";
+    "deac": |job| is_bsg(job) && job.ring.nvme.deallocate
+        => "deac is a bit of NVMe commands; remove it, or cmd_type=bsg";
+    "num_range": |job| is_bsg(job) && job.ring.nvme.ranges > 1
+        => "cmd_type=bsg trims one range at a time; remove num_range";
+    "write_mode": |job| is_bsg(job)
+        && !matches!(job.ring.nvme.write_modes[..], [] | [(WriteMode::Write | WriteMode::Verify, _)])
+        => "with cmd_type=bsg, writes are write_mode=write or verify, without a mix";
+    "writefua": |job| is_bsg(job) && job.ring.nvme.write_fua
+        && matches!(job.ring.nvme.write_modes[..], [(WriteMode::Verify, _)])
+        => "VERIFY has no Force Unit Access bit; remove writefua or write_mode=verify";
+    "sprandom": |job| job.sprandom && !(job.is_random() && job.access.mix == Mix::Only(Dir::Write))
+        => "sprandom writes at random; use rw=randwrite";
+    "sprandom": |job| job.sprandom && !matches!(job.access.block_sizes.write, BlockSizes::Fixed(_))
+        => "sprandom writes blocks of one size; use bs";
+    "sprandom": |job| job.sprandom && ![0, job.access.block_sizes.write.min()].contains(&job.access.align.write)
+        => "sprandom writes every block; use blockalign=bs, or remove it";
+    "sprandom": |job| job.sprandom && (job.random_distribution.is_some()
+        || matches!(job.access.order, Order::Random { run: 2.., .. })
+        || job.access.random_percent.write != 100)
+        => "sprandom chooses all offsets; remove random_distribution, percentage_random and what follows randwrite";
+    "sprandom": |job| job.sprandom && job.numjobs > 1
+        => "sprandom writes all of a target in one job; remove numjobs";
+    "hybrid_iopoll": |job| job.ring.hybrid_iopoll && !job.ring.iopoll && job.engine.uring().is_some()
+        => "it changes how hipri polls; set hipri=1";
+    "hipri": |job| is_polled(job) && !job.direct
+        => "hipri polls only direct I/O; set direct=1, or remove hipri";
+    "hipri" = |job, _| unpolled_requests(job);
+    "nonvectored": |job| matches!(job.engine, Engine::IoUringCmd(_)) && job.ring.vectored
+        => "nonvectored=0 has no effect with io_uring_cmd; remove it";
+    "cpus_allowed" = |job, facts| not_allowed(&job.placement.cpus, facts);
+    "sqthread_poll_cpu" = |job, facts| not_allowed(job.ring.sqpoll.and_then(|poller| poller.cpu).as_slice(), facts);
+    "nrfiles": |job| names_op(job).is_some() && too_many_names(job)
+        => "the job has more than a million files; lower nrfiles or numjobs";
+}
+
+pub(super) fn settings(job: &Job, facts: &Facts, readonly: bool) -> Vec<KeyProblem> {
+    let name = job.engine.name();
+    let both = |dir: &Dir| job.rate_bytes[*dir].is_some() && job.rate_iops[*dir].is_some();
+    let both = Dir::ALL
+        .into_iter()
+        .filter(both)
+        .map(|dir| ("rate_iops", format!("rate and rate_iops both limit {dir}s; remove one")));
+    let foreign = engine::foreign(job).map(|key| key.name).filter(|key| job.has_own(key));
+    let foreign =
+        foreign.map(|key| (key, format!("ioengine={name} does not support {key}; remove it")));
+    let changing = names_op(job)
+        .filter(|op| readonly && !op.is_stat())
+        .map(|_| ("ioengine", format!("{name} changes the file system; remove --readonly")));
+    let others = [too_large(job), repeated_names(job), changing];
+    let mut problems: Vec<KeyProblem> =
+        both.chain(foreign).chain(others.into_iter().flatten()).collect();
+    let mut failed = HashSet::new();
+    for check in CHECKS {
+        if let Some(why) = (check.why)(job, facts).filter(|_| failed.insert(check.key)) {
+            problems.push((check.key, why));
         }
     }
-    problems.extend(priorities(job));
-    let name = job.engine.name.name();
-    problems.extend(
-        engine::unsupported_keys(job)
-            .map(|key| (key, format!("ioengine={name} does not support {key}; remove it"))),
-    );
-    for key in ["sqthread_poll_cpu", "sqthread_poll_idle"] {
-        if job.has_own(key) && !job.engine.sqpoll {
-            let why =
-                format!("{key} has no effect without sqthread_poll=1; set that, or remove it");
-            problems.push((key, why));
-        }
-    }
-    if let Some((dir, instead)) = engine::without(job) {
-        problems.push(("rw", format!("{name} does not support {dir}; {instead}")));
-    }
-    problems.extend(trim_write(job));
-    if job.plan.pre_read && job.is_direct() && job.mix().has(Dir::Read) {
-        let why = "pre_read fills the page cache, which direct I/O bypasses; remove one of them";
-        problems.push(("pre_read", why.to_string()));
-    }
-    if job.fresh_passes() > 1 && job.mix().has(Dir::Read) {
-        let why =
-            "unlink_each_loop leaves nothing to read for the second pass; remove it, or loops";
-        problems.push(("unlink_each_loop", why.to_string()));
-    }
-    problems.extend(trim_ranges(job));
-    problems.extend(scsi(job));
-    problems.extend(bsg(job));
-    problems.extend(steady_state(job));
-    problems.extend(polling(job));
-    if job.engine.name == EngineName::IoUringCmd && job.engine.uring.vectored {
-        let why = "nonvectored=0 has no effect with io_uring_cmd; remove it";
-        problems.push(("nonvectored", why.to_string()));
-    }
-    problems.extend(too_large(job));
-    problems.extend(cpus(job, facts));
     problems
 }
 
-fn trim_write(job: &JobSpec) -> Option<KeyProblem> {
-    if job.work.rw.kind != RwKind::TrimWrite {
-        return None;
-    }
-    let rates = |dir: Dir| job.rate.iops[dir].is_some() || job.rate.bytes[dir].is_some();
-    let limited = job.used_dirs().any(rates) || job.rate.flow > 0;
-    let why = "the writes of trimwrite follow its trims; remove rate, rate_iops and flow";
-    limited.then(|| ("rw", why.to_string()))
-}
-
-fn trim_ranges(job: &JobSpec) -> Option<KeyProblem> {
-    let count = u64::from(job.engine.uring.nvme.ranges);
-    if count <= 1 || !job.mix().has(Dir::Trim) {
-        return None;
-    }
-    let why = match job.mix() {
-        Mix::TrimThenWrite => "a write follows a trim of one range; remove num_range",
-        _ if job.engine.serialize_overlap => "num_range and serialize_overlap conflict; remove one",
-        _ if job.plan.access.block_sizes.trim.max().saturating_mul(count) > u64::from(u32::MAX) => {
-            "one trim is limited to 4 GiB in all its ranges; lower num_range, or bs"
+fn lacking_direction(job: &Job) -> Option<String> {
+    let (lacks, instead) = match job.engine {
+        Engine::Psync(Psync::Allocate) => {
+            (&[Dir::Read][..], "use rw=write, randwrite, trim or randtrim")
+        }
+        Engine::Psync(Psync::Truncate) => {
+            (&[Dir::Read, Dir::Trim][..], "use rw=write or randwrite")
         }
         _ => return None,
     };
-    Some(("num_range", why.to_string()))
+    let lacking = job.used_dirs().find(|dir| lacks.contains(dir))?;
+    Some(format!("{} does not support {lacking}; {instead}", job.engine.name()))
 }
 
-/// Checks keys of SCSI commands against the command that writes are.
-fn scsi(job: &JobSpec) -> Option<KeyProblem> {
-    if job.engine.name != EngineName::Sg || !job.mix().has(Dir::Write) {
-        return None;
-    }
-    match job.engine.scsi.write {
-        ScsiWrite::WriteStream if job.engine.scsi.stream == 0 => {
-            let why = "write_stream needs an open stream; set stream_id";
-            Some(("sg_write_mode", why.to_string()))
-        }
-        ScsiWrite::Write | ScsiWrite::WriteStream => None,
-        _ if job.engine.uring.nvme.write_fua => {
-            let why = "writefua is a bit of sg_write_mode=write and write_stream only; remove one of them";
-            Some(("writefua", why.to_string()))
-        }
+/// Ranges of each trim, if the job has any.
+fn trim_ranges(job: &Job) -> u64 {
+    if job.access.mix.has(Dir::Trim) { u64::from(job.ring.nvme.ranges) } else { 0 }
+}
+
+/// What the writes of a job of SCSI commands are, if it has any.
+fn sg_write(job: &Job) -> Option<ScsiWrite> {
+    let writes = matches!(job.engine, Engine::Sg(_)) && job.access.mix.has(Dir::Write);
+    writes.then_some(job.scsi.write)
+}
+
+/// Whether a job sends SCSI commands through a ring.
+fn is_bsg(job: &Job) -> bool {
+    matches!(job.engine, Engine::IoUringCmd(_)) && job.bsg
+}
+
+fn is_polled(job: &Job) -> bool {
+    matches!(job.engine, Engine::IoUring(_)) && job.ring.iopoll
+}
+
+fn names_op(job: &Job) -> Option<NameOp> {
+    match &job.engine {
+        Engine::Names(names) => Some(names.op),
         _ => None,
     }
 }
 
-/// Checks keys of NVMe commands in a job of SCSI commands on a ring.
-fn bsg(job: &JobSpec) -> Option<KeyProblem> {
-    if job.engine.name != EngineName::IoUringCmd || !job.engine.bsg {
-        return None;
-    }
-    let nvme = &job.engine.uring.nvme;
-    let is_one = |mode| matches!(nvme.write_modes[..], [(only, _)] if only == mode);
-    let known = nvme.write_modes.is_empty() || is_one(WriteMode::Write);
-    let (key, why) = match () {
-        () if nvme.deallocate => {
-            ("deac", "deac is a bit of NVMe commands; remove it, or cmd_type=bsg")
-        }
-        () if nvme.ranges > 1 => {
-            ("num_range", "cmd_type=bsg trims one range at a time; remove num_range")
-        }
-        () if !known && !is_one(WriteMode::Verify) => (
-            "write_mode",
-            "with cmd_type=bsg, writes are write_mode=write or verify, without a mix",
-        ),
-        () if !known && nvme.write_fua => (
-            "writefua",
-            "VERIFY has no Force Unit Access bit; remove writefua or write_mode=verify",
-        ),
-        () => return None,
-    };
-    Some((key, why.to_string()))
+fn too_many_names(job: &Job) -> bool {
+    let each = job.filename.len().max(job.nrfiles as usize);
+    each.saturating_mul(job.numjobs as usize) > PATHS_MAX
 }
 
-fn steady_state(job: &JobSpec) -> Option<KeyProblem> {
-    let work = &job.work;
-    if !work.to_steady_state {
+fn repeated_names(job: &Job) -> Option<KeyProblem> {
+    let op = names_op(job).filter(|op| !op.is_stat())?;
+    if !job.time_based && job.loops <= 1 && job.until.ramp_ns == 0 {
         return None;
     }
-    let is_write = work.rw.random && job.mix() == Mix::Only(Dir::Write);
-    let size = job.plan.access.block_sizes.write.min();
-    let why = if !is_write {
-        "sprandom writes at random; use rw=randwrite"
-    } else if job.plan.access.block_sizes.write != BlockSizes::Fixed(size) {
-        "sprandom writes blocks of one size; use bs"
-    } else if work.align.write.is_some_and(|align| align != size) {
-        "sprandom writes every block; use blockalign=bs, or remove it"
-    } else if work.distribution.is_some()
-        || work.rw.postfix.is_some()
-        || job.plan.access.random_percent.write != 100
-    {
-        "sprandom chooses all offsets; remove random_distribution, percentage_random and what follows randwrite"
-    } else if job.numjobs > 1 {
-        "sprandom writes all of a target in one job; remove numjobs"
-    } else {
-        return None;
-    };
-    Some(("sprandom", why.to_string()))
+    let keys = ["time_based", "loops", "ramp_time"];
+    let key = keys.into_iter().find(|key| job.has(key)).unwrap_or("loops");
+    Some((key, format!("{} uses each name once; remove {key}, and raise nrfiles", op.name())))
 }
 
 /// Largest block size of reads and writes in bytes: Linux limits them to just below 2 GiB (MAX_RW_COUNT).
 const TRANSFER_MAX: u64 = 1 << 30;
 
-fn too_large(job: &JobSpec) -> Option<KeyProblem> {
-    if matches!(job.engine.name, EngineName::Falloc | EngineName::Null | EngineName::Nop) {
+fn too_large(job: &Job) -> Option<KeyProblem> {
+    if matches!(job.engine, Engine::Psync(Psync::Allocate) | Engine::Null | Engine::Nop(_)) {
         return None;
     }
     let moves = |dir: &Dir| *dir != Dir::Trim;
-    let sizes = job.used_dirs().filter(moves).map(|dir| job.plan.access.block_sizes[dir].max());
+    let sizes = job.used_dirs().filter(moves).map(|dir| job.access.block_sizes[dir].max());
     let size = sizes.max().filter(|size| *size > TRANSFER_MAX)?;
     let key = ["bs", "bsrange", "bssplit"].into_iter().rfind(|key| job.has(key))?;
     let why = format!(
@@ -178,50 +196,28 @@ fn too_large(job: &JobSpec) -> Option<KeyProblem> {
     Some((key, why))
 }
 
-/// Checks the priorities of single I/Os, of which each may have only one.
-fn priorities(job: &JobSpec) -> Option<KeyProblem> {
-    if job.has("cmdprio_percentage") && job.has("cmdprio_bssplit") {
-        let why = "cmdprio_percentage and cmdprio_bssplit conflict; remove one";
-        return Some(("cmdprio_bssplit", why.to_string()));
-    }
-    let mut sums = job.priorities.split.iter().flat_map(|(_, parts)| {
+/// Checks that each I/O has only one priority.
+fn priority_shares(job: &Job) -> Option<String> {
+    let mut sums = job.cmdprio_bssplit.iter().flat_map(|(_, parts)| {
         parts.iter().map(|part| {
             let same = parts.iter().filter(|other| other.block == part.block);
             (part.block, same.map(|part| part.percent).sum::<u32>())
         })
     });
     let (size, sum) = sums.find(|(_, sum)| *sum > 100)?;
-    let why = format!("the percentages for {} add up to {sum}%; use at most 100%", show(size));
-    Some(("cmdprio_bssplit", why))
+    Some(format!("the percentages for {} add up to {sum}%; use at most 100%", show(size)))
 }
 
-fn cpus(job: &JobSpec, facts: &Facts) -> Option<KeyProblem> {
-    let poller = job.engine.sqpoll_cpu.filter(|_| job.engine.sqpoll);
+fn not_allowed(cpus: &[u32], facts: &Facts) -> Option<String> {
     let allowed = &facts.host.cpus_allowed;
-    if allowed.is_empty() {
-        return None;
-    }
-    let wanted = job.placement.cpus.iter().map(|cpu| ("cpus_allowed", *cpu));
-    let mut wanted = wanted.chain(poller.map(|cpu| ("sqthread_poll_cpu", cpu)));
-    let (key, cpu) = wanted.find(|(_, cpu)| !allowed.contains(cpu))?;
+    let cpu = cpus.iter().find(|cpu| !allowed.is_empty() && !allowed.contains(cpu))?;
     let allowed = cpus::list(allowed);
-    Some((key, format!("CPU {cpu} is not among the CPUs that this process may use: {allowed}")))
+    Some(format!("CPU {cpu} is not among the CPUs that this process may use: {allowed}"))
 }
 
-fn polling(job: &JobSpec) -> Option<KeyProblem> {
-    let ring = &job.engine.uring;
-    if ring.hybrid_iopoll && !ring.iopoll && job.engine.name.is_ring() {
-        return Some(("hybrid_iopoll", "it changes how hipri polls; set hipri=1".to_string()));
-    }
-    if job.engine.name != EngineName::IoUring || !ring.iopoll {
-        return None;
-    }
-    if !job.is_direct() {
-        let why = "hipri polls only direct I/O; set direct=1, or remove hipri";
-        return Some(("hipri", why.to_string()));
-    }
-    let mix = job.mix();
-    let sync = &job.plan.sync;
+/// Flushes and trims of a polled job, which the kernel does not do through a polled ring.
+fn unpolled_requests(job: &Job) -> Option<String> {
+    let (mix, sync) = (job.access.mix, &job.sync);
     let flushes = [
         ("fsync", sync.fsync_every > 0),
         ("fdatasync", sync.fdatasync_every > 0),
@@ -231,20 +227,20 @@ fn polling(job: &JobSpec) -> Option<KeyProblem> {
     // Jobs that only read never flush: ignore keys from [global].
     let flush = flushes.into_iter().find(|(_, on)| *on && mix.has(Dir::Write));
     let (what, key) = match flush {
+        _ if !is_polled(job) => return None,
         Some((key, _)) => ("flush", key),
         None if mix.has(Dir::Trim) => ("trim", "the trims"),
         None => return None,
     };
-    let why = format!(
+    Some(format!(
         "the kernel does not {what} through a polled ring; remove hipri or {key}, \
          or use --ioengine=pvsync2, which polls too"
-    );
-    Some(("hipri", why))
+    ))
 }
 
 /// `why` a file cannot be used; one that is missing may be part of a name with a colon.
-pub(super) fn with_colon_hint(job: &JobSpec, file: &File<'_>, why: String) -> String {
-    match (file.facts.kind, job.files.filename.len()) {
+pub(super) fn with_colon_hint(job: &Job, file: &File<'_>, why: String) -> String {
+    match (file.facts.kind, job.filename.len()) {
         (TargetKind::Missing, 2..) => {
             format!(
                 "{why}; filename was split at ':': for a colon that is part of a name, write '\\:'"
@@ -254,7 +250,7 @@ pub(super) fn with_colon_hint(job: &JobSpec, file: &File<'_>, why: String) -> St
     }
 }
 
-pub(super) fn target(job: &JobSpec, file: &File<'_>, spec: &Spec) -> Result<(), String> {
+pub(super) fn target(job: &Job, file: &File<'_>, spec: &Spec) -> Result<(), String> {
     let path = &file.path;
     match file.facts.kind {
         TargetKind::Directory => {
@@ -268,7 +264,7 @@ pub(super) fn target(job: &JobSpec, file: &File<'_>, spec: &Spec) -> Result<(), 
                 "{path} does not exist, and fathom creates no files under /dev; check the name"
             ));
         }
-        TargetKind::Missing if !job.files.allow_create => {
+        TargetKind::Missing if !job.allow_file_create => {
             return Err(format!(
                 "{path} does not exist, and allow_file_create=0 is set; create it, or remove that key"
             ));
@@ -281,19 +277,19 @@ pub(super) fn target(job: &JobSpec, file: &File<'_>, spec: &Spec) -> Result<(), 
         _ => {}
     }
     let is_scsi_disk = file.facts.device.as_ref().is_some_and(|device| device.scsi_disk);
-    match (job.engine.name, file.facts.kind) {
-        (EngineName::IoUringCmd, TargetKind::ScsiBsg) if job.engine.bsg => Ok(()),
-        (EngineName::IoUringCmd, _) if job.engine.bsg => Err(format!(
+    match (&job.engine, file.facts.kind) {
+        (Engine::IoUringCmd(_), TargetKind::ScsiBsg) if job.bsg => Ok(()),
+        (Engine::IoUringCmd(_), _) if job.bsg => Err(format!(
             "cmd_type=bsg needs the bsg device of a SCSI disk, such as /dev/bsg/0:0:0:0, which {path} is not"
         )),
-        (EngineName::IoUringCmd, TargetKind::NvmeGeneric) => Ok(()),
-        (EngineName::IoUringCmd, _) => Err(format!(
+        (Engine::IoUringCmd(_), TargetKind::NvmeGeneric) => Ok(()),
+        (Engine::IoUringCmd(_), _) => Err(format!(
             "ioengine=io_uring_cmd needs an NVMe generic device such as /dev/ng0n1, which {path} is not"
         )),
-        (EngineName::Sg, TargetKind::BlockDevice | TargetKind::ScsiGeneric) if is_scsi_disk => {
+        (Engine::Sg(_), TargetKind::BlockDevice | TargetKind::ScsiGeneric) if is_scsi_disk => {
             Ok(())
         }
-        (EngineName::Sg, _) => Err(format!(
+        (Engine::Sg(_), _) => Err(format!(
             "ioengine=sg needs a SCSI disk, whole, such as /dev/sda or /dev/sg0, which {path} is not; use \
              ioengine=io_uring"
         )),
@@ -310,10 +306,10 @@ pub(super) fn target(job: &JobSpec, file: &File<'_>, spec: &Spec) -> Result<(), 
     }
 }
 
-fn discard(job: &JobSpec, file: &File<'_>) -> Result<(), String> {
+fn discard(job: &Job, file: &File<'_>) -> Result<(), String> {
     let device = file.facts.device.as_ref().filter(|_| file.facts.kind == TargetKind::BlockDevice);
     let cannot = device.is_some_and(|device| device.discard_max_bytes == Some(0));
-    if cannot && job.mix().has(Dir::Trim) {
+    if cannot && job.access.mix.has(Dir::Trim) {
         return Err(format!(
             "{} does not support discard, so it cannot be trimmed; use another target",
             file.path
@@ -340,12 +336,7 @@ fn under_dev(path: &str) -> bool {
     parts.first() == Some(&"dev")
 }
 
-pub(super) fn region(
-    job: &JobSpec,
-    file: &File<'_>,
-    part: &Part,
-    spec: &Spec,
-) -> Result<(), String> {
+pub(super) fn region(job: &Job, file: &File<'_>, part: &Part, spec: &Spec) -> Result<(), String> {
     let path = &file.path;
     if part.len == 0 && job.used_dirs().next().is_some() {
         let (offset, size) = (show(part.start), show(file.facts.size_bytes));
@@ -371,11 +362,11 @@ pub(super) fn region(
 }
 
 /// Checks that blocks fit in the region, and those of a distribution are within it.
-pub(super) fn blocks_fit(job: &JobSpec, path: &str, part: &Part) -> Result<(), String> {
+pub(super) fn blocks_fit(job: &Job, path: &str, part: &Part) -> Result<(), String> {
     for dir in job.used_dirs() {
-        let smallest = job.plan.access.block_sizes[dir].min();
+        let smallest = job.access.block_sizes[dir].min();
         if smallest > part.len {
-            let room = match job.files.size {
+            let room = match job.size {
                 Some(Size::Percent(percent)) => format!("that size={percent}% of {path} comes to"),
                 _ => format!("of {path} that the job uses"),
             };
@@ -389,14 +380,14 @@ pub(super) fn blocks_fit(job: &JobSpec, path: &str, part: &Part) -> Result<(), S
     distribution(job, path, part)
 }
 
-fn distribution(job: &JobSpec, path: &str, part: &Part) -> Result<(), String> {
+fn distribution(job: &Job, path: &str, part: &Part) -> Result<(), String> {
     let beyond = |what: String| {
         let len = show(part.len);
         Err(format!("random_distribution: {what} is beyond the {len} of {path} that the job uses"))
     };
-    match job.work.distribution.as_ref().filter(|_| job.work.rw.random) {
+    match job.random_distribution.as_ref().filter(|_| job.is_random()) {
         Some(Distribution::Sequence { blocks, .. }) => {
-            let bytes = jobs::block_min(job);
+            let bytes = job.block_min();
             let count = part.len / bytes;
             let last = blocks.iter().find(|block| **block >= count);
             last.map_or(Ok(()), |block| beyond(format!("block {block} of {}", show(bytes))))
@@ -414,11 +405,11 @@ fn distribution(job: &JobSpec, path: &str, part: &Part) -> Result<(), String> {
 }
 
 /// Checks that the regions of `sprandom` hold a block, and more than the device's cache.
-fn regions_of_flash(job: &JobSpec, path: &str, part: &Part) -> Result<(), String> {
-    if !job.work.to_steady_state {
+fn regions_of_flash(job: &Job, path: &str, part: &Part) -> Result<(), String> {
+    if !job.sprandom {
         return Ok(());
     }
-    let (plan, block) = (&job.work.steady_state, job.plan.access.block_sizes.write.min());
+    let (plan, block) = (&job.steady_state, job.access.block_sizes.write.min());
     let bytes = plan.region_writes(part.len, block) * block;
     if bytes == 0 || bytes < plan.cache_bytes {
         return Err(format!(
@@ -431,10 +422,10 @@ fn regions_of_flash(job: &JobSpec, path: &str, part: &Part) -> Result<(), String
     Ok(())
 }
 
-fn aligned(job: &JobSpec, file: &File<'_>, part: &Part) -> Result<(), String> {
+fn aligned(job: &Job, file: &File<'_>, part: &Part) -> Result<(), String> {
     let path = &file.path;
-    let passthrough = job.engine.name.is_passthrough();
-    if !job.is_direct() && !passthrough {
+    let passthrough = job.engine.is_passthrough();
+    if !job.direct && !passthrough {
         return Ok(());
     }
     // For a file to be created, the device that will hold it.
@@ -456,7 +447,7 @@ fn aligned(job: &JobSpec, file: &File<'_>, part: &Part) -> Result<(), String> {
         ))
     };
     for dir in job.used_dirs() {
-        let (key, sizes) = match &job.plan.access.block_sizes[dir] {
+        let (key, sizes) = match &job.access.block_sizes[dir] {
             BlockSizes::Fixed(size) => ("bs", vec![*size]),
             BlockSizes::Range { min, .. } => ("bsrange", vec![*min]),
             BlockSizes::Split(parts) => ("bssplit", parts.iter().map(|part| part.0).collect()),
@@ -464,11 +455,14 @@ fn aligned(job: &JobSpec, file: &File<'_>, part: &Part) -> Result<(), String> {
         if let Some(size) = sizes.into_iter().find(|size| size % unit != 0) {
             return bad(key, size);
         }
-        if let Some(align) = job.work.align[dir].filter(|align| align % unit != 0) {
+        if let Some(align) = Some(job.access.align[dir]).filter(|align| align % unit != 0) {
             return bad("blockalign", align);
         }
     }
-    let skip = job.work.rw.postfix.filter(|_| !job.work.rw.random).map_or(0, i64::unsigned_abs);
+    let skip = match job.access.order {
+        Order::Sequential { skip } => skip.unsigned_abs(),
+        Order::Random { .. } => 0,
+    };
     match (part.start % unit, skip % unit) {
         (0, 0) => Ok(()),
         (0, _) => bad("a skip", skip),

@@ -8,15 +8,14 @@ mod names;
 mod regions;
 mod waves;
 
-pub(crate) use engine::keys_of;
-
 use crate::error::{Problems, SpecError};
-use crate::job::JobSpec;
+use crate::job::Job;
 use crate::names as paths;
 use crate::spec::{JOBS_MAX, Spec, job_error};
+use fathom_model::Dir;
 use fathom_model::facts::{Facts, Host, TargetFacts};
 use fathom_model::plan::{Engine, Fallocate, Plan, Target};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 /// Resolves `spec` on the machine that `facts` describe; `facts.targets` holds what is known of
 /// each path of [`Spec::target_paths`].
@@ -66,8 +65,7 @@ fn settings(spec: &Spec, facts: &Facts, problems: &mut Problems) -> Vec<waves::S
     let mut waves = waves::Waves::default();
     let mut starts = Vec::new();
     for job in &spec.jobs {
-        let of_names = names::problems(job, spec.output.readonly);
-        for (key, why) in checks::settings(job, facts).into_iter().chain(of_names) {
+        for (key, why) in checks::settings(job, facts, spec.output.readonly) {
             problems.add(key_error(job, key, &why));
         }
         let start = waves.next(job).map_err(|why| key_error(job, "wait_for", &why));
@@ -76,7 +74,7 @@ fn settings(spec: &Spec, facts: &Facts, problems: &mut Problems) -> Vec<waves::S
     starts
 }
 
-fn key_error(job: &JobSpec, key: &str, why: &str) -> SpecError {
+fn key_error(job: &Job, key: &str, why: &str) -> SpecError {
     let place = job.place_of(key).cloned();
     SpecError { place, ..job_error(job, why) }
 }
@@ -107,7 +105,7 @@ impl<'a> Planner<'a> {
     /// Adds clone number `clone` of `job` to the plan.
     fn clone(
         &mut self,
-        job: &'a JobSpec,
+        job: &'a Job,
         clone: u32,
         start: waves::Start,
     ) -> Result<(), Vec<SpecError>> {
@@ -125,7 +123,7 @@ impl<'a> Planner<'a> {
 
     fn resolved(
         &mut self,
-        job: &JobSpec,
+        job: &Job,
         clone: u32,
         start: waves::Start,
         files: &[File<'_>],
@@ -134,12 +132,12 @@ impl<'a> Planner<'a> {
             if job.uses_files() { regions::regions(job, clone, files)? } else { Vec::new() };
         let virtual_parts = regions::virtual_parts(job, clone)?;
         let number = self.plan.jobs.len();
-        let choice = engine::choose(job, files, self.host);
-        let mut plan = jobs::resolve(job, clone, number, start, &choice, self.spec.entropy);
+        let mut plan = jobs::resolve(job, clone, number, start, self.spec.entropy);
+        let note = engine::resolve(job, &mut plan, files, self.host);
         if let Some(room) = parts.iter().chain(&virtual_parts).map(|part| part.len).min() {
             plan.access.block_sizes =
-                job.plan.access.block_sizes.map(|_, sizes| regions::fitting(sizes, room));
-            if clone == 0 && plan.access.block_sizes != job.plan.access.block_sizes {
+                job.access.block_sizes.map(|_, sizes| regions::fitting(sizes, room));
+            if clone == 0 && plan.access.block_sizes != job.access.block_sizes {
                 let (name, room) = (&job.name, fathom_model::units::bytes(room));
                 self.plan.notes.push(format!(
                     "job '{name}': as in fio, block sizes above the {room} that it uses are never drawn"
@@ -155,26 +153,25 @@ impl<'a> Planner<'a> {
         }
         let numbered = virtual_parts.iter().enumerate();
         plan.virtual_regions = numbered.map(|(file, part)| part.at(file)).collect();
-        plan.placement = jobs::placement(job, clone, self.host)?;
-        match names::operation(job) {
-            Some(op) => {
-                let names = names::resolve(job, op, clone, self.spec)?;
-                plan.access.mix = names::mix(job);
-                plan.until = names::until(job, &names);
-                plan.engine = Engine::Names(names);
-            }
-            None => {
-                let pass = regions::skipping_pass(job, files, &parts);
-                plan.until = jobs::until(job, &plan, pass)?;
-            }
+        plan.placement.cpus = jobs::cpus(job, clone, self.host)?;
+        if let Engine::Names(new) = &job.engine {
+            let names = names::resolve(job, new.op, clone, self.spec)?;
+            plan.access.mix = names::mix(job);
+            plan.until = names::until(job, &names);
+            plan.engine = Engine::Names(names);
+        } else {
+            let pass = regions::skipping_pass(job, files, &parts);
+            plan.until = jobs::until(job, &plan, pass)?;
         }
         plan.buffers.dedupe = jobs::dedupe(job, &plan);
-        self.plan.notes.extend(jobs::notes(job, clone, choice));
+        if clone == 0 {
+            self.plan.notes.extend(note.into_iter().chain(jobs::notes(job)));
+        }
         self.plan.jobs.push(plan);
         Ok(())
     }
 
-    fn files(&self, job: &JobSpec, clone: u32) -> Result<Vec<File<'a>>, SpecError> {
+    fn files(&self, job: &Job, clone: u32) -> Result<Vec<File<'a>>, SpecError> {
         if !job.uses_files() {
             return Ok(Vec::new());
         }
@@ -208,36 +205,26 @@ impl<'a> Planner<'a> {
     /// The plan's target for `file`, with this job's requirements merged in.
     fn target(
         &mut self,
-        job: &JobSpec,
+        job: &Job,
         file: &File<'_>,
         part: &regions::Part,
     ) -> Result<usize, String> {
         let index = *self.index.entry(file.path.clone()).or_insert_with(|| {
-            self.plan.targets.push(Target {
-                path: file.path.clone(),
-                within: file.within.clone(),
-                create_size: None,
-                fallocate: job.files.fallocate,
-                fill: false,
-                create_on_open: job.files.create_on_open,
-                unlink: false,
-                invalidate: false,
-                written: false,
-                trimmed: false,
-            });
+            let (path, within) = (file.path.clone(), file.within.clone());
+            self.plan.targets.push(Target { path, within, ..job.target.clone() });
             self.plan.targets.len() - 1
         });
-        let mix = job.mix();
+        let mix = job.access.mix;
         let target = &mut self.plan.targets[index];
         target.within = merge_containment(target.within.take(), file)?;
         target.create_size = target.create_size.max(part.create_size);
-        target.fill |= mix.has(fathom_model::Dir::Read) || job.files.overwrite;
+        target.fill |= mix.has(Dir::Read) || job.target.fill;
         // Created before the run if any job needs it then.
-        target.create_on_open &= job.files.create_on_open;
-        target.unlink |= job.files.unlink;
-        target.invalidate |= job.invalidates();
-        target.written |= mix.has(fathom_model::Dir::Write);
-        target.trimmed |= mix.has(fathom_model::Dir::Trim);
+        target.create_on_open &= job.target.create_on_open;
+        target.unlink |= job.target.unlink;
+        target.invalidate |= job.invalidate;
+        target.written |= mix.has(Dir::Write);
+        target.trimmed |= mix.has(Dir::Trim);
         Ok(index)
     }
 }
@@ -258,12 +245,4 @@ fn merge_containment(before: Option<String>, file: &File<'_>) -> Result<Option<S
         )),
         (before, within) => Ok(before.or_else(|| within.clone())),
     }
-}
-
-fn own_options(job: &JobSpec) -> BTreeMap<String, String> {
-    let own = job.given.iter().filter(|given| !given.global);
-    let mut map: BTreeMap<String, String> =
-        own.map(|given| (given.key.to_string(), given.value.clone())).collect();
-    map.insert("name".to_string(), job.name.clone());
-    map
 }

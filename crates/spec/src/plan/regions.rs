@@ -1,10 +1,10 @@
 //! The region of each file that a clone uses, and the size that the file must have, as in fio.
 
 use super::{File, checks};
-use crate::job::{EngineName, JobSpec, Size};
+use crate::job::{Job, Size};
 use crate::plan::jobs;
 use fathom_model::facts::{TargetFacts, TargetKind};
-use fathom_model::plan::{BlockSizes, Mix, Region};
+use fathom_model::plan::{BlockSizes, Engine, Mix, Order, Region};
 use fathom_model::units::bytes as show;
 use fathom_model::{Dir, split_mix};
 
@@ -21,12 +21,12 @@ impl Part {
     }
 }
 
-pub(super) fn regions(job: &JobSpec, clone: u32, files: &[File<'_>]) -> Result<Vec<Part>, String> {
-    let block = jobs::block_min(job);
+pub(super) fn regions(job: &Job, clone: u32, files: &[File<'_>]) -> Result<Vec<Part>, String> {
+    let block = job.block_min();
     let count = files.len() as u64;
     // As in fio, a remainder makes the first files one block longer.
-    let (each, mut longer) = match job.files.size {
-        Some(Size::Bytes(size)) if job.files.file_size.is_none() => {
+    let (each, mut longer) = match job.size {
+        Some(Size::Bytes(size)) if job.filesize.is_none() => {
             (size / count, (size - size / count * count) / block)
         }
         _ => (0, 0),
@@ -41,15 +41,15 @@ pub(super) fn regions(job: &JobSpec, clone: u32, files: &[File<'_>]) -> Result<V
 }
 
 /// What clone `clone` uses of files that do not exist, with an engine that has none: empty if the job gives no size.
-pub(super) fn virtual_parts(job: &JobSpec, clone: u32) -> Result<Vec<Part>, String> {
-    let sized = matches!(job.files.size, Some(Size::Bytes(1..))) || job.files.file_size.is_some();
-    if !sized || !matches!(job.engine.name, EngineName::Null | EngineName::Nop) {
+pub(super) fn virtual_parts(job: &Job, clone: u32) -> Result<Vec<Part>, String> {
+    let sized = matches!(job.size, Some(Size::Bytes(1..))) || job.filesize.is_some();
+    if !sized || !matches!(job.engine, Engine::Null | Engine::Nop(_)) {
         return Ok(Vec::new());
     }
     let facts = TargetFacts { kind: TargetKind::Missing, ..TargetFacts::default() };
     let path = |number| format!("file {number} of '{}'", job.name);
     let file = |number| File { path: path(number), within: None, facts: &facts, end: 0 };
-    let count = job.files.filename.len().max(job.files.count as usize);
+    let count = job.filename.len().max(job.nrfiles as usize);
     let files: Vec<File<'_>> = (0..count).map(file).collect();
     let parts = regions(job, clone, &files)?;
     files
@@ -61,14 +61,15 @@ pub(super) fn virtual_parts(job: &JobSpec, clone: u32) -> Result<Vec<Part>, Stri
 
 /// The bytes that a job transfers until it has skipped through all of its files (`rw=read:SKIP`), if it ends there. As in
 /// fio, it begins again where a skip leads exactly to the end of a file, or beyond, from within the file.
-pub(super) fn skipping_pass(job: &JobSpec, files: &[File<'_>], parts: &[Part]) -> Option<u64> {
-    let skip = job.work.rw.postfix.filter(|skip| *skip > 0 && !job.work.rw.random)?.unsigned_abs();
-    let dir = match job.mix() {
+pub(super) fn skipping_pass(job: &Job, files: &[File<'_>], parts: &[Part]) -> Option<u64> {
+    let Order::Sequential { skip: skip @ 1.. } = job.access.order else { return None };
+    let skip = skip.unsigned_abs();
+    let dir = match job.access.mix {
         Mix::Only(dir) => dir,
         Mix::TrimThenWrite => Dir::Trim,
         Mix::ReadWrite { .. } => return None,
     };
-    let BlockSizes::Fixed(block) = job.plan.access.block_sizes[dir] else { return None };
+    let BlockSizes::Fixed(block) = job.access.block_sizes[dir] else { return None };
     let pass = |(file, part): (&File<'_>, &Part)| {
         let count = part.len.checked_sub(block)? / (block + skip) + 1;
         let (next, after_last) = (count * (block + skip), count * (block + skip) - skip);
@@ -81,7 +82,7 @@ pub(super) fn skipping_pass(job: &JobSpec, files: &[File<'_>], parts: &[Part]) -
 
 /// `share` is the file's share of `size`, if that is given in bytes.
 fn part(
-    job: &JobSpec,
+    job: &Job,
     clone: u32,
     index: u64,
     file: &File<'_>,
@@ -89,7 +90,7 @@ fn part(
 ) -> Result<Part, String> {
     let path = &file.path;
     let is_file = matches!(file.facts.kind, TargetKind::File | TargetKind::Missing);
-    let append = job.files.append && is_file;
+    let append = job.file_append && is_file;
     let real = if append { file.end } else { file.facts.size_bytes };
     let drawn = drawn_size(job, clone, index, real).filter(|_| is_file);
     // The base of percentages.
@@ -109,12 +110,12 @@ fn part(
         (None, None) => rest_of(path, start, real, file.facts.kind)
             .map_err(|why| checks::with_colon_hint(job, file, why))?,
     };
-    let len = match job.files.size {
+    let len = match job.size {
         Some(Size::Percent(percent)) => {
             more_than_all(job, path, percent, is_file)?;
             let part = ((u128::from(whole) * u128::from(percent) / 100) as u64).min(len);
             // Less than a block stays as it is, for the message.
-            let blocks = part - part % jobs::block_min(job);
+            let blocks = part - part % job.block_min();
             if blocks > 0 { blocks } else { part }
         }
         _ => len,
@@ -134,19 +135,18 @@ fn part(
 }
 
 /// The size that `filesize` gives a file of `real` bytes, if that is another.
-fn drawn_size(job: &JobSpec, clone: u32, index: u64, real: u64) -> Option<u64> {
-    let (low, high) = job.files.file_size.filter(|(low, high)| !(*low..=*high).contains(&real))?;
+fn drawn_size(job: &Job, clone: u32, index: u64, real: u64) -> Option<u64> {
+    let (low, high) = job.filesize.filter(|(low, high)| !(*low..=*high).contains(&real))?;
     let seed = split_mix::nth(jobs::base_seed(job, 0), u64::from(clone) << 32 | index);
     Some(low + seed % (high - low + 1))
 }
 
 /// Above 100%, fio reads a size of nearly 2^64 bytes: the end of a device ends a pass, but not where blocks are drawn
 /// without a map of them, nor is there a file of that size.
-fn more_than_all(job: &JobSpec, path: &str, percent: u32, is_file: bool) -> Result<(), String> {
-    let work = &job.work;
-    let mapped = !work.no_map && work.distribution.is_none() && !work.to_steady_state;
-    let whole = mapped && job.plan.access.random_percent.iter().all(|(_, percent)| *percent == 100);
-    let ends = !work.rw.random || whole || job.schedule.time_based;
+fn more_than_all(job: &Job, path: &str, percent: u32, is_file: bool) -> Result<(), String> {
+    let mapped = !job.norandommap && job.random_distribution.is_none() && !job.sprandom;
+    let whole = mapped && job.access.random_percent.iter().all(|(_, percent)| *percent == 100);
+    let ends = !job.is_random() || whole || job.time_based;
     match percent > 100 && (is_file || !ends) {
         true => Err(format!("size={percent}% is more than {path} has; use size=100%")),
         false => Ok(()),
@@ -199,17 +199,17 @@ pub(super) fn fitting(sizes: &BlockSizes, room: u64) -> BlockSizes {
     }
 }
 
-fn start(job: &JobSpec, clone: u32, whole: u64) -> Result<u64, String> {
+fn start(job: &Job, clone: u32, whole: u64) -> Result<u64, String> {
     let of = |percent: u32| (u128::from(whole) * u128::from(percent) / 100) as u64;
     let mut align = None;
     let mut resolve = |size: Size| match size {
         Size::Bytes(bytes) => bytes,
         Size::Percent(percent) => {
-            align = Some(job.files.offset_align.unwrap_or_else(|| jobs::block_min(job)));
+            align = Some(job.offset_align.unwrap_or_else(|| job.block_min()));
             of(percent)
         }
     };
-    let (offset, increment) = (resolve(job.files.offset), resolve(job.files.offset_increment));
+    let (offset, increment) = (resolve(job.offset), resolve(job.offset_increment));
     increment
         .checked_mul(u64::from(clone))
         .and_then(|more| offset.checked_add(more))

@@ -1,6 +1,6 @@
 //! When jobs start: waves and groups, from `stonewall`, `new_group` and `wait_for`.
 
-use crate::job::JobSpec;
+use crate::job::Job;
 use std::collections::HashMap;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -24,15 +24,14 @@ pub(super) struct Waves {
 }
 
 impl Waves {
-    pub fn next(&mut self, job: &JobSpec) -> Result<Start, String> {
-        let schedule = &job.schedule;
-        if self.begun && (schedule.stonewall || schedule.new_group) {
+    pub fn next(&mut self, job: &Job) -> Result<Start, String> {
+        if self.begun && (job.stonewall || job.new_group) {
             self.group += 1;
         }
-        if self.begun && schedule.stonewall {
+        if self.begun && job.stonewall {
             self.advance(false);
         }
-        match &schedule.wait_for {
+        match &job.wait_for {
             Some(name) => self.wait(name)?,
             None if self.waits => {
                 return Err(
@@ -81,12 +80,13 @@ mod tests {
         let mut waves = Waves::default();
         jobs.iter()
             .map(|(name, how)| {
-                let mut job = JobSpec { name: (*name).into(), ..JobSpec::new() };
+                let mut job = Job::new();
+                job.name = (*name).into();
                 match *how {
-                    "stonewall" => job.schedule.stonewall = true,
-                    "new_group" => job.schedule.new_group = true,
+                    "stonewall" => job.stonewall = true,
+                    "new_group" => job.new_group = true,
                     "" => {}
-                    name => job.schedule.wait_for = Some(name.into()),
+                    name => job.wait_for = Some(name.into()),
                 }
                 waves.next(&job).map(|start| (start.wave, start.group))
             })

@@ -6,10 +6,10 @@ use fathom_model::{Dir, PerDir};
 
 /// Parses `read,write,trim` into `into`, as in fio: an empty entry leaves its direction
 /// unchanged, and the last entry also applies to the directions after it unless it is empty.
-pub(crate) fn triple<T: Clone>(
-    value: KeyValue<'_>,
+pub(crate) fn triple<'a, T: Clone>(
+    value: KeyValue<'a>,
     into: &mut PerDir<T>,
-    mut read: impl FnMut(KeyValue<'_>) -> Result<T, String>,
+    mut read: impl FnMut(KeyValue<'a>) -> Result<T, String>,
 ) -> Result<(), String> {
     let parts: Vec<&str> = value.text.split(',').map(str::trim).collect();
     if parts.len() > 3 {

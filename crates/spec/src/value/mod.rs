@@ -23,6 +23,9 @@ pub struct KeyValue<'a> {
     pub lax: bool,
 }
 
+/// Maximum queue depth, that of io_uring (IORING_MAX_ENTRIES in io_uring/io_uring.h).
+pub(crate) const DEPTH_MAX: u32 = 32_768;
+
 /// The operators at which fio stops reading a number that is not in parentheses.
 const OPERATORS: [char; 4] = ['+', '*', '/', '^'];
 
@@ -61,6 +64,37 @@ impl<'a> KeyValue<'a> {
     pub(crate) fn count32(self, min: u32, max: u32) -> Result<u32, String> {
         let n = self.count(u64::from(min), u64::from(max))?;
         u32::try_from(n).map_err(|_| format!("{n} is out of range; use {min} to {max}"))
+    }
+
+    /// A number, or nothing for 0.
+    pub(crate) fn nonzero(self) -> Result<Option<u64>, String> {
+        Ok(Some(self.bytes()?).filter(|n| *n > 0))
+    }
+
+    /// A number of I/Os; as in fio, 0 selects the default.
+    pub(crate) fn depth(self) -> Result<Option<u32>, String> {
+        Ok(Some(self.count32(0, DEPTH_MAX)?).filter(|n| *n > 0))
+    }
+
+    pub(crate) fn some_text(self) -> Result<Option<String>, String> {
+        Ok(Some(self.text.to_string()))
+    }
+
+    /// Two values of which the first is not larger, or twice the only one.
+    pub(crate) fn range<T: PartialOrd>(
+        self,
+        separators: &[char],
+        read: impl Fn(Self) -> Result<T, String>,
+    ) -> Result<(T, T), String> {
+        let (low, high) = self.text.split_once(separators).unwrap_or((self.text, self.text));
+        let (low, high) = (read(self.with(low.trim()))?, read(self.with(high.trim()))?);
+        if low > high {
+            return Err(format!(
+                "invalid range '{}': the lower bound exceeds the upper; swap them",
+                self.text
+            ));
+        }
+        Ok((low, high))
     }
 
     pub(crate) fn signed(self, min: i64, max: i64) -> Result<i64, String> {

@@ -115,7 +115,7 @@ fn all_problems_at_once_with_their_lines() {
     let spec = job(text).unwrap();
     let error = plan(&spec, &facts(&spec)).unwrap_err().to_string();
     let lines: Vec<&str> = error.lines().map(|line| line.split(' ').next().unwrap()).collect();
-    assert_eq!(lines, ["job:6:", "job:5:", "job:10:", "job:1:", "job:7:"], "{error}");
+    assert_eq!(lines, ["job:5:", "job:6:", "job:10:", "job:1:", "job:7:"], "{error}");
     for (lines, last) in [
         (100, "unknown key"),
         (101, "and 1 other"),
@@ -145,10 +145,7 @@ fn what_fio_accepts_with_less_effect_gets_a_note() {
         (spec.jobs[0].clone(), spec.notes)
     };
     let (timed, notes) = of("time_based");
-    assert!(
-        !timed.schedule.time_based && notes[0].contains("ignored without runtime"),
-        "{notes:?}"
-    );
+    assert!(!timed.time_based && notes[0].contains("ignored without runtime"), "{notes:?}");
     let (split, notes) = of("bssplit=4k/50:8k/50\nbs=64k\nbsrange=1k-2k");
     assert_eq!(split.plan.access.block_sizes.read, BlockSizes::Split(vec![(4096, 50), (8192, 50)]));
     let overrides = ["bsrange overrides bs", "bssplit overrides bs", "bssplit overrides bsrange"];
@@ -229,7 +226,7 @@ fn options_beside_a_job_file_are_defaults() {
     let text = "[global]\nbs=8k\n[a]\nrw=read\n[b]\nrw=write\nfilename=/own\n";
     let spec = parse(&args("job --filename=/data/file --bs=16k"), &OneFile(text)).unwrap();
     let of = |n: usize| {
-        (spec.jobs[n].files.filename.as_slice(), spec.jobs[n].plan.access.block_sizes.read.max())
+        (spec.jobs[n].filename.as_slice(), spec.jobs[n].plan.access.block_sizes.read.max())
     };
     assert_eq!(of(0), (&["/data/file".to_string()][..], 8192));
     assert_eq!(of(1), (&["/own".to_string()][..], 8192));
@@ -237,7 +234,7 @@ fn options_beside_a_job_file_are_defaults() {
     let spec = parse(&args("--filename=/data/file job"), &OneFile("; first\n[x] # y\n")).unwrap();
     assert_eq!(spec.jobs[0].name, "x");
     let spec = parse(&args("--rw=read job"), &OneFile("data\n[x]\n")).unwrap();
-    assert_eq!(spec.jobs[0].files.filename, ["job"]);
+    assert_eq!(spec.jobs[0].filename, ["job"]);
 }
 
 #[test]
@@ -245,7 +242,7 @@ fn long_options_may_be_abbreviated() {
     let spec =
         command("--name=a --rw=read --number_i=7 --time_b --runt=5 --output-f=json").unwrap();
     let job = &spec.jobs[0];
-    assert_eq!((job.schedule.ios, job.schedule.time_based), (Some(7), true));
+    assert_eq!((job.until.ios, job.time_based), (Some(7), true));
     assert!(command("--rw=write --eras=/dev/x x").unwrap_err().to_string().contains("unknown"));
     assert!(command("--rw=read --io=7 x").unwrap_err().to_string().contains("unknown"));
 }
@@ -254,7 +251,7 @@ fn long_options_may_be_abbreviated() {
 fn of_contradictions_the_last_applies() {
     let of = |keys: &str| {
         let spec = job(&format!("[a]\n{keys}")).unwrap();
-        (spec.jobs[0].engine.direct, spec.jobs[0].work.read_percent, spec.notes.join(" "))
+        (spec.jobs[0].direct, spec.jobs[0].rwmixread, spec.notes.join(" "))
     };
     let (direct, _, notes) = of("direct=0\nbuffered=0");
     assert!(direct && notes.contains("direct=0 contradicts buffered=0"), "{notes}");
@@ -262,7 +259,7 @@ fn of_contradictions_the_last_applies() {
     let (_, read, notes) = of("rwmixread=70\nrwmixwrite=40");
     assert!(read == 60 && notes.contains("the last one applies"), "{notes}");
     let spec = job("[global]\nrwmixread=70\n[a]\nrwmixwrite=40").unwrap();
-    assert_eq!((spec.jobs[0].work.read_percent, spec.notes.len()), (60, 0));
+    assert_eq!((spec.jobs[0].rwmixread, spec.notes.len()), (60, 0));
 }
 
 #[test]

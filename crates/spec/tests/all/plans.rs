@@ -335,7 +335,7 @@ fn fio_s_command_line() {
     );
     assert_eq!(spec.jobs[1].plan.sync_io, SyncIo::Sync);
     let spec = command("-name a -rw read -direct 1 -size 1m").unwrap();
-    assert!(spec.jobs[0].engine.direct);
+    assert!(spec.jobs[0].direct);
 }
 
 #[test]
@@ -355,7 +355,7 @@ fn options_of_the_run() {
     assert_eq!(spec.output.status_interval_ns, Some(5_000_000_000));
     assert_eq!(spec.permissions.erase, ["/dev/disk@S1"]);
     assert_eq!(spec.permissions.overwrite, ["a", "./1"]);
-    assert!(spec.jobs[0].files.overwrite);
+    assert!(spec.jobs[0].target.fill);
 }
 
 #[test]

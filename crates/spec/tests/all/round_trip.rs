@@ -1,7 +1,7 @@
 //! A job file printed as a command line parses to the same jobs.
 
 use crate::common::{OneFile, job};
-use fathom_spec::{Given, JobSpec, parse};
+use fathom_spec::{Given, Job, parse};
 use proptest::prelude::*;
 
 /// Keys with valid values.
@@ -55,10 +55,8 @@ fn job_file() -> impl Strategy<Value = String> {
 }
 
 /// The jobs without the list of keys as given.
-fn bare(jobs: &[JobSpec]) -> Vec<JobSpec> {
-    jobs.iter()
-        .map(|job| JobSpec { given: Vec::<Given>::new(), place: None, ..job.clone() })
-        .collect()
+fn bare(jobs: &[Job]) -> Vec<Job> {
+    jobs.iter().map(|job| Job { given: Vec::<Given>::new(), place: None, ..job.clone() }).collect()
 }
 
 #[test]
