@@ -17,9 +17,10 @@ pub(crate) struct Args {
     pub positional: Vec<String>,
 }
 
+#[derive(Clone, Copy)]
 enum Meaning {
     Run(&'static RunOption),
-    Key(&'static Key, &'static str),
+    Key(&'static Key),
 }
 
 /// Splits a command line; what cannot be understood of it is added to `problems`.
@@ -73,7 +74,7 @@ fn option<'a>(
         SpecError::new(why)
     })?;
     match meaning {
-        Meaning::Run(option) => {
+        (_, Meaning::Run(option)) => {
             let value = match (option.takes, value) {
                 (None, Some(value)) => {
                     let message = format!("--{name} takes no value; remove '={value}'");
@@ -91,7 +92,7 @@ fn option<'a>(
             }
             apply_option(option, value, out)
         }
-        Meaning::Key(key, name) => {
+        (name, Meaning::Key(key)) => {
             let value = match value {
                 Some(value) => Some(value.to_string()),
                 None => next_value(name, key, rest)?,
@@ -135,14 +136,11 @@ fn long(name: &str) -> &str {
     long.next().unwrap_or(name)
 }
 
-fn meaning(name: &str) -> Result<Meaning, String> {
-    let exact = |meaning: &Meaning| meaning.name() == long(name);
-    let mut candidates = output::run_options().iter().map(Meaning::Run).chain(key_names());
-    if let Some(meaning) = candidates.find(exact) {
-        return Ok(meaning);
-    }
-    if let Some(only) = abbreviated(name) {
-        return Ok(only);
+/// An option or key, and its name in full.
+fn meaning(name: &str) -> Result<(&'static str, Meaning), String> {
+    let exact = meanings().find(|(known, _)| *known == long(name));
+    if let Some(found) = exact.or_else(|| abbreviated(name)) {
+        return Ok(found);
     }
     let names = output::run_options().iter().map(|option| option.name);
     match suggest::nearest(name, names.filter(|n| n.len() > 3)) {
@@ -151,36 +149,25 @@ fn meaning(name: &str) -> Result<Meaning, String> {
     }
 }
 
-fn key_names() -> impl Iterator<Item = Meaning> {
-    keys::keys().flat_map(|key| key.names().map(move |name| Meaning::Key(key, name)))
+/// All options and keys, by all their names.
+fn meanings() -> impl Iterator<Item = (&'static str, Meaning)> {
+    let options = output::run_options().iter().map(|option| (option.name, Meaning::Run(option)));
+    let names = |key: &'static Key| key.names().map(move |name| (name, Meaning::Key(key)));
+    options.chain(keys::keys().flat_map(names))
 }
 
 /// The one option or key whose name begins with `name`, as getopt_long(3) finds it for fio.
-fn abbreviated(name: &str) -> Option<Meaning> {
-    let all = output::run_options().iter().map(Meaning::Run).chain(key_names());
+fn abbreviated(name: &str) -> Option<(&'static str, Meaning)> {
     // A permission to destroy data has to be spelled out.
-    let begins = |meaning: &Meaning| meaning.name().starts_with(name) && meaning.name() != "erase";
-    let mut begun = all.filter(|meaning| !name.is_empty() && begins(meaning));
+    let begins = |known: &str| !name.is_empty() && known.starts_with(name) && known != "erase";
+    let mut begun = meanings().filter(|(known, _)| begins(known));
     let first = begun.next()?;
     // Names of one key are one meaning.
-    begun.all(|other| first.is_same(&other)).then_some(first)
-}
-
-impl Meaning {
-    fn name(&self) -> &'static str {
-        match self {
-            Meaning::Run(option) => option.name,
-            Meaning::Key(_, name) => name,
-        }
-    }
-
-    fn is_same(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Meaning::Run(a), Meaning::Run(b)) => a.name == b.name,
-            (Meaning::Key(a, _), Meaning::Key(b, _)) => a.name == b.name,
-            _ => false,
-        }
-    }
+    let is_same = |other| match (first.1, other) {
+        (Meaning::Key(one), Meaning::Key(other)) => one.name == other.name,
+        _ => false,
+    };
+    begun.all(|(_, other)| is_same(other)).then_some(first)
 }
 
 fn missing(name: &str, form: &str) -> SpecError {

@@ -81,18 +81,6 @@ impl Problems {
         result.map_err(|error| self.add(error)).ok()
     }
 
-    /// Adds all errors of `result`; returns whether there are more results to expect.
-    pub(crate) fn ok_all(&mut self, result: Option<Result<(), Vec<SpecError>>>) -> bool {
-        match result {
-            Some(Ok(())) => true,
-            Some(Err(errors)) => {
-                errors.into_iter().for_each(|error| self.add(error));
-                false
-            }
-            None => false,
-        }
-    }
-
     pub(crate) fn is_full(&self) -> bool {
         self.errors.len() >= PROBLEMS_MAX
     }

@@ -314,8 +314,8 @@ pub(crate) fn set_key(job: &mut Job, line: &Line, global: bool) -> Result<(), Sp
     match key.action {
         Action::Set(set) => {
             let value = KeyValue::strict(text, u64::from(job.show.kb_base));
-            if let Err(why) = set.0(job, value) {
-                cut = set.0(job, KeyValue { lax: true, ..value }).is_ok();
+            if let Err(why) = set(job, value) {
+                cut = set(job, KeyValue { lax: true, ..value }).is_ok();
                 cut.then_some(()).ok_or_else(|| fail(format!("{}: {why}", line.key)))?;
             }
         }

@@ -20,12 +20,12 @@ macro_rules! keys {
             off: [$($off,)? ""][0],
             needs: None,
             only: [$(Some((|engine| matches!(engine, $($only)*)) as $crate::keys::Supports),)? None][0],
-            action: $crate::keys::Action::Set($crate::keys::SetFn(
+            action: $crate::keys::Action::Set(
                 $(|job, v| { job.$($flag).+ = v.flag()?; Ok(()) })?
                 $(|job, v| { job.$($field).+ = v.$read($($arg)*)?; Ok(()) })?
                 $(|$job, $v| { $set; Ok(()) })?
                 $($setter)?
-            )),
+            ),
         }),*];
     };
 }
@@ -88,13 +88,9 @@ pub struct Key {
 
 #[derive(Debug, Clone, Copy)]
 pub enum Action {
-    Set(SetFn),
+    Set(Setter),
     Refuse(&'static str),
 }
-
-/// A function that sets a key; opaque outside this crate.
-#[derive(Debug, Clone, Copy)]
-pub struct SetFn(pub(crate) Setter);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Takes {
@@ -307,7 +303,7 @@ mod tests {
         for key in keys() {
             let Action::Set(set) = key.action else { continue };
             for text in ["", "0", "1", "-1", ":", ",", "%", "4k,8k", "x/y:z", "\u{e9}", "1-2"] {
-                let _ = (set.0)(&mut Job::new(), KeyValue::strict(text, 1024));
+                let _ = set(&mut Job::new(), KeyValue::strict(text, 1024));
             }
         }
     }

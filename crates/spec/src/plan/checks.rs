@@ -469,3 +469,58 @@ fn aligned(job: &Job, file: &File<'_>, part: &Part) -> Result<(), String> {
         _ => bad("offset", part.start),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sources::tests::MemorySources;
+
+    /// A job for each check, in their order.
+    const CASES: &[&str] = &[
+        "--cmdprio_percentage=10 --cmdprio_bssplit=4k/50",
+        "--cmdprio_bssplit=4k/60:4k/60",
+        "--sqthread_poll_cpu=1",
+        "--sqthread_poll_idle=10",
+        "--ioengine=falloc --rw=read",
+        "--rw=trimwrite --rate=1m",
+        "--ioengine=filestat --rw=trim",
+        "--rw=read --pre_read=1 --direct=1",
+        "--rw=read --unlink_each_loop=1 --loops=2",
+        "--ioengine=io_uring_cmd --rw=trimwrite --num_range=2",
+        "--ioengine=io_uring_cmd --rw=trim --num_range=2 --serialize_overlap=1",
+        "--ioengine=io_uring_cmd --rw=trim --num_range=256 --bs=1g",
+        "--ioengine=sg --rw=write --sg_write_mode=write_stream",
+        "--ioengine=sg --rw=write --sg_write_mode=write_same --writefua=1",
+        "--ioengine=io_uring_cmd --cmd_type=bsg --rw=write --deac=1",
+        "--ioengine=io_uring_cmd --cmd_type=bsg --rw=trim --num_range=2",
+        "--ioengine=io_uring_cmd --cmd_type=bsg --rw=write --write_mode=zeroes",
+        "--ioengine=io_uring_cmd --cmd_type=bsg --rw=write --write_mode=verify --writefua=1",
+        "--rw=write --sprandom=1",
+        "--rw=randwrite --sprandom=1 --bsrange=4k-8k",
+        "--rw=randwrite --sprandom=1 --blockalign=8k",
+        "--rw=randwrite:2 --sprandom=1",
+        "--rw=randwrite --sprandom=1 --numjobs=2",
+        "--hybrid_iopoll=1",
+        "--hipri=1",
+        "--hipri=1 --direct=1 --rw=trim",
+        "--ioengine=io_uring_cmd --nonvectored=0",
+        "--cpus_allowed=9",
+        "--sqthread_poll=1 --sqthread_poll_cpu=9",
+        "--ioengine=filestat --nrfiles=65536 --numjobs=64",
+    ];
+
+    #[test]
+    fn each_check_has_a_job_that_fails_it_alone() {
+        let mut facts = Facts::default();
+        facts.host.cpus_allowed = vec![0, 1];
+        for (number, line) in CASES.iter().enumerate() {
+            let words = std::iter::once("--name=a").chain(line.split(' '));
+            let args: Vec<String> = words.map(str::to_string).collect();
+            let spec = crate::parse(&args, &MemorySources::default()).unwrap();
+            let fails = |at: &usize| (CHECKS[*at].why)(&spec.jobs[0], &facts).is_some();
+            let failed: Vec<usize> = (0..CHECKS.len()).filter(fails).collect();
+            assert_eq!(failed, [number], "{line}");
+        }
+        assert_eq!(CASES.len(), CHECKS.len());
+    }
+}

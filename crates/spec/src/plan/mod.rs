@@ -31,8 +31,8 @@ pub fn plan(spec: &Spec, facts: &Facts) -> Result<Plan, Problems> {
     let starts = settings(spec, facts, &mut problems);
     for (job, start) in spec.jobs.iter().zip(starts) {
         // Clones of a job have the same problems: those of the first will do.
-        let mut clones = 0..job.numjobs;
-        while problems.ok_all(clones.next().map(|clone| planner.clone(job, clone, start))) {}
+        let errors = (0..job.numjobs).find_map(|clone| planner.clone(job, clone, start).err());
+        errors.into_iter().flatten().for_each(|error| problems.add(error));
     }
     let Planner { mut plan, .. } = planner;
     if problems.errors.is_empty() {
