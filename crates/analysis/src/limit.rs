@@ -108,10 +108,9 @@ impl Search {
         let Some((request, probe)) = self.pending.take() else { return };
         self.budget.charge_window(requested_ns(&probe), window.took_ns as f64);
         let error = self.add_bad_window(&request, window);
-        if let (None, Some((at, setting)), [load]) =
-            (&error, request.curve_point(), window.loads.as_slice())
-        {
-            self.state.block_mut(at).curve.add(setting, window, load);
+        if let (None, Some((at, setting))) = (&error, request.curve_point()) {
+            let curve = &mut self.state.block_mut(at).curve;
+            window.results().for_each(|load| curve.add(setting, &load));
         }
         self.pass_on(error.as_deref().map_or(Ok(window), Err));
     }
@@ -236,22 +235,22 @@ fn schedule(config: &Config) -> Schedule<Box<dyn Stage>> {
     }
     first.push(repeated(Phase::Own, At { target: 0, block: 0 }, 2 * WINDOWS));
     for target in targets {
-        for (block, spec) in config.blocks.iter().enumerate() {
+        for block in 0..config.blocks.len() {
             let at = At { target, block };
             first.extend([
                 repeated(Phase::Latency, at, WINDOWS),
                 planned(Climb::new(at), 20.0),
                 reopening(planned(Confirm::new(at), 3.0)),
-                reopening(planned(Counter::new(at, Phase::Counter, spec.rw), 15.0)),
-                reopening(planned(Counter::new(at, Phase::CounterOne, spec.rw), 9.0)),
-                reopening(planned(Knee::new(at, spec.rw), 20.0)),
+                reopening(planned(Counter::new(at, Phase::Counter), 15.0)),
+                reopening(planned(Counter::new(at, Phase::CounterOne), 9.0)),
+                reopening(planned(Knee::new(at), 20.0)),
             ]);
             first.extend(config.target.map(|wanted| planned(Rated::new(at, wanted), 20.0)));
         }
     }
-    let several = config.blocks.iter().enumerate().filter(|_| config.targets.len() > 1);
+    let several = (0..config.blocks.len()).filter(|_| config.targets.len() > 1);
     let weight = 4.0 * (config.targets.len() as f64 + 1.0);
-    let combined = several.map(|(block, spec)| planned(CombinedStage::new(block, spec.rw), weight));
+    let combined = several.map(|block| planned(CombinedStage::new(block), weight));
     Schedule::new(first, combined.collect())
 }
 

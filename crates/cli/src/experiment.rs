@@ -330,7 +330,7 @@ fn perform(
     };
     let mut view = MeasureView::of_experiment();
     let mut runner = ExperimentRunner::open(options, &mut view)?;
-    let targets = runner.facts().targets.iter().map(|target| &target.path);
+    let targets = runner.targets().facts.targets.iter().map(|target| &target.path);
     let to = page.destination(targets.chain(&used).map(String::as_str))?;
     let mut record = runner.run(&mut view)?;
     view.clear();
@@ -339,7 +339,7 @@ fn perform(
         page.print(&pages::experiment(&record, page.verbose), || json::text(&record), to.as_ref());
     let dir = runner.record_dir().map(Path::to_path_buf);
     // After the result is printed: the record's disk may be full, or stall.
-    let finished = runner.finish(&mut record, &mut view);
+    let finished = runner.finish(&mut record, |record| &mut record.header, &mut view);
     shown.and(closed).and(finished)?;
     if let Some(dir) = dir.filter(|_| !record.header.outcome.is_finished()) {
         let path = fathom_model::shell::quoted(&dir.display().to_string()).into_owned();

@@ -13,7 +13,6 @@ use fathom_model::watch::Level;
 use fathom_model::window::Rw;
 use fathom_report::json::{self, LimitResult};
 use fathom_report::pages::LimitPageOptions;
-use fathom_runner::RecordTo;
 use fathom_runner::limit::{Limit, LimitOptions, OpenError};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -78,21 +77,23 @@ pub struct Args {
 
 pub fn command(args: &Args) -> Result<ExitCode, String> {
     let signals = Signals::take()?;
-    let to = check_outputs(args)?;
+    let kept = args.record.to().check()?;
+    let to = args.page.destination(args.targets.iter().chain(&kept).map(String::as_str))?;
     let mut view = MeasureView::of_search();
     let mut limit = match Limit::open(args.options(&signals), &mut view) {
         Err(OpenError::Options(why)) => {
             error!("{why}");
             return Ok(ExitCode::from(2));
         }
-        opened => opened.map_err(|e| e.to_string())?,
+        Err(OpenError::Other(why)) => return Err(why),
+        Ok(limit) => limit,
     };
     let mut record = limit.run(&mut view)?;
     view.clear();
     let closed = limit.close_targets();
     let shown = show(args, &record, to.as_ref());
     // After the result is printed: the record's disk may be full, or stall.
-    let finished = limit.finish(&mut record, &mut view);
+    let finished = limit.finish(&mut record, |record| &mut record.header, &mut view);
     shown.and(closed).and(finished)?;
     Ok(match (record.is_complete(), record.meets_target()) {
         (false, _) => ExitCode::FAILURE,
@@ -100,12 +101,6 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
         (true, Some(false)) => ExitCode::from(stdio::MISSED),
         (true, None) => ExitCode::from(stdio::INCONCLUSIVE),
     })
-}
-
-/// Checks the place of the record, and opens that of the result, which must not be a target.
-fn check_outputs(args: &Args) -> Result<Option<Destination>, String> {
-    let record = args.record_to().check()?;
-    args.page.destination(args.targets.iter().chain(&record).map(String::as_str))
 }
 
 fn show(args: &Args, record: &LimitRecord, to: Option<&Destination>) -> Result<(), String> {
@@ -135,10 +130,6 @@ impl Args {
         (specs.collect(), Vec::new())
     }
 
-    fn record_to(&self) -> RecordTo {
-        self.record.to()
-    }
-
     fn options(&self, signals: &Signals) -> LimitOptions {
         let (blocks, suite) = self.kinds();
         let scratch = if self.quick { SCRATCH_QUICK } else { SCRATCH };
@@ -157,7 +148,7 @@ impl Args {
             duration: self.duration,
             quick: self.quick,
             sampling: self.sampling,
-            record: self.record_to(),
+            record: self.record.to(),
             cancel: signals.cancel_token().clone(),
         }
     }

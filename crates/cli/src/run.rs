@@ -280,7 +280,7 @@ impl Request<'_> {
             }
         };
         report_errors(&record, output);
-        let finished = runner.finish(&mut record, &mut view);
+        let finished = runner.finish(&mut record, |record| &mut record.header, &mut view);
         let tagged = if finished.is_ok() { rounds.tag(&record, dir.as_deref()) } else { Ok(()) };
         match (&finished, dir) {
             (Err(error), _) => error!("{error}"),

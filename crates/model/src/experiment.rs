@@ -4,7 +4,7 @@
 use crate::Histogram;
 use crate::record::{DiskRecord, Header};
 use crate::watch::Level;
-use crate::window::{Conditions, CpuTime, Estimate, Ratio};
+use crate::window::{Conditions, CpuTime, Estimate, Ratio, WorkerCpu};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -241,35 +241,45 @@ pub struct TrialWindow {
     pub rejects: bool,
 }
 
-/// A window of a condition. Everything except `took_ns` covers the measured time only.
+/// A window of a condition, or of one load of a search. Everything except `took_ns` covers the measured time only.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct WindowResult {
-    /// The measured time, in nanoseconds.
+    /// The measured time, in nanoseconds; in a search that of the window.
+    #[serde(default, skip_serializing_if = "crate::watch::is_zero")]
     pub elapsed_ns: u64,
-    /// Setup, ramp, measured time, and waiting for the last I/Os, in nanoseconds.
+    /// Setup, ramp, measured time, and waiting for the last I/Os, in nanoseconds; in a search that of the window.
+    #[serde(default, skip_serializing_if = "crate::watch::is_zero")]
     pub took_ns: u64,
-    /// I/Os completed: those of the workers, or for a command those of the disks.
+    /// I/Os that moved all their bytes: those of the workers, or for a command those of the disks.
     pub ios: u64,
     /// Bytes of these I/Os.
     pub bytes: u64,
-    /// I/Os that failed or were short.
+    /// I/Os that failed.
     #[serde(default, skip_serializing_if = "crate::watch::is_zero")]
     pub errors: u64,
+    /// I/Os that moved only a part of their bytes; older versions count those of experiments as failed.
+    #[serde(default, skip_serializing_if = "crate::watch::is_zero")]
+    pub short_ios: u64,
     /// Message of the first failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_error: Option<String>,
     /// Completion latencies; from the instant at which each I/O was due where a rate is given.
     pub clat: Histogram,
     /// Submission latencies.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Histogram::is_empty")]
     pub slat: Histogram,
-    /// CPU time of the workers, or of the command and its children, in nanoseconds.
+    /// CPU time of the workers, or of the command and its children, in nanoseconds; in a search that of `workers`.
+    #[serde(default, skip_serializing_if = "crate::watch::is_zero")]
     pub user_ns: u64,
     /// See `user_ns`.
+    #[serde(default, skip_serializing_if = "crate::watch::is_zero")]
     pub system_ns: u64,
     /// CPU time of kernel threads that worked for the rings (SQPOLL, io-wq), and of samplers, in nanoseconds.
     #[serde(default, skip_serializing_if = "crate::watch::is_zero")]
     pub helper_ns: u64,
+    /// CPU time of each worker of a search.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub workers: Vec<WorkerCpu>,
     /// Context switches of the workers.
     #[serde(default, skip_serializing_if = "crate::watch::is_zero")]
     pub switches: u64,
@@ -285,11 +295,16 @@ pub struct WindowResult {
     /// I/Os that were due but not started, where a rate is given.
     #[serde(default, skip_serializing_if = "crate::watch::is_zero")]
     pub unstarted: u64,
-    /// CPU time on the allowed CPUs, where /proc/stat is readable.
+    /// CPU time on the allowed CPUs, where /proc/stat is readable; in a search that of the window.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu: Option<CpuTime>,
     /// Counters of the block devices below the targets, added up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk: Option<DiskRecord>,
+    /// Mean number of requests in flight at the driver of the load's device, below its I/O scheduler (sysfs inflight,
+    /// sampled); only in searches, for devices with a scheduler.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub driver_queue: Option<f64>,
 }
 
 impl WindowResult {

@@ -371,15 +371,15 @@ impl DiskRecord {
     }
 
     /// This disk and another, at the same time, as one.
-    pub fn with(mut self, other: Self) -> Self {
+    pub fn with(mut self, other: &Self) -> Self {
         for dir in Dir::ALL {
-            self.ios[dir] += other.ios[dir];
-            self.merges[dir] += other.merges[dir];
-            self.sectors[dir] += other.sectors[dir];
-            self.ticks_ms[dir] += other.ticks_ms[dir];
+            self.ios[dir] = self.ios[dir].saturating_add(other.ios[dir]);
+            self.merges[dir] = self.merges[dir].saturating_add(other.merges[dir]);
+            self.sectors[dir] = self.sectors[dir].saturating_add(other.sectors[dir]);
+            self.ticks_ms[dir] = self.ticks_ms[dir].saturating_add(other.ticks_ms[dir]);
         }
         self.busy_ms = self.busy_ms.max(other.busy_ms);
-        self.weighted_ms += other.weighted_ms;
+        self.weighted_ms = self.weighted_ms.saturating_add(other.weighted_ms);
         self
     }
 }

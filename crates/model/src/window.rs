@@ -1,9 +1,9 @@
 //! Windows of searches and experiments: what is measured in them, and the figures of a setting.
 
+use crate::Dir;
+use crate::experiment::WindowResult;
 use crate::limit::Phase;
 use crate::plan::Mix;
-use crate::record::DiskRecord;
-use crate::{Dir, Histogram};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::str::FromStr;
@@ -111,37 +111,9 @@ pub struct Measurement {
     /// Setup, ramp, measured time, and waiting for the last I/Os, in nanoseconds.
     pub took_ns: u64,
     /// One entry for each load of the probe, in its order.
-    pub loads: Vec<LoadMeasure>,
+    pub loads: Vec<WindowResult>,
     /// CPU time on the allowed CPUs, where /proc/stat is readable.
     pub cpu: Option<CpuTime>,
-}
-
-/// The result of one load.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct LoadMeasure {
-    /// I/Os that moved all their bytes.
-    pub ios: u64,
-    /// Bytes of these I/Os.
-    pub bytes: u64,
-    /// I/Os that failed.
-    pub errors: u64,
-    /// I/Os that moved only a part of their bytes.
-    pub short_ios: u64,
-    /// Message of the first failure.
-    pub first_error: Option<String>,
-    /// Completion latencies of all workers; with [`Load::iops`] from the instant at which each I/O was due.
-    pub clat: Histogram,
-    /// I/Os that were due but not started; only with [`Load::iops`].
-    #[serde(default, skip_serializing_if = "crate::watch::is_zero")]
-    pub unstarted: u64,
-    /// CPU time of each worker.
-    pub workers: Vec<WorkerCpu>,
-    /// Counters of the underlying block device (/proc/diskstats), if any.
-    pub disk: Option<DiskRecord>,
-    /// Mean number of requests in flight at the driver of that device, below its I/O scheduler (sysfs inflight, sampled);
-    /// only for devices with a scheduler.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub driver_queue: Option<f64>,
 }
 
 /// CPU time of one worker's thread and of kernel threads working for it.
@@ -200,16 +172,15 @@ impl CpuShares {
     }
 }
 
-impl LoadMeasure {
-    /// I/Os per second in a window of this length; 0 in one without length.
-    pub fn iops(&self, elapsed_ns: u64) -> f64 {
-        let (ios, seconds) = self.rate(elapsed_ns);
-        if seconds > 0.0 { ios / seconds } else { 0.0 }
-    }
-
-    /// I/Os and seconds of a window of this length.
-    pub fn rate(&self, elapsed_ns: u64) -> (f64, f64) {
-        (self.ios as f64, elapsed_ns as f64 / 1e9)
+impl Measurement {
+    /// The result of each load, with what was measured of the whole window.
+    pub fn results(&self) -> impl Iterator<Item = WindowResult> {
+        let of = |load: &WindowResult| WindowResult {
+            elapsed_ns: self.elapsed_ns,
+            cpu: self.cpu,
+            ..load.clone()
+        };
+        self.loads.iter().map(of)
     }
 }
 

@@ -3,17 +3,18 @@
 
 use crate::cancel::CancelToken;
 use crate::targets::OpenTargets;
-use crate::window::{all_run, pause, wait_until_measured};
 use fathom_analysis::derive;
 use fathom_engine::Running;
 use fathom_model::plan::{Engine, JobPlan, Plan, Until};
-use fathom_model::progress::Counts;
+use fathom_model::progress::{Counts, Phase};
 use fathom_model::record::{Cost, JobRecord};
 use fathom_model::watch::Unavailable;
 use fathom_model::{Dir, Progress};
 use fathom_watch::counters::Counters;
+use std::thread;
 use std::time::{Duration, Instant};
 
+const TICK: Duration = Duration::from_millis(2);
 const WINDOW: Duration = Duration::from_millis(200);
 const PATIENCE: Duration = Duration::from_secs(2);
 const TOO_SOON: &str = "not counted: a job ended too soon";
@@ -136,7 +137,7 @@ fn wait_and_count(
     plan: &Plan,
     cancel: &CancelToken,
 ) -> Result<Vec<WorkerCost>, String> {
-    wait_until_measured(running, PATIENCE, cancel, TOO_SOON)?;
+    wait_until_measured(running, cancel)?;
     let open =
         |tid: Option<i32>| Counters::open(tid.ok_or("a worker ended early")?).map_err(reason);
     let counters: Vec<Counters> =
@@ -163,6 +164,32 @@ fn wait_and_count(
         WorkerCost { job, cost, lacks: counters.lacks().to_vec() }
     };
     Ok(counters.iter().enumerate().map(of_worker).collect())
+}
+
+fn wait_until_measured(running: &Running, cancel: &CancelToken) -> Result<(), String> {
+    let began = Instant::now();
+    loop {
+        let progress = running.progress();
+        if all_run(&progress) {
+            return Ok(());
+        }
+        if began.elapsed() > PATIENCE {
+            return Err("not counted: the workers did not start in time".into());
+        }
+        if progress.jobs.iter().any(|job| job.phase == Phase::Done) {
+            return Err(TOO_SOON.into());
+        }
+        pause(cancel)?;
+    }
+}
+
+fn all_run(progress: &Progress) -> bool {
+    progress.jobs.iter().all(|job| job.phase == Phase::Running)
+}
+
+fn pause(cancel: &CancelToken) -> Result<(), String> {
+    thread::sleep(TICK);
+    cancel.reason().map_or(Ok(()), |reason| Err(format!("not counted: interrupted by {reason}")))
 }
 
 /// Whether a job has done half of its I/O: time to stop, so that its end is not counted.

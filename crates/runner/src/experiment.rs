@@ -10,19 +10,18 @@ pub use confirm::{confirm, confirm_recorded};
 
 use crate::cancel::CancelToken;
 use crate::run::Hooks;
-use crate::session::{RecordTo, Session, new_header};
-use crate::targets::OpenTargets;
-use crate::window::MachineSnapshots;
+use crate::session::{Measuring, RecordTo, Session, new_header};
+use crate::targets::{OpenTargets, scratch_file};
 use crate::wording::Vocabulary;
 use executor::{ConditionExecutor, Failure};
 use fathom_analysis::experiment::{Trial, report};
 use fathom_analysis::rules::judge_experiment;
 use fathom_machine::guard::Permissions;
+use fathom_machine::scratch::ScratchSize;
 use fathom_model::experiment::{Condition, Detail, ExperimentRecord, Load, Request, TrialWindow};
 use fathom_model::outcome::{Outcome, RecordKind};
 use fathom_model::plan::Plan;
 use fathom_model::window::Conditions;
-use fathom_model::{Facts, units};
 use plans::Plans;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -55,16 +54,15 @@ pub struct TrialProgress {
     pub seconds: f64,
 }
 
-/// An experiment whose targets are open, with a place for its record.
-pub struct ExperimentRunner {
-    targets: OpenTargets,
+/// An experiment.
+pub type ExperimentRunner = Measuring<Resolved>;
+
+/// What an experiment measures.
+pub struct Resolved {
     plans: Plans,
     conditions: Vec<Conditions>,
-    /// Paths of the targets, the scratch file included.
-    paths: Vec<String>,
     options: ExperimentOptions,
     earlier: Vec<TrialWindow>,
-    session: Session,
 }
 
 impl ExperimentRunner {
@@ -79,23 +77,20 @@ impl ExperimentRunner {
         // Before anything is written.
         Trial::replayed(&options.request, &earlier)?;
         let needs_scratch = plans::needs_scratch(&options);
-        let (targets, plans, paths) = match needs_scratch {
+        let (targets, plans) = match needs_scratch {
             true => on_scratch(&options, hooks)?,
             false => on_named(&options)?,
         };
         plans.notes.iter().for_each(|note| hooks.remark(&format!("note: {note}")));
         let conditions = plans.conditions(needs_scratch);
-        Ok(Self { targets, plans, conditions, paths, options, earlier, session })
-    }
-
-    pub fn facts(&self) -> &Facts {
-        &self.targets.facts
+        let how = Resolved { plans, conditions, options, earlier };
+        Ok(Self { targets, session, how })
     }
 
     /// Measures until all effects are known, the time is up or the experiment is cancelled.
     pub fn run(&mut self, hooks: &mut dyn Hooks) -> Result<ExperimentRecord, String> {
-        let cancel = self.options.cancel.clone();
-        let is_scratch = self.conditions.iter().any(|conditions| conditions.scratch);
+        let cancel = self.how.options.cancel.clone();
+        let is_scratch = self.how.conditions.iter().any(|conditions| conditions.scratch);
         let laid_out = self.targets.lay_out(&cancel, |path, done, total| {
             let path = if is_scratch { "the scratch file" } else { path };
             hooks.laying_out(path, done, total);
@@ -103,14 +98,15 @@ impl ExperimentRunner {
         laid_out.or_else(|error| cancel.reason().map(|_| ()).ok_or(error))?;
         self.targets.keep();
         self.peaks(hooks)?;
-        let request = self.options.request.clone();
-        let mut trial = Trial::replayed(&request, &self.earlier)?;
+        let request = self.how.options.request.clone();
+        let mut trial = Trial::replayed(&request, &self.how.earlier)?;
         let mut record = self.new_record(&trial);
         let unfinished = ExperimentRecord { header: record.header.unfinished(), ..record.clone() };
         let session = &mut self.session;
         session.begin(&unfinished, &mut |text: &str| hooks.notice(text))?;
         let began = Instant::now();
-        let mut executor = executor(&self.targets, &self.plans, &self.paths, &request, &cancel);
+        let mut executor =
+            ConditionExecutor::new(&self.targets, &self.how.plans, &request, &cancel);
         executor.number = u64::from(trial.windows());
         let interrupted = rounds(&mut trial, &mut executor, hooks, None, &mut |window, hooks| {
             session.window(window);
@@ -124,47 +120,25 @@ impl ExperimentRunner {
         Ok(record)
     }
 
-    /// Closes the targets, which is done before a result is printed: its reader may be slow.
-    pub fn close_targets(&mut self) -> Result<(), String> {
-        self.targets.close()
-    }
-
-    pub fn finish(
-        mut self,
-        record: &mut ExperimentRecord,
-        hooks: &mut dyn Hooks,
-    ) -> Result<(), String> {
-        let closed = self.targets.close();
-        let notice = &mut |text: &str| hooks.notice(text);
-        self.session.finish(record, |record| &mut record.header, closed, notice)
-    }
-
-    pub fn record_dir(&self) -> Option<&std::path::Path> {
-        self.session.record_dir()
-    }
-
     /// Measures what each cell reaches without a limit, where its load is a share of that.
     fn peaks(&mut self, hooks: &mut dyn Hooks) -> Result<(), String> {
-        let request = self.options.request.clone();
+        let request = self.how.options.request.clone();
         let mut peaks: BTreeMap<String, f64> = request.peaks.clone();
         let length = Duration::from_nanos(request.protocol.window_ns);
-        let ramp = Duration::from_nanos(request.protocol.ramp_ns);
+        let Resolved { plans, options, .. } = &self.how;
+        let mut executor = ConditionExecutor::new(&self.targets, plans, &request, &options.cancel);
+        executor.is_unlimited = true;
         for (index, condition) in request.experiment.conditions.iter().enumerate() {
             let key = peak_key(condition);
             if condition.rate_share.is_none() || peaks.contains_key(&key) {
                 continue;
             }
-            let mut unlimited = request.clone();
-            unlimited.experiment.conditions[index].rate_share = None;
-            let cancel = &self.options.cancel;
-            let mut executor =
-                executor(&self.targets, &self.plans, &self.paths, &unlimited, cancel);
             let label = format!("peak of {key}");
             let (done, seconds) = (0.0, request.protocol.seconds);
             hooks.trying(&TrialProgress { label, rounds: 0, done, seconds });
             let mut rates: Vec<f64> = Vec::new();
             for _ in 0..PEAK_WINDOWS {
-                match executor.window(index, ramp, length, hooks) {
+                match executor.window(index, length, hooks) {
                     Ok(w) => rates.push(w.ios as f64 * 1e9 / w.elapsed_ns.max(1) as f64),
                     Err(failure) if failure.is_fatal => return Err(failure.why),
                     Err(_) => {}
@@ -176,7 +150,7 @@ impl ExperimentRunner {
                 peaks.insert(key, *rate);
             }
         }
-        self.options.request.peaks = peaks;
+        self.how.options.request.peaks = peaks;
         Ok(())
     }
 
@@ -184,13 +158,13 @@ impl ExperimentRunner {
         let mut facts = self.targets.facts.clone();
         if facts.targets.is_empty() {
             // Those of commands are not opened.
-            facts.targets.clone_from(&self.plans.facts.targets);
+            facts.targets.clone_from(&self.how.plans.facts.targets);
         }
         ExperimentRecord {
             header: new_header(RecordKind::Experiment, facts),
-            request: self.options.request.clone(),
-            conditions: self.conditions.clone(),
-            report: report(trial, &self.options.request, &[]),
+            request: self.how.options.request.clone(),
+            conditions: self.how.conditions.clone(),
+            report: report(trial, &self.how.options.request, &[]),
         }
     }
 }
@@ -205,13 +179,12 @@ fn rounds(
     take: &mut dyn FnMut(&TrialWindow, &mut dyn Hooks),
 ) -> Result<Option<&'static str>, String> {
     let request = executor.request;
-    let ramp = Duration::from_nanos(request.protocol.ramp_ns);
     let length = Duration::from_nanos(request.protocol.window_ns);
     while executor.cancel.reason().is_none() {
         let turn = trial.next_turn().filter(|_| deadline.is_none_or(|end| Instant::now() < end));
         let Some(turn) = turn else { return Ok(None) };
         hooks.trying(&progress(trial, request, turn.condition));
-        let measured = executor.window(turn.condition, ramp, length, hooks);
+        let measured = executor.window(turn.condition, length, hooks);
         if let Err(Failure { why, is_fatal: true, .. }) = measured {
             return Err(why);
         }
@@ -238,11 +211,10 @@ fn peak_key(condition: &Condition) -> String {
     }
 }
 
-type Opened = (OpenTargets, Plans, Vec<String>);
+type Opened = (OpenTargets, Plans);
 
 fn on_named(options: &ExperimentOptions) -> Result<Opened, String> {
-    let paths = options.request.targets.clone();
-    let plans = plans::resolve(options, &paths, &[])?;
+    let plans = plans::resolve(options, &options.request.targets, &[])?;
     let plan = Plan { targets: plans.targets.clone(), ..Plan::default() };
     let mut targets =
         OpenTargets::open(&plan, plans.facts.clone(), &options.permissions, &options.cancel)?;
@@ -250,40 +222,27 @@ fn on_named(options: &ExperimentOptions) -> Result<Opened, String> {
         // Their disks are observed while a command uses them.
         targets.facts.targets.clone_from(&plans.facts.targets);
     }
-    Ok((targets, plans, paths))
+    Ok((targets, plans))
 }
 
 fn on_scratch(options: &ExperimentOptions, hooks: &mut dyn Hooks) -> Result<Opened, String> {
-    let scratch = plans::scratch_file(options)?;
-    let dir = match options.request.scratch_dir.as_str() {
-        "." => "the current directory",
-        dir => dir,
+    let request = &options.request;
+    let size = match options.is_scratch_exact {
+        true => ScratchSize::Exactly(request.scratch_bytes),
+        false => ScratchSize::AtMost(request.scratch_bytes),
     };
-    hooks.remark(&format!(
-        "no target given; creating a scratch file of {} in {dir}; it is removed afterwards",
-        units::bytes(scratch.facts.size_bytes)
-    ));
-    let paths = vec![scratch.facts.path.clone()];
-    let plans = plans::resolve(options, &paths, std::slice::from_ref(&scratch.facts))?;
-    if let Some(other) = plans.targets.iter().find(|target| !paths.contains(&target.path)) {
+    let scratch = scratch_file(&request.scratch_dir, size, &options.cancel, hooks)?;
+    let path = scratch.facts.path.clone();
+    let plans =
+        plans::resolve(options, std::slice::from_ref(&path), std::slice::from_ref(&scratch.facts))?;
+    if let Some(other) = plans.targets.iter().find(|target| target.path != path) {
         return Err(format!(
             "{} would be used with a scratch file; name the targets of all jobs",
             other.path
         ));
     }
     let host = plans.facts.host.clone();
-    Ok((OpenTargets::with(host, vec![scratch], Vocabulary::Keys), plans, paths))
-}
-
-fn executor<'a>(
-    targets: &'a OpenTargets,
-    plans: &'a Plans,
-    paths: &'a [String],
-    request: &'a Request,
-    cancel: &'a CancelToken,
-) -> ConditionExecutor<'a> {
-    let machine = MachineSnapshots::new(targets);
-    ConditionExecutor { targets, plans, request, paths, machine, cancel, number: 0 }
+    Ok((OpenTargets::with(host, vec![scratch], Vocabulary::Keys), plans))
 }
 
 fn progress(trial: &Trial, request: &Request, index: usize) -> TrialProgress {
@@ -305,7 +264,7 @@ fn details(
     let request = executor.request;
     let mut all = Vec::new();
     for (index, condition) in request.experiment.conditions.iter().enumerate() {
-        let was_measured = trial.totals(index).is_some_and(|totals| totals.windows > 0);
+        let was_measured = trial.totals(index).is_some_and(|totals| totals.windows() > 0);
         let wanted = request.details
             && was_measured
             && condition.repeats.is_none()

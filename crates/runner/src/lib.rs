@@ -25,7 +25,7 @@
 //! let mut runner = Runner::open(&plan, facts, options, &mut ())?;
 //! let mut record = runner.run(&plan, &mut ())?;
 //! assert_eq!(record.jobs[0].dirs.read.counts.bytes, 1 << 20);
-//! runner.finish(&mut record, &mut ())?;
+//! runner.finish(&mut record, |record| &mut record.header, &mut ())?;
 //! # Ok(()) }
 //! ```
 #![forbid(unsafe_code)]
@@ -51,6 +51,6 @@ pub use cancel::CancelToken;
 pub use ring::RingRecorder;
 pub use run::{Hooks, RunOptions, Runner};
 pub use sampling::{SamplingOptions, Sources};
-pub use session::{RecordTo, Session, command, new_header, stored};
+pub use session::{Measuring, RecordTo, Session, command, new_header, stored};
 pub use sources::System;
 pub use targets::OpenTargets;

@@ -6,7 +6,7 @@ mod targets;
 use crate::cancel::CancelToken;
 use crate::cost;
 use crate::run::Hooks;
-use crate::session::{RecordTo, Session, new_header};
+use crate::session::{Measuring, RecordTo, Session, new_header};
 use crate::targets::OpenTargets;
 use executor::{EngineExecutor, Executor};
 use fathom_analysis::derive;
@@ -63,25 +63,18 @@ pub enum OpenError {
     Other(String),
 }
 
-impl std::fmt::Display for OpenError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (Self::Options(why) | Self::Other(why)) = self;
-        f.write_str(why)
-    }
-}
-
 impl From<String> for OpenError {
     fn from(why: String) -> Self {
         Self::Other(why)
     }
 }
 
-/// A search whose targets are open, with a place for its record.
-pub struct Limit {
-    targets: OpenTargets,
+/// A search for limits.
+pub type Limit = Measuring<LimitSearch>;
+
+pub struct LimitSearch {
     conditions: Vec<Conditions>,
     options: LimitOptions,
-    session: Session,
 }
 
 impl Limit {
@@ -89,7 +82,7 @@ impl Limit {
     pub fn open(options: LimitOptions, hooks: &mut dyn Hooks) -> Result<Self, OpenError> {
         let session = Session::open(&options.record, &mut |text: &str| hooks.notice(text))?;
         let (targets, conditions) = targets::open(&options, hooks)?;
-        Ok(Self { targets, conditions, options, session })
+        Ok(Self { targets, session, how: LimitSearch { conditions, options } })
     }
 
     /// Measures until everything is known, time is up or the search is cancelled, and returns the record with findings.
@@ -99,10 +92,10 @@ impl Limit {
         let session = &mut self.session;
         session.begin(&unfinished, &mut |text: &str| hooks.notice(text))?;
         let began = Instant::now();
-        let mut executor = EngineExecutor::new(&self.targets, self.conditions.clone());
+        let mut executor = EngineExecutor::new(&self.targets, self.how.conditions.clone());
         // Even without a record, because the samples name competing programs.
-        session.sample_load(self.options.sampling, self.targets.devices());
-        let cancel = &self.options.cancel;
+        session.sample_load(self.how.options.sampling, self.targets.devices());
+        let cancel = &self.how.options.cancel;
         search(&mut record, &mut executor, session, hooks, || cancel.reason());
         record.header.elapsed_ns = began.elapsed().as_nanos() as u64;
         record.header.sampling = session.stop_sampling(|sample, _| sample).1;
@@ -112,20 +105,8 @@ impl Limit {
         Ok(record)
     }
 
-    /// Closes the targets, which is done before a result is printed: its reader may be slow.
-    pub fn close_targets(&mut self) -> Result<(), String> {
-        self.targets.close()
-    }
-
-    /// Writes the rest of the samples and the final `record`, and closes the targets.
-    pub fn finish(mut self, record: &mut LimitRecord, hooks: &mut dyn Hooks) -> Result<(), String> {
-        let closed = self.targets.close();
-        let notice = &mut |text: &str| hooks.notice(text);
-        self.session.finish(record, |record| &mut record.header, closed, notice)
-    }
-
     fn config(&self) -> Config {
-        let (options, host) = (&self.options, &self.targets.facts.host);
+        let (options, host) = (&self.how.options, &self.targets.facts.host);
         let available =
             host.memory_available_bytes.min(host.cgroup_memory_max_bytes.unwrap_or(u64::MAX));
         let name = |(target, c): (&TargetFacts, &Conditions)| match c.scratch {
@@ -133,7 +114,7 @@ impl Limit {
             false => target.path.clone(),
         };
         let targets: Vec<String> =
-            self.targets.facts.targets.iter().zip(&self.conditions).map(name).collect();
+            self.targets.facts.targets.iter().zip(&self.how.conditions).map(name).collect();
         let cgroup = CgroupSampler::open(Path::new("/proc"), Path::new("/sys")).ok();
         let cgroup = cgroup.and_then(|mut cgroup| cgroup.snapshot()).unwrap_or_default();
         let searches = if options.suite.is_empty() { options.blocks.len() } else { 0 }
@@ -161,7 +142,7 @@ impl Limit {
             header: new_header(RecordKind::Limit, self.targets.facts.clone()),
             report: Search::new(config.clone()).finish(),
             config,
-            conditions: self.conditions.clone(),
+            conditions: self.how.conditions.clone(),
             competitors: Vec::new(),
             costs: Vec::new(),
             costs_missing: None,

@@ -3,10 +3,9 @@
 use crate::cancel::CancelToken;
 use crate::experiment::TrialProgress;
 use crate::ring_threads::RingThreads;
-use crate::session::{RecordTo, Session};
+use crate::session::{Measuring, RecordTo, Session};
 use crate::targets::OpenTargets;
 use fathom_analysis::derive;
-use fathom_analysis::watch::Observed;
 use fathom_engine::EntrySender;
 use fathom_machine::guard::Permissions;
 use fathom_model::facts::Facts;
@@ -21,7 +20,6 @@ use fathom_model::{Dir, Histogram, PerDir};
 use fathom_watch::disks::{DiskSnapshot, NamedDisks};
 use rustix::thread::set_current_timer_slack;
 use std::num::NonZeroU64;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 const TICK: Duration = Duration::from_millis(50);
@@ -66,12 +64,8 @@ pub struct RunOptions {
     pub cancel: CancelToken,
 }
 
-/// A plan whose targets are open, with a place for its record.
-pub struct Runner {
-    targets: OpenTargets,
-    options: RunOptions,
-    session: Session,
-}
+/// A run of a plan.
+pub type Runner = Measuring<RunOptions>;
 
 impl Runner {
     /// Creates the run directory, then opens the targets of `plan` and creates those that are missing.
@@ -83,24 +77,12 @@ impl Runner {
     ) -> Result<Self, String> {
         let session = Session::open(&options.record, &mut |text: &str| hooks.notice(text))?;
         let targets = OpenTargets::open(plan, facts, &options.permissions, &options.cancel)?;
-        Ok(Self { targets, options, session })
-    }
-
-    pub fn targets(&self) -> &OpenTargets {
-        &self.targets
-    }
-
-    pub fn record_dir(&self) -> Option<&Path> {
-        self.session.record_dir()
-    }
-
-    pub fn observed(&self) -> &Observed {
-        self.session.observed()
+        Ok(Self { targets, session, how: options })
     }
 
     /// Lays out new files, runs `plan` until it ends or is cancelled, and returns its record, without findings.
     pub fn run(&mut self, plan: &Plan, hooks: &mut dyn Hooks) -> Result<RunRecord, String> {
-        let cancel = self.options.cancel.clone();
+        let cancel = self.how.cancel.clone();
         let laid_out =
             self.targets.lay_out(&cancel, |path, done, total| hooks.laying_out(path, done, total));
         let interrupted = match (laid_out, cancel.reason()) {
@@ -125,13 +107,13 @@ impl Runner {
         mut record: RunRecord,
         hooks: &mut dyn Hooks,
     ) -> Result<RunRecord, String> {
-        let (targets, cancel) = (&self.targets, &self.options.cancel);
+        let (targets, cancel) = (&self.targets, &self.how.cancel);
         let disks = targets.disk_sampler();
         let disks_before = disks.snapshot().ok();
         let mut shrinking = targets.shrink_detector(plan);
         let mut ring_threads = RingThreads::new(plan, targets.proc());
         let session = &mut self.session;
-        session.sample_load(self.options.sampling, targets.devices());
+        session.sample_load(self.how.sampling, targets.devices());
         let mut samples = JobSamples::new();
         let of_single_ios = |index: usize| {
             plan.jobs[index].logs.as_ref().is_some_and(|logs| logs.are_of_single_ios())
@@ -194,18 +176,6 @@ impl Runner {
         }
         targets.note_changes(plan, shrinking, &mut record.jobs);
         Ok(record)
-    }
-
-    /// Closes the targets, which is done before a result is printed: its reader may be slow.
-    pub fn close_targets(&mut self) -> Result<(), String> {
-        self.targets.close()
-    }
-
-    /// Closes the targets that are still open, and writes the remaining samples and the final `record`.
-    pub fn finish(mut self, record: &mut RunRecord, hooks: &mut dyn Hooks) -> Result<(), String> {
-        let closed = self.targets.close();
-        let notice = &mut |text: &str| hooks.notice(text);
-        self.session.finish(record, |record| &mut record.header, closed, notice)
     }
 }
 

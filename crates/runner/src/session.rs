@@ -1,7 +1,9 @@
 //! What all commands that measure or observe have in common, from before their targets are opened to the complete
 //! record: the run directory, the samples of the machine, and their sum.
 
+use crate::run::Hooks;
 use crate::sampling::{BackgroundSampling, Sampling, SamplingOptions};
+use crate::targets::OpenTargets;
 use fathom_analysis::rules;
 use fathom_analysis::watch::Observed;
 use fathom_machine::Roots;
@@ -351,6 +353,43 @@ impl Session {
         let whole = whole.map_err(|error| format!("the record is incomplete: {error}"));
         let errors: Vec<String> = [closed, whole].into_iter().filter_map(Result::err).collect();
         if errors.is_empty() { Ok(()) } else { Err(errors.join("; ")) }
+    }
+}
+
+/// A measurement `H` whose targets are open, with a place for its record: a run, a search or an experiment.
+pub struct Measuring<H> {
+    pub(crate) targets: OpenTargets,
+    pub(crate) session: Session,
+    pub(crate) how: H,
+}
+
+impl<H> Measuring<H> {
+    pub fn targets(&self) -> &OpenTargets {
+        &self.targets
+    }
+
+    pub fn record_dir(&self) -> Option<&Path> {
+        self.session.record_dir()
+    }
+
+    pub fn observed(&self) -> &Observed {
+        self.session.observed()
+    }
+
+    /// Closes the targets, which is done before a result is printed: its reader may be slow.
+    pub fn close_targets(&mut self) -> Result<(), String> {
+        self.targets.close()
+    }
+
+    /// Closes the targets that are still open; for the rest see [`Session::finish`].
+    pub fn finish<R: Serialize>(
+        mut self,
+        record: &mut R,
+        header: impl FnOnce(&mut R) -> &mut Header,
+        hooks: &mut dyn Hooks,
+    ) -> Result<(), String> {
+        let closed = self.targets.close();
+        self.session.finish(record, header, closed, &mut |text: &str| hooks.notice(text))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Targets that passed all checks and are held open, for any number of runs.
 
 use crate::cancel::CancelToken;
+use crate::run::Hooks;
 use crate::session::new_header;
 use crate::shrink::ShrinkDetector;
 use crate::wording::Vocabulary;
@@ -8,18 +9,20 @@ use fathom_engine::{EntrySender, FileKind, JobInput, Name, OpenFile, Running, Wo
 use fathom_machine::guard::{
     self, NamedTarget, NamedTargets, OpenTarget, Permissions, WorkerOpen, Writing,
 };
+use fathom_machine::scratch::{self, ScratchSize};
 use fathom_machine::topology::attachment;
 use fathom_machine::{Lookup, Roots, inspect};
-use fathom_model::Dir;
 use fathom_model::facts::{Facts, HeldBy, Host, TargetFacts, TargetKind};
 use fathom_model::inspection::Inspection;
 use fathom_model::outcome::RecordKind;
 use fathom_model::plan::{Buffers, Engine, JobPlan, Plan, SyncIo};
 use fathom_model::record::{JobRecord, RunRecord};
 use fathom_model::topology::Topology;
+use fathom_model::{Dir, units};
 use fathom_watch::disks::NamedDisks;
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::path::Path;
 use std::sync::Mutex;
 
 /// The open targets of a plan. If dropped before any job did I/O, created files are removed.
@@ -232,6 +235,24 @@ impl OpenTargets {
         let closed: Vec<_> = names.chain(targets).collect();
         closed.into_iter().collect::<Result<(), _>>().map_err(|error| error.to_string())
     }
+}
+
+/// Makes a scratch file in `dir`, which is removed when it is closed, and says so.
+pub(crate) fn scratch_file(
+    dir: &str,
+    size: ScratchSize,
+    cancel: &CancelToken,
+    hooks: &mut dyn Hooks,
+) -> Result<OpenTarget, String> {
+    let stop = || cancel.reason().is_some();
+    let made = scratch::create(&Roots::default(), Path::new(dir), size, &stop);
+    let target = made.map_err(|e| e.to_string())?;
+    let place = if dir == "." { "the current directory" } else { dir };
+    hooks.remark(&format!(
+        "no target given; creating a scratch file of {} in {place}; it is removed afterwards",
+        units::bytes(target.facts.size_bytes)
+    ));
+    Ok(target)
 }
 
 /// The directories of the jobs' names, each once: their file systems and disks are those of the run.

@@ -1,7 +1,6 @@
 //! A short, separate run, measured from its first I/O after the ramp, with the machine before and after: CPUs, disks, and
 //! the CPU quota of the cgroup.
 
-use crate::cancel::CancelToken;
 use crate::targets::OpenTargets;
 use fathom_analysis::derive;
 use fathom_engine::Running;
@@ -9,8 +8,8 @@ use fathom_model::experiment::WindowResult;
 use fathom_model::plan::Plan;
 use fathom_model::progress::Phase;
 use fathom_model::record::{DiskRecord, JobRecord};
+use fathom_model::split_mix;
 use fathom_model::window::CpuTime;
-use fathom_model::{Progress, split_mix};
 use fathom_watch::cpus::{CpuSampler, CpuSnapshot};
 use fathom_watch::disks::{DiskSnapshot, NamedDisks};
 use fathom_watch::system::CgroupSampler;
@@ -74,27 +73,37 @@ fn observed(running: &Running, window: Duration, observe: &mut dyn FnMut()) {
 
 /// The workers of a window, added up; with `is_paced`, an I/O that starts late has waited since it was due.
 pub(crate) fn workers(jobs: &[JobRecord], is_paced: bool) -> WindowResult {
-    let mut sum = WindowResult::default();
-    for job in jobs {
-        for (_, done) in job.dirs.iter() {
-            sum.ios += done.counts.ios;
-            sum.bytes += done.counts.bytes;
-            sum.errors += done.counts.errors + done.counts.short_ios;
-            sum.clat.merge(if is_paced { &done.response } else { &done.clat });
-            sum.slat.merge(&done.slat);
-            sum.unstarted += done.unstarted_ios;
-        }
-        sum.user_ns += job.usage.user_ns;
-        sum.system_ns += job.usage.system_ns;
-        sum.switches += job.usage.voluntary_switches + job.usage.involuntary_switches;
-        sum.system_calls += job.depth.system_calls;
-        if let Some(delay_ns) = job.usage.run_delay_ns {
-            *sum.run_delay_ns.get_or_insert_default() += delay_ns / jobs.len() as u64;
-        }
-        let error = job.error.as_ref().map(|error| error.message.clone());
-        sum.first_error = sum.first_error.take().or(error);
+    let all = derive::merge_jobs(&jobs.iter().collect::<Vec<_>>());
+    let done = derive::merge_dirs(&all.dirs.iter().map(|(_, dir)| (0, dir)).collect::<Vec<_>>());
+    // Counts exclude I/Os that failed in the ramp.
+    let in_ramp = jobs.iter().filter(|job| job.error.is_some() && is_clean(job)).count() as u64;
+    let usage = all.usage;
+    WindowResult {
+        ios: done.counts.ios,
+        bytes: done.counts.bytes,
+        errors: done.counts.errors + in_ramp,
+        short_ios: done.counts.short_ios,
+        first_error: all.error.map(|error| error.message),
+        clat: if is_paced { done.response } else { done.clat },
+        slat: done.slat,
+        unstarted: done.unstarted_ios,
+        user_ns: usage.user_ns,
+        system_ns: usage.system_ns,
+        switches: usage.voluntary_switches + usage.involuntary_switches,
+        system_calls: all.depth.system_calls,
+        run_delay_ns: usage.run_delay_ns.map(|ns| ns / jobs.len().max(1) as u64),
+        ..WindowResult::default()
     }
-    sum
+}
+
+/// Whether no I/O of this worker failed in the measured time.
+pub(crate) fn is_clean(job: &JobRecord) -> bool {
+    job.dirs.iter().all(|(_, done)| done.counts.errors == 0 && done.counts.short_ios == 0)
+}
+
+/// Mean measured time of the workers, in nanoseconds.
+pub(crate) fn elapsed_ns(jobs: &[JobRecord]) -> u64 {
+    jobs.iter().map(|job| job.runtime_ns).sum::<u64>() / jobs.len().max(1) as u64
 }
 
 /// For worker `worker` of window `number`.
@@ -104,37 +113,6 @@ pub(crate) fn seed(number: u64, worker: u64) -> u64 {
 
 fn is_measured(phase: Phase) -> bool {
     !matches!(phase, Phase::Waiting | Phase::Ramp)
-}
-
-pub(crate) fn wait_until_measured(
-    running: &Running,
-    patience: Duration,
-    cancel: &CancelToken,
-    too_soon: &str,
-) -> Result<(), String> {
-    let began = Instant::now();
-    loop {
-        let progress = running.progress();
-        if all_run(&progress) {
-            return Ok(());
-        }
-        if began.elapsed() > patience {
-            return Err("not counted: the workers did not start in time".into());
-        }
-        if progress.jobs.iter().any(|job| job.phase == Phase::Done) {
-            return Err(too_soon.into());
-        }
-        pause(cancel)?;
-    }
-}
-
-pub(crate) fn all_run(progress: &Progress) -> bool {
-    progress.jobs.iter().all(|job| job.phase == Phase::Running)
-}
-
-pub(crate) fn pause(cancel: &CancelToken) -> Result<(), String> {
-    thread::sleep(2 * TICK);
-    cancel.reason().map_or(Ok(()), |reason| Err(format!("not counted: interrupted by {reason}")))
 }
 
 /// Takes snapshots of what the windows on some targets may depend on.
@@ -205,6 +183,6 @@ impl Snapshot {
         let (from, to) = from.disks.as_ref().zip(self.disks.as_ref())?;
         let elapsed = to.at.saturating_duration_since(from.at);
         let disks = derive::disk_records(&from.disks, &to.disks, elapsed);
-        disks.into_iter().filter(holds).reduce(DiskRecord::with)
+        disks.into_iter().filter(holds).reduce(|all, disk| all.with(&disk))
     }
 }

@@ -52,24 +52,21 @@ fn cut_short(elapsed_ns: f64, is_active: bool) -> Outcome {
     Outcome::Failed { because }
 }
 
-/// The outcome where the windows do not show what was found.
-fn unclear(why: &str) -> Outcome {
-    let because = format!("it did not end, and its windows cannot be evaluated: {why}");
-    Outcome::Failed { because }
+/// The outcome of a search or an experiment whose windows took so many `seconds`, or why they do not show what was found.
+fn of_windows(seconds: Result<f64, String>, is_active: bool) -> Outcome {
+    match seconds {
+        Ok(seconds) => cut_short(seconds * 1e9, is_active),
+        Err(why) => Outcome::Failed {
+            because: format!("it did not end, and its windows cannot be evaluated: {why}"),
+        },
+    }
 }
 
-/// Puts what these windows show into the record of a search that has no results; see [`PartialRun::complete`].
+/// Puts what these windows show into the record of a search that has no results.
 pub fn complete_limit(record: &mut LimitRecord, windows: &[Window], is_active: bool) {
-    if record.header.outcome != Outcome::unfinished() {
-        return;
-    }
-    record.header.outcome = match replay(record.config.clone(), windows) {
-        Ok(report) => {
-            record.report = report;
-            cut_short(record.report.seconds_used * 1e9, is_active)
-        }
-        Err(why) => unclear(&why),
-    };
+    let found = replay(record.config.clone(), windows);
+    let found = found.map(|report| record.report = report);
+    record.header.outcome = of_windows(found.map(|()| record.report.seconds_used), is_active);
 }
 
 /// The same for an experiment.
@@ -78,16 +75,9 @@ pub fn complete_experiment(
     windows: &[TrialWindow],
     is_active: bool,
 ) {
-    if record.header.outcome != Outcome::unfinished() {
-        return;
-    }
-    record.header.outcome = match Trial::replayed(&record.request, windows) {
-        Ok(trial) => {
-            record.report = report(&trial, &record.request, &[]);
-            cut_short(record.report.seconds_used * 1e9, is_active)
-        }
-        Err(why) => unclear(&why),
-    };
+    let found = Trial::replayed(&record.request, windows);
+    let found = found.map(|trial| record.report = report(&trial, &record.request, &[]));
+    record.header.outcome = of_windows(found.map(|()| record.report.seconds_used), is_active);
 }
 
 /// The counters of a sample are those since the job's measured time began, up to an interval after `before_ns`.

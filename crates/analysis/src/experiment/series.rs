@@ -1,20 +1,12 @@
 //! Conditions measured alternately, round after round, so that drift affects all of them alike.
 
-use super::totals::Cell;
+use super::totals::Totals;
 use crate::stats;
-use fathom_model::window::{Estimate, Measurement, Ratio, Rw};
+use fathom_model::experiment::Metric;
+use fathom_model::window::{Estimate, Measurement, Ratio};
 
 /// With fewer pairs the robust interval is too wide.
 const ROBUST_MIN: usize = 10;
-
-/// How often a series repeats its conditions.
-#[derive(Debug, Clone, Copy)]
-pub struct Repetitions {
-    pub rounds_min: usize,
-    pub rounds_max: usize,
-    /// Half the width of a 95% interval that ends the series early, as a share: 0.03 is ±3%.
-    pub precision: f64,
-}
 
 /// I/Os and the seconds that they took.
 pub type Rate = (f64, f64);
@@ -26,7 +18,6 @@ pub fn per_second((ios, seconds): Rate) -> f64 {
 /// Interleaved conditions. The first is the baseline; each round measures it first.
 #[derive(Debug)]
 pub struct Series<C> {
-    rw: Rw,
     conditions: Vec<Condition<C>>,
     /// I/Os and seconds of each load, by round and condition; empty where no window counts.
     rounds: Vec<Vec<Vec<Rate>>>,
@@ -37,20 +28,20 @@ pub struct Series<C> {
 pub struct Condition<C> {
     pub value: C,
     /// Its windows, for the first of its loads.
-    pub cell: Cell,
+    pub totals: Totals,
     pub rejected: Option<String>,
 }
 
 impl<C> Series<C> {
-    pub fn new(rw: Rw, conditions: impl IntoIterator<Item = C>) -> Self {
-        let mut series = Self { rw, conditions: Vec::new(), rounds: Vec::new(), turn: 0 };
+    pub fn new(conditions: impl IntoIterator<Item = C>) -> Self {
+        let mut series = Self { conditions: Vec::new(), rounds: Vec::new(), turn: 0 };
         conditions.into_iter().for_each(|value| series.push(value, None));
         series
     }
 
     /// Adds a condition; one that is `rejected` is not measured.
     pub fn push(&mut self, value: C, rejected: Option<String>) {
-        self.conditions.push(Condition { value, cell: Cell::new(self.rw), rejected });
+        self.conditions.push(Condition { value, totals: Totals::default(), rejected });
     }
 
     pub fn baseline(&self) -> Option<&Condition<C>> {
@@ -77,9 +68,19 @@ impl<C> Series<C> {
         None
     }
 
-    /// Records a window of the condition that [`Self::next_in_round`] returned, or that it failed. It counts only
-    /// if the baseline of its round does.
-    pub fn observe(&mut self, window: Option<&Measurement>) {
+    /// Takes the window of the condition that [`Self::next_in_round`] returned. One that failed, for this reason, is not
+    /// measured again, unless it is the baseline.
+    pub fn observe(&mut self, outcome: Result<&Measurement, &str>) {
+        if let (Err(why), 1.., Some(condition)) =
+            (outcome, self.turn, self.conditions.get_mut(self.turn))
+        {
+            condition.rejected = Some(why.to_string());
+        }
+        self.add(outcome.ok());
+    }
+
+    /// A window counts only if the baseline of its round does.
+    fn add(&mut self, window: Option<&Measurement>) {
         if self.turn == 0 {
             self.rounds.push(Vec::new());
         }
@@ -91,31 +92,12 @@ impl<C> Series<C> {
         let has_baseline = self.turn == 0 || round.first().is_some_and(|rates| !rates.is_empty());
         let mut rates = Vec::new();
         if let Some(window) = window.filter(|_| has_baseline) {
-            window.loads.first().into_iter().for_each(|load| condition.cell.add(window, load));
-            rates.extend(window.loads.iter().map(|load| load.rate(window.elapsed_ns)));
+            window.results().take(1).for_each(|load| condition.totals.add(&load));
+            rates.extend(window.results().map(|load| load.rate(Metric::Iops)));
         }
         round.resize(self.turn, Vec::new());
         round.push(rates);
         self.turn += 1;
-    }
-
-    /// The condition that [`Self::next_in_round`] returned failed for this reason: it is not measured again,
-    /// unless it is the baseline.
-    pub fn reject(&mut self, why: &str) {
-        if self.turn > 0
-            && let Some(condition) = self.conditions.get_mut(self.turn)
-        {
-            condition.rejected = Some(why.to_string());
-        }
-        self.observe(None);
-    }
-
-    /// Records the window that was requested; a condition whose window failed is rejected.
-    pub fn observe_or_reject(&mut self, outcome: Result<&Measurement, &str>) {
-        match outcome {
-            Ok(window) => self.observe(Some(window)),
-            Err(why) => self.reject(why),
-        }
     }
 
     pub fn restart_round(&mut self) {
@@ -166,10 +148,10 @@ impl<C> Series<C> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fathom_model::window::LoadMeasure;
+    use fathom_model::experiment::WindowResult;
 
     fn window(ios: &[u64]) -> Measurement {
-        let load = |ios: &u64| LoadMeasure { ios: *ios, ..LoadMeasure::default() };
+        let load = |ios: &u64| WindowResult { ios: *ios, ..WindowResult::default() };
         let loads = ios.iter().map(load).collect();
         Measurement { elapsed_ns: 1_000_000_000, loads, ..Measurement::default() }
     }
@@ -180,40 +162,40 @@ mod tests {
         let mut windows = windows.iter();
         while let Some(index) = series.next_in_round() {
             order.push(series.conditions()[index].value);
-            series.observe(windows.next().unwrap().map(|ios| window(&[ios])).as_ref());
+            series.add(windows.next().unwrap().map(|ios| window(&[ios])).as_ref());
         }
         order
     }
 
     #[test]
     fn conditions_take_turns_and_are_paired_with_the_baseline_of_their_round() {
-        let mut series = Series::new(Rw::Randread, ['a', 'b', 'c']);
+        let mut series = Series::new(['a', 'b', 'c']);
         assert_eq!(round(&mut series, &[Some(100), Some(50), Some(200)]), "abc");
         assert_eq!(round(&mut series, &[Some(10), Some(5), Some(20)]), "abc");
         assert_eq!(series.pairs(2), [(200.0, 100.0), (20.0, 10.0)]);
         assert!((series.ratio(1).unwrap().value - 0.5).abs() < 1e-9);
-        assert_eq!(series.conditions()[2].cell.iops(), [200.0, 20.0]);
+        assert_eq!(series.conditions()[2].totals.iops(), [200.0, 20.0]);
     }
 
     #[test]
     fn a_window_counts_only_if_the_baseline_of_its_round_does() {
-        let mut series = Series::new(Rw::Randread, ['a', 'b']);
+        let mut series = Series::new(['a', 'b']);
         round(&mut series, &[None, Some(50)]);
         round(&mut series, &[Some(100), None]);
         round(&mut series, &[Some(100), Some(70)]);
         assert_eq!(series.pairs(1), [(70.0, 100.0)]);
-        assert_eq!(series.conditions()[1].cell.windows(), 1);
-        assert_eq!(series.baseline().unwrap().cell.windows(), 2);
+        assert_eq!(series.conditions()[1].totals.windows(), 1);
+        assert_eq!(series.baseline().unwrap().totals.windows(), 2);
         assert_eq!(series.complete_rounds().count(), 1);
     }
 
     #[test]
     fn a_rejected_condition_is_not_measured_again_but_the_baseline_is() {
-        let mut series = Series::new(Rw::Randread, ['a', 'b', 'c']);
+        let mut series = Series::new(['a', 'b', 'c']);
         assert_eq!(series.next_in_round(), Some(0));
-        series.reject("busy");
+        series.observe(Err("busy"));
         assert_eq!(series.next_in_round(), Some(1));
-        series.reject("no memory");
+        series.observe(Err("no memory"));
         assert_eq!(round(&mut series, &[Some(1)]), "c");
         assert_eq!(round(&mut series, &[Some(1), Some(1)]), "ac");
         assert_eq!(series.conditions()[1].rejected.as_deref(), Some("no memory"));
@@ -221,9 +203,9 @@ mod tests {
 
     #[test]
     fn an_abandoned_round_starts_over() {
-        let mut series = Series::new(Rw::Randread, ['a', 'b']);
+        let mut series = Series::new(['a', 'b']);
         assert_eq!(series.next_in_round(), Some(0));
-        series.observe(Some(&window(&[1, 2])));
+        series.observe(Ok(&window(&[1, 2])));
         series.restart_round();
         assert!(series.is_between_rounds());
         assert_eq!(round(&mut series, &[Some(3), Some(4)]), "ab");

@@ -1,11 +1,11 @@
 //! Windows of one condition, added up.
 
+use super::per_second;
+use super::series::Rate;
 use crate::stats;
-use fathom_model::experiment::{MeasuredCondition, WindowResult};
+use fathom_model::experiment::{MeasuredCondition, Metric, WindowResult};
 use fathom_model::record::DiskRecord;
-use fathom_model::window::{
-    CpuShares, CpuTime, Estimate, LoadMeasure, Measurement, Point, Rw, Setting,
-};
+use fathom_model::window::{CpuShares, CpuTime, Estimate, Point, Rw, Setting};
 
 /// Bytes of a sector in /proc/diskstats, on every device.
 const SECTOR_BYTES: f64 = 512.0;
@@ -18,19 +18,24 @@ pub(super) fn quotient((amount, per): (f64, f64)) -> Option<f64> {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Totals {
     pub sum: WindowResult,
-    pub windows: u32,
+    /// I/Os and seconds of each window.
+    rates: Vec<Rate>,
+    /// CPU usage of the busiest worker, summed over the windows; only of searches.
+    worker_share: f64,
+    /// Mean number of requests at the driver in each window.
+    driver_queues: Vec<f64>,
 }
 
 impl Totals {
     pub fn add(&mut self, window: &WindowResult) {
         let sum = &mut self.sum;
-        self.windows += 1;
         add_all([
             (&mut sum.elapsed_ns, window.elapsed_ns),
             (&mut sum.took_ns, window.took_ns),
             (&mut sum.ios, window.ios),
             (&mut sum.bytes, window.bytes),
             (&mut sum.errors, window.errors),
+            (&mut sum.short_ios, window.short_ios),
             (&mut sum.user_ns, window.user_ns),
             (&mut sum.system_ns, window.system_ns),
             (&mut sum.helper_ns, window.helper_ns),
@@ -38,6 +43,15 @@ impl Totals {
             (&mut sum.system_calls, window.system_calls),
             (&mut sum.unstarted, window.unstarted),
         ]);
+        let mut busiest_ns = 0;
+        for worker in &window.workers {
+            add_all([(&mut sum.user_ns, worker.user_ns), (&mut sum.system_ns, worker.system_ns)]);
+            busiest_ns = busiest_ns.max(worker.user_ns.saturating_add(worker.system_ns));
+        }
+        // CPU time is accounted in ticks and may exceed the length of a short window.
+        self.worker_share += (busiest_ns as f64 / window.elapsed_ns.max(1) as f64).min(1.0);
+        self.rates.push(window.rate(Metric::Iops));
+        self.driver_queues.extend(window.driver_queue);
         sum.first_error = sum.first_error.take().or_else(|| window.first_error.clone());
         sum.clat.merge(&window.clat);
         sum.slat.merge(&window.slat);
@@ -54,7 +68,11 @@ impl Totals {
             ]);
         }
         if let Some(disk) = &window.disk {
-            add_disk(sum.disk.get_or_insert_default(), disk);
+            // Windows follow each other, while disks that are put together work at the same time.
+            let DiskRecord { mut busy_ms, mut elapsed_ms, .. } = *disk;
+            let all = sum.disk.take().unwrap_or_default();
+            add_all([(&mut busy_ms, all.busy_ms), (&mut elapsed_ms, all.elapsed_ms)]);
+            sum.disk = Some(DiskRecord { busy_ms, elapsed_ms, ..all.with(disk) });
         }
     }
 
@@ -77,7 +95,7 @@ impl Totals {
 
     /// The figures of these windows, without those that rest on comparisons.
     pub fn figures(&self) -> MeasuredCondition {
-        let (sum, windows) = (&self.sum, self.windows);
+        let (sum, windows) = (&self.sum, self.windows() as u32);
         let per_second = |n: u64| n as f64 * 1e9 / sum.elapsed_ns.max(1) as f64;
         let ratio = |a: u64, b: u64| (b > 0).then(|| a as f64 / b as f64);
         let per_io = |n: u64| ratio(n, sum.ios);
@@ -103,76 +121,15 @@ impl Totals {
                 .as_ref()
                 .and_then(|disk| per_io(disk.ios.read + disk.ios.write)),
             started_share: ratio(sum.ios, sum.ios + sum.unstarted).filter(|_| sum.unstarted > 0),
-            errors: sum.errors,
+            errors: sum.errors.saturating_add(sum.short_ios),
             first_error: sum.first_error.clone(),
             ..MeasuredCondition::default()
         }
     }
-}
-
-fn add_all<const N: usize>(sums: [(&mut u64, u64); N]) {
-    sums.into_iter().for_each(|(sum, more)| *sum = sum.saturating_add(more));
-}
-
-fn add_disk(sum: &mut DiskRecord, more: &DiskRecord) {
-    for dir in fathom_model::Dir::ALL {
-        add_all([
-            (&mut sum.ios[dir], more.ios[dir]),
-            (&mut sum.merges[dir], more.merges[dir]),
-            (&mut sum.sectors[dir], more.sectors[dir]),
-            (&mut sum.ticks_ms[dir], more.ticks_ms[dir]),
-        ]);
-    }
-    add_all([
-        (&mut sum.busy_ms, more.busy_ms),
-        (&mut sum.weighted_ms, more.weighted_ms),
-        (&mut sum.elapsed_ms, more.elapsed_ms),
-    ]);
-}
-
-/// Windows without errors of one load of a search.
-#[derive(Debug, Clone)]
-pub struct Cell {
-    rw: Rw,
-    totals: Totals,
-    /// I/Os and seconds of each window.
-    rates: Vec<(f64, f64)>,
-    /// CPU usage of the busiest worker, summed over the windows.
-    worker_share: f64,
-    /// Mean number of requests at the driver in each window.
-    driver_queues: Vec<f64>,
-}
-
-impl Cell {
-    pub fn new(rw: Rw) -> Self {
-        let totals = Totals::default();
-        Self { rw, totals, rates: Vec::new(), worker_share: 0.0, driver_queues: Vec::new() }
-    }
-
-    pub fn add(&mut self, window: &Measurement, load: &LoadMeasure) {
-        let sum = |ns: &mut dyn Iterator<Item = u64>| ns.fold(0, u64::saturating_add);
-        self.totals.add(&WindowResult {
-            elapsed_ns: window.elapsed_ns,
-            ios: load.ios,
-            bytes: load.bytes,
-            clat: load.clat.clone(),
-            user_ns: sum(&mut load.workers.iter().map(|worker| worker.user_ns)),
-            system_ns: sum(&mut load.workers.iter().map(|worker| worker.system_ns)),
-            cpu: window.cpu,
-            disk: load.disk.clone(),
-            ..WindowResult::default()
-        });
-        self.rates.push(load.rate(window.elapsed_ns));
-        self.driver_queues.extend(load.driver_queue);
-        // CPU time is accounted in ticks and may exceed the length of a short window.
-        let busy = load.workers.iter().map(|w| w.user_ns.saturating_add(w.system_ns)).max();
-        let share = busy.unwrap_or(0) as f64 / window.elapsed_ns.max(1) as f64;
-        self.worker_share += share.min(1.0);
-    }
 
     /// I/Os per second of each window.
     pub fn iops(&self) -> Vec<f64> {
-        self.rates.iter().map(|rate| super::per_second(*rate)).collect()
+        self.rates.iter().map(|rate| per_second(*rate)).collect()
     }
 
     /// I/Os per second over all windows, with the interval.
@@ -186,22 +143,12 @@ impl Cell {
 
     /// I/Os per second over all windows; 0 without windows.
     pub fn mean(&self) -> f64 {
-        super::per_second(self.rates.iter().fold((0.0, 0.0), |(a, b), (c, d)| (a + c, b + d)))
+        per_second(self.rates.iter().fold((0.0, 0.0), |(a, b), (c, d)| (a + c, b + d)))
     }
 
-    /// Mean completion latency in nanoseconds; 0 without I/Os.
-    pub fn clat_mean_ns(&self) -> f64 {
-        self.totals.sum.clat.mean_ns()
-    }
-
-    /// CPU usage of the allowed CPUs.
-    pub fn cpu(&self) -> Option<CpuShares> {
-        self.totals.cpu()
-    }
-
-    /// The results at `setting`, on a machine with `cores` CPUs.
-    pub fn point(&self, setting: Setting, cores: u32) -> Point {
-        let sum = &self.totals.sum;
+    /// The results of `rw` at `setting`, on a machine with `cores` CPUs.
+    pub fn point(&self, rw: Rw, setting: Setting, cores: u32) -> Point {
+        let sum = &self.sum;
         let per_io = |ns: f64| if sum.ios == 0 { 0.0 } else { ns / sum.ios as f64 };
         let seconds = sum.elapsed_ns as f64 / 1e9;
         let rate = |n: u64| if seconds > 0.0 { n as f64 / seconds } else { 0.0 };
@@ -218,7 +165,7 @@ impl Cell {
             device_queue: sum.disk.as_ref().map(DiskRecord::queue_mean),
             driver_queue: Some(mean(&self.driver_queues)).filter(|mean| !mean.is_nan()),
             from_disk: sum.disk.as_ref().filter(|_| sum.bytes > 0).map(|disk| {
-                let sectors = self.rw.dirs().iter().map(|(dir, _)| disk.sectors[*dir]);
+                let sectors = rw.dirs().iter().map(|(dir, _)| disk.sectors[*dir]);
                 sectors.sum::<u64>() as f64 * SECTOR_BYTES / sum.bytes as f64
             }),
             user_ns_per_io: per_io(sum.user_ns as f64),
@@ -234,10 +181,13 @@ impl Cell {
     }
 }
 
+fn add_all<const N: usize>(sums: [(&mut u64, u64); N]) {
+    sums.into_iter().for_each(|(sum, more)| *sum = sum.saturating_add(more));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fathom_model::experiment::Metric;
 
     fn window(ios: u64) -> WindowResult {
         WindowResult {
@@ -255,9 +205,9 @@ mod tests {
     fn windows_add_up() {
         let mut totals = Totals::default();
         totals.add(&window(1000));
-        totals.add(&window(3000));
+        totals.add(&WindowResult { errors: 2, short_ios: 3, ..window(3000) });
         let all = totals.figures();
-        assert_eq!((all.windows, all.iops, all.cores), (2, 2000.0, 0.5));
+        assert_eq!((all.windows, all.iops, all.cores, all.errors), (2, 2000.0, 0.5, 5));
         assert_eq!(all.cpu_ns_per_io, Some([150_000.0, 100_000.0, 0.0]));
         assert_eq!((all.switches_per_io, all.ios_per_call), (Some(0.5), None));
     }
@@ -285,12 +235,20 @@ mod tests {
     fn the_disk_is_compared_in_the_direction_of_the_ios() {
         let mut disk = DiskRecord::default();
         (disk.sectors.read, disk.sectors.write) = (800, 8);
-        let load = LoadMeasure { ios: 2, bytes: 8192, disk: Some(disk), ..LoadMeasure::default() };
-        let mut cell = Cell::new(Rw::Randwrite);
-        for _ in 0..2 {
-            cell.add(&Measurement { elapsed_ns: 1_000, ..Measurement::default() }, &load);
-        }
-        let point = cell.point(Setting::ONE, 1);
+        (disk.busy_ms, disk.elapsed_ms, disk.weighted_ms) = (7, 10, 20);
+        let disk = Some(disk);
+        let window = WindowResult {
+            elapsed_ns: 1_000,
+            ios: 2,
+            bytes: 8192,
+            disk,
+            ..WindowResult::default()
+        };
+        let mut totals = Totals::default();
+        (0..2).for_each(|_| totals.add(&window));
+        let point = totals.point(Rw::Randwrite, Setting::ONE, 1);
+        let both = totals.sum.disk.unwrap();
+        assert_eq!((both.busy_ms, both.elapsed_ms, point.device_queue), (14, 20, Some(2.0)));
         assert_eq!(point.from_disk, Some(0.5));
         assert_eq!((point.iops.mean, point.iops.windows), (2e6, 2));
     }

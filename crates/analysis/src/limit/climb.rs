@@ -4,7 +4,6 @@
 use super::stage::{Stage, WindowOutcome, WindowRequest};
 use super::state::{At, SearchState};
 use super::thresholds::{GAIN_MIN, WINDOWS_SURE, helps};
-use crate::stats;
 use fathom_model::limit::Phase;
 use fathom_model::window::Setting;
 
@@ -221,14 +220,9 @@ impl Stage for Confirm {
     /// A setting that surely exceeds the one that was tested becomes the one to test.
     fn close(&mut self, state: &mut SearchState) {
         let block = state.block(self.at);
-        let cells = state.peak(self.at).zip(block.peak.setting);
-        let gain = cells.and_then(|(best, tested)| {
-            let (best_cell, tested) = (block.curve.get(best)?, block.curve.get(tested)?);
-            Some(best).filter(|_| {
-                stats::welch(&best_cell.iops(), &tested.iops()).is_some_and(|gain| helps(&gain))
-            })
-        });
-        if let Some(best) = gain {
+        let both = state.peak(self.at).zip(block.peak.setting);
+        let gain = |(best, tested)| block.curve.ratio(best, tested).filter(helps);
+        if let Some((best, _)) = both.filter(|both| gain(*both).is_some()) {
             state.offer_best(self.at, best);
         }
     }

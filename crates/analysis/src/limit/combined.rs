@@ -4,12 +4,15 @@ use super::stage::{Stage, WindowOutcome, WindowRequest};
 use super::state::{At, SearchState};
 use super::thresholds::{CORES_SUSPECT, NOT_SLOWER, SAME, SLOWER};
 use super::{percent, times};
-use crate::experiment::{Rate, Repetitions, Series, per_second};
+use crate::experiment::{Rate, Series, per_second};
 use crate::stats;
 use fathom_model::limit::{Combined, CombinedCause, CombinedTarget, Phase};
-use fathom_model::window::{CpuShares, Load, Ratio, Rw, Setting};
+use fathom_model::window::{CpuShares, Load, Ratio, Setting};
 
-const REPETITIONS: Repetitions = Repetitions { rounds_min: 3, rounds_max: 8, precision: 0.03 };
+const ROUNDS_MIN: usize = 3;
+const ROUNDS_MAX: usize = 8;
+/// Half the width of an interval that ends the rounds early, as a share: ±3%.
+const PRECISION: f64 = 0.03;
 
 /// CPU usage from which the CPUs slow targets down; more than for a single target, as no test with fewer CPUs shows it.
 const CORES_FULL: f64 = 0.95;
@@ -17,15 +20,14 @@ const CORES_FULL: f64 = 0.95;
 #[derive(Debug)]
 pub(super) struct CombinedStage {
     block: usize,
-    rw: Rw,
     /// The baseline is all loads concurrently; the other conditions are each load individually.
     series: Series<Vec<Load>>,
     failed: Option<String>,
 }
 
 impl CombinedStage {
-    pub fn new(block: usize, rw: Rw) -> Self {
-        Self { block, rw, series: Series::new(rw, []), failed: None }
+    pub fn new(block: usize) -> Self {
+        Self { block, series: Series::new([]), failed: None }
     }
 
     fn loads(&self) -> &[Load] {
@@ -67,8 +69,8 @@ impl CombinedStage {
 
     fn is_settled(&self) -> bool {
         let rounds = self.series.complete_rounds().count();
-        let is_precise = || self.ratio().is_some_and(|r| r.spread() <= REPETITIONS.precision);
-        rounds >= REPETITIONS.rounds_max || (rounds >= REPETITIONS.rounds_min && is_precise())
+        let is_precise = || self.ratio().is_some_and(|r| r.spread() <= PRECISION);
+        rounds >= ROUNDS_MAX || (rounds >= ROUNDS_MIN && is_precise())
     }
 }
 
@@ -77,7 +79,7 @@ impl Stage for CombinedStage {
         if self.series.baseline().is_none() {
             let all = loads(state, self.block);
             let each: Vec<_> = all.iter().map(|load| vec![*load]).collect();
-            self.series = Series::new(self.rw, std::iter::once(all).chain(each));
+            self.series = Series::new(std::iter::once(all).chain(each));
         }
         if self.loads().len() < 2 || self.failed.is_some() {
             return None;
@@ -94,10 +96,8 @@ impl Stage for CombinedStage {
     }
 
     fn observe(&mut self, _: &mut SearchState, outcome: WindowOutcome<'_>) {
-        match outcome {
-            Ok(window) => self.series.observe(Some(window)),
-            Err(why) => self.failed = Some(why.to_string()),
-        }
+        self.failed = outcome.err().map(str::to_string);
+        self.series.observe(outcome);
     }
 
     fn close(&mut self, state: &mut SearchState) {
@@ -105,7 +105,7 @@ impl Stage for CombinedStage {
             return;
         }
         self.series.restart_round();
-        let cpu = self.series.baseline().and_then(|all| all.cell.cpu());
+        let cpu = self.series.baseline().and_then(|all| all.totals.cpu());
         let targets: Vec<_> = (0..self.loads().len()).filter_map(|i| self.target(i)).collect();
         // The most affected target: a fast one must not hide it in the sum.
         let ratios = targets.iter().filter_map(|target| target.ratio);
@@ -117,7 +117,7 @@ impl Stage for CombinedStage {
         let (combined, alone): (Vec<f64>, Vec<f64>) = self.sums().into_iter().unzip();
         let combined = Combined {
             block_bytes: state.spec(self.block).block_bytes,
-            rw: self.rw,
+            rw: state.spec(self.block).rw,
             targets,
             alone_iops: stats::mean(&alone),
             combined_iops: stats::mean(&combined),

@@ -1,14 +1,17 @@
 //! Confirmation tests: the setting in question, interleaved with variants that change one thing.
 
 use super::stage::{Stage, WindowOutcome, WindowRequest};
-use super::state::{At, CounterResults, SearchState};
+use super::state::{At, SearchState, confirmation};
 use super::thresholds::{CORES_SUSPECT, KNEE_SHARE, helps, surely_helps};
-use crate::experiment::{Condition, Repetitions, Series};
+use crate::experiment::{Condition, Series};
 use fathom_model::limit::{Experiment, ExperimentKind, Phase};
-use fathom_model::window::{Ratio, Rw, Setting};
+use fathom_model::window::{Ratio, Setting};
 
-/// Rounds until the baseline and every ratio are precise; `rounds_max` holds for each turn of the stage.
-const REPETITIONS: Repetitions = Repetitions { rounds_min: 3, rounds_max: 12, precision: 0.03 };
+/// Windows of the baseline at least, and rounds in each turn of the stage at most.
+const ROUNDS_MIN: usize = 3;
+const ROUNDS_MAX: usize = 12;
+/// Half the width of an interval that is precise, as a share: ±3%.
+const PRECISION: f64 = 0.03;
 
 /// The baseline, or one change to it.
 #[derive(Debug)]
@@ -33,8 +36,8 @@ pub(super) struct Counter {
 
 impl Counter {
     /// In [`Phase::Counter`] at the peak, in [`Phase::CounterOne`] at the best setting with one worker.
-    pub fn new(at: At, phase: Phase, rw: Rw) -> Self {
-        Self { at, phase, base: None, series: Series::new(rw, []), rounds: 0, moved: None }
+    pub fn new(at: At, phase: Phase) -> Self {
+        Self { at, phase, base: None, series: Series::new([]), rounds: 0, moved: None }
     }
 
     /// Whether the peak is no longer where these experiments were made.
@@ -57,7 +60,7 @@ impl Counter {
         let deeper = Setting { depth: base.depth.saturating_mul(2), ..base };
         let more = Setting { workers: base.workers + (base.workers / 2).max(1), ..base };
         let baseline = Variant { kind: None, setting: base, cores: None };
-        self.series = Series::new(state.spec(self.at.block).rw, [baseline]);
+        self.series = Series::new([baseline]);
         self.base = Some(base);
         self.rounds = 0;
         self.add_variant(state, ExperimentKind::Deeper, deeper, None);
@@ -81,7 +84,7 @@ impl Counter {
     fn suspect_cores(&mut self, state: &SearchState) {
         let fewer = Some(ExperimentKind::FewerCores);
         let known = self.series.conditions().iter().any(|c| c.value.kind == fewer);
-        let cpu = self.series.baseline().and_then(|base| base.cell.cpu());
+        let cpu = self.series.baseline().and_then(|base| base.totals.cpu());
         let full = cpu.is_some_and(|cpu| cpu.taken() >= CORES_SUSPECT);
         let half = state.config.cores / 2;
         if let (true, Some(base)) = (full && !known && half > 0, self.base) {
@@ -91,10 +94,10 @@ impl Counter {
 
     fn is_settled(&self) -> bool {
         let Some(baseline) = self.series.baseline() else { return true };
-        let precision = baseline.cell.estimate().relative();
-        let is_precise = precision.is_some_and(|p| p <= REPETITIONS.precision);
+        let precision = baseline.totals.estimate().relative();
+        let is_precise = precision.is_some_and(|p| p <= PRECISION);
         let mut variants = self.series.conditions().iter().enumerate().skip(1);
-        self.rounds >= REPETITIONS.rounds_max
+        self.rounds >= ROUNDS_MAX
             || (is_precise && variants.all(|(i, c)| c.rejected.is_some() || self.is_clear(i)))
     }
 
@@ -102,7 +105,7 @@ impl Counter {
     fn is_clear(&self, index: usize) -> bool {
         self.series
             .ratio(index)
-            .is_some_and(|g| g.spread() <= REPETITIONS.precision || g.low > 1.25 || g.high < 0.8)
+            .is_some_and(|g| g.spread() <= PRECISION || g.low > 1.25 || g.high < 0.8)
     }
 
     /// A variant with a gain, and within reach of the climb, becomes the peak, and the experiments restart there.
@@ -119,25 +122,26 @@ impl Counter {
             .filter_map(|(i, c)| Some((self.series.ratio(i).filter(is_gain)?, c)))
             .max_by(|a, b| a.0.value.total_cmp(&b.0.value))?;
         let (setting, moved) = (condition.value.setting, Some((base, gain)));
-        let base = condition.cell.point(setting, cores);
+        let base = condition.totals.point(state.spec(self.at.block).rw, setting, cores);
         self.moved = moved;
         self.start(state, setting);
         let peak = &mut state.block_mut(self.at).peak;
         peak.setting = Some(setting);
-        peak.results = Some(CounterResults { base, experiments: Vec::new(), moved });
+        peak.results = Some(confirmation(base, Vec::new(), moved));
         Some(())
     }
 
     fn experiment(&self, index: usize, all_cores: u32) -> Option<Experiment> {
         let conditions = self.series.conditions();
         let (changed, base) = (conditions.get(index)?, conditions.first()?);
-        let (changed_ns, base_ns) = (changed.cell.clat_mean_ns(), base.cell.clat_mean_ns());
+        let (changed_ns, base_ns) =
+            (changed.totals.sum.clat.mean_ns(), base.totals.sum.clat.mean_ns());
         Some(Experiment {
             kind: changed.value.kind?,
             setting: changed.value.setting,
             cores: changed.value.cores.unwrap_or(all_cores),
             base_iops: self.series.base_estimate(index),
-            changed_iops: changed.cell.estimate(),
+            changed_iops: changed.totals.estimate(),
             gain: self.series.ratio(index),
             latency_ratio: (changed_ns > 0.0 && base_ns > 0.0).then(|| changed_ns / base_ns),
             refused: changed.rejected.clone(),
@@ -156,8 +160,8 @@ impl Stage for Counter {
             self.start(state, base);
         }
         loop {
-            let windows = self.series.baseline().map_or(0, |base| base.cell.windows());
-            if self.series.is_between_rounds() && windows >= REPETITIONS.rounds_min {
+            let windows = self.series.baseline().map_or(0, |base| base.totals.windows());
+            if self.series.is_between_rounds() && windows >= ROUNDS_MIN {
                 let settled = self.is_settled();
                 let has_moved = self.move_up(state, if settled { helps } else { surely_helps });
                 if has_moved.is_none() && settled {
@@ -175,7 +179,7 @@ impl Stage for Counter {
     }
 
     fn observe(&mut self, _: &mut SearchState, outcome: WindowOutcome<'_>) {
-        self.series.observe_or_reject(outcome);
+        self.series.observe(outcome);
     }
 
     fn close(&mut self, state: &mut SearchState) {
@@ -186,14 +190,12 @@ impl Stage for Counter {
         self.rounds = 0;
         self.series.restart_round();
         let cores = state.config.cores;
-        let baseline = self.series.baseline().filter(|baseline| baseline.cell.windows() > 0);
+        let baseline = self.series.baseline().filter(|baseline| baseline.totals.windows() > 0);
         let Some((base, baseline)) = self.base.zip(baseline) else { return };
         let variants = 1..self.series.conditions().len();
-        let results = CounterResults {
-            base: baseline.cell.point(base, cores),
-            experiments: variants.filter_map(|i| self.experiment(i, cores)).collect(),
-            moved: self.moved,
-        };
+        let point = baseline.totals.point(state.spec(self.at.block).rw, base, cores);
+        let experiments = variants.filter_map(|i| self.experiment(i, cores)).collect();
+        let results = confirmation(point, experiments, self.moved);
         let peak = &mut state.block_mut(self.at).peak;
         match self.phase {
             Phase::CounterOne => peak.one_worker = Some(results),

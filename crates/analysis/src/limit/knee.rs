@@ -10,7 +10,7 @@ use super::thresholds::{GAIN_MIN, KNEE_SHARE};
 use crate::experiment::Series;
 use crate::stats;
 use fathom_model::limit::Phase;
-use fathom_model::window::{Ratio, Rw, Setting};
+use fathom_model::window::{Ratio, Setting};
 
 /// After this many windows at a setting, its mean decides regardless of the interval.
 const WINDOWS_MAX: usize = 4;
@@ -54,7 +54,6 @@ impl KneeFound {
 #[derive(Debug)]
 pub(super) struct Knee {
     at: At,
-    rw: Rw,
     /// Where the peak was when the search began.
     peak: Option<Setting>,
     /// Windows requested to settle the number of workers.
@@ -66,8 +65,8 @@ pub(super) struct Knee {
 }
 
 impl Knee {
-    pub fn new(at: At, rw: Rw) -> Self {
-        Self { at, rw, peak: None, requests: 0, failed: false, ladder: None, is_last: false }
+    pub fn new(at: At) -> Self {
+        Self { at, peak: None, requests: 0, failed: false, ladder: None, is_last: false }
     }
 }
 
@@ -76,7 +75,7 @@ impl Stage for Knee {
         let block = state.block(self.at);
         let peak = block.peak.setting?;
         if self.peak != Some(peak) {
-            *self = Self { peak: Some(peak), ..Self::new(self.at, self.rw) };
+            *self = Self { peak: Some(peak), ..Self::new(self.at) };
         }
         if self.failed || block.is_broken() {
             return None;
@@ -88,7 +87,7 @@ impl Stage for Knee {
                 return Some(WindowRequest::one(Phase::Knee, self.at, setting));
             }
             let workers = Workers::of(&block.curve, peak)?.pass.workers;
-            self.ladder = Some(Ladder::new(&block.curve, self.rw, peak, workers));
+            self.ladder = Some(Ladder::new(&block.curve, peak, workers));
         }
         let ladder = self.ladder.as_mut()?;
         let step = ladder.next();
@@ -99,7 +98,7 @@ impl Stage for Knee {
 
     fn observe(&mut self, _: &mut SearchState, outcome: WindowOutcome<'_>) {
         match &mut self.ladder {
-            Some(ladder) if !self.is_last => ladder.series.observe_or_reject(outcome),
+            Some(ladder) if !self.is_last => ladder.series.observe(outcome),
             _ => self.failed = outcome.is_err(),
         }
     }
@@ -119,10 +118,10 @@ impl Stage for Knee {
 fn by_means(curve: &Curve, peak: Setting) -> Option<KneeFound> {
     let least = KNEE_SHARE * curve.mean(peak);
     // Settings are ordered by workers, then by depth.
-    let (setting, cell) = curve
+    let (setting, _) = curve
         .iter()
         .find(|(s, c)| s.in_flight() <= peak.in_flight() && c.mean() >= least && c.mean() > 0.0)?;
-    let of_peak = stats::welch(&cell.iops(), &curve.get(peak)?.iops());
+    let of_peak = curve.ratio(setting, peak);
     Some(KneeFound { setting, of_peak, depths: None, refined: false })
 }
 
@@ -166,10 +165,8 @@ impl Workers {
 fn is_decided(curve: &Curve, setting: Setting, peak: Setting) -> bool {
     let (Some(cell), Some(top)) = (curve.get(setting), curve.get(peak)) else { return false };
     let share = cell.mean() / top.mean();
-    let sure = || {
-        stats::welch(&cell.iops(), &top.iops())
-            .is_some_and(|r| r.low >= KNEE_SHARE || r.high < KNEE_SHARE)
-    };
+    let is_sure = |ratio: Ratio| ratio.low >= KNEE_SHARE || ratio.high < KNEE_SHARE;
+    let sure = || curve.ratio(setting, peak).is_some_and(is_sure);
     cell.windows() >= WINDOWS_MAX || (share - KNEE_SHARE).abs() > FAR || sure()
 }
 
@@ -184,7 +181,7 @@ struct Ladder {
 
 impl Ladder {
     /// Queue depths with `workers` up to as many I/Os in flight as at the peak.
-    fn new(curve: &Curve, rw: Rw, peak: Setting, workers: u32) -> Self {
+    fn new(curve: &Curve, peak: Setting, workers: u32) -> Self {
         let top = match workers == peak.workers {
             true => u64::from(peak.depth),
             false => peak.in_flight() / u64::from(workers.max(1)),
@@ -209,7 +206,7 @@ impl Ladder {
             weight: 1.0,
         });
         let below = below.filter(|observed| observed.log.is_finite()).collect();
-        let series = Series::new(rw, std::iter::once(peak).chain(steps));
+        let series = Series::new(std::iter::once(peak).chain(steps));
         Self { series, rounds: 0, below }
     }
 

@@ -3,13 +3,13 @@
 
 use super::stage::{Stage, WindowOutcome, WindowRequest};
 use super::state::{At, SearchState};
-use fathom_model::Histogram;
+use crate::experiment::Totals;
 use fathom_model::limit::{LatencyTarget, Phase, RatedPoint, TargetResult};
 use fathom_model::window::{Load, Setting};
 
 /// Windows at each rate while it is searched for, and at the rate that is reported.
-const WINDOWS_TRIED: u32 = 2;
-const WINDOWS_SURE: u32 = 5;
+const WINDOWS_TRIED: usize = 2;
+const WINDOWS_SURE: usize = 5;
 /// The search ends when rates that pass and fail differ by less than this share of the peak.
 const STEP_MIN: f64 = 0.03;
 /// A rate that passed at first and failed with more windows is lowered by this factor.
@@ -23,11 +23,7 @@ const QUEUE_PART: f64 = 4.0;
 #[derive(Debug)]
 struct RateResult {
     iops: f64,
-    windows: u32,
-    ios: u64,
-    unstarted: u64,
-    elapsed_ns: u64,
-    response: Histogram,
+    totals: Totals,
 }
 
 #[derive(Debug)]
@@ -51,7 +47,7 @@ impl Rated {
     }
 
     /// More windows where nothing better is left to try.
-    fn windows_wanted(&self, peak: f64) -> u32 {
+    fn windows_wanted(&self, peak: f64) -> usize {
         if self.fail - self.pass_or_tried() < STEP_MIN * peak {
             WINDOWS_SURE
         } else {
@@ -68,8 +64,8 @@ impl Rated {
     /// Judges the last rate, and begins the next.
     fn advance(&mut self, peak: f64) {
         if let Some(last) = self.tried.last() {
-            let (iops, meets, sure) =
-                (last.iops, last.meets(&self.target), last.windows >= WINDOWS_SURE);
+            let (iops, meets) = (last.iops, last.meets(&self.target));
+            let sure = last.totals.windows() >= WINDOWS_SURE;
             if meets {
                 self.pass = self.pass.max(iops)
             } else {
@@ -89,9 +85,7 @@ impl Rated {
         if self.done {
             return;
         }
-        let (response, windows) = (Histogram::default(), 0);
-        let new = RateResult { iops: next, windows, ios: 0, unstarted: 0, elapsed_ns: 0, response };
-        self.tried.push(new);
+        self.tried.push(RateResult { iops: next, totals: Totals::default() });
     }
 
     fn request(&self, state: &SearchState, peak: Setting, iops: f64) -> WindowRequest {
@@ -117,7 +111,8 @@ impl Stage for Rated {
         let (peak, iops) = self.peak?;
         while !self.failed && !self.done && !block.is_broken() {
             let last = self.tried.last();
-            if let Some(open) = last.filter(|last| last.windows < self.windows_wanted(iops)) {
+            let wanted = self.windows_wanted(iops);
+            if let Some(open) = last.filter(|last| last.totals.windows() < wanted) {
                 return Some(self.request(state, peak, open.iops));
             }
             self.advance(iops);
@@ -130,19 +125,15 @@ impl Stage for Rated {
             self.failed = true;
             return;
         };
-        let Some(load) = window.loads.first() else { return };
-        tried.windows += 1;
-        tried.ios += load.ios;
-        tried.unstarted += load.unstarted;
-        tried.elapsed_ns += window.elapsed_ns;
-        tried.response.merge(&load.clat);
+        window.results().for_each(|load| tried.totals.add(&load));
     }
 
     fn close(&mut self, state: &mut SearchState) {
-        let tried: Vec<RatedPoint> =
-            self.tried.iter().filter(|t| t.windows > 0).map(|t| t.point(&self.target)).collect();
+        let measured = self.tried.iter().filter(|tried| tried.totals.windows() > 0);
+        let tried: Vec<RatedPoint> = measured.map(|tried| tried.point(&self.target)).collect();
         let with = |windows| {
-            let meet = tried.iter().filter(move |point| point.meets && point.windows >= windows);
+            let is_sure = move |point: &&RatedPoint| point.windows as usize >= windows;
+            let meet = tried.iter().filter(|point| point.meets).filter(is_sure);
             meet.max_by(|a, b| a.iops.total_cmp(&b.iops))
         };
         let best = with(WINDOWS_SURE).or_else(|| with(WINDOWS_TRIED)).cloned();
@@ -154,24 +145,21 @@ impl Stage for Rated {
 }
 
 impl RateResult {
-    fn latency_ns(&self, target: &LatencyTarget) -> u64 {
-        self.response.percentile(target.percentile).unwrap_or(u64::MAX)
-    }
-
     fn meets(&self, target: &LatencyTarget) -> bool {
-        let due = self.ios + self.unstarted;
-        self.windows > 0
-            && self.latency_ns(target) < target.below_ns
-            && self.ios as f64 >= COMPLETED_MIN * due as f64
+        let sum = &self.totals.sum;
+        let due = sum.ios.saturating_add(sum.unstarted);
+        sum.clat.percentile(target.percentile).is_some_and(|ns| ns < target.below_ns)
+            && sum.ios as f64 >= COMPLETED_MIN * due as f64
     }
 
     fn point(&self, target: &LatencyTarget) -> RatedPoint {
+        let sum = &self.totals.sum;
         RatedPoint {
             iops: self.iops,
-            completed_iops: self.ios as f64 * 1e9 / self.elapsed_ns.max(1) as f64,
-            latency_ns: self.response.percentile(target.percentile).unwrap_or(0),
-            p50_ns: self.response.percentile(50.0).unwrap_or(0),
-            windows: self.windows,
+            completed_iops: sum.ios as f64 * 1e9 / sum.elapsed_ns.max(1) as f64,
+            latency_ns: sum.clat.percentile(target.percentile).unwrap_or(0),
+            p50_ns: sum.clat.percentile(50.0).unwrap_or(0),
+            windows: self.totals.windows() as u32,
             meets: self.meets(target),
         }
     }

@@ -6,9 +6,10 @@
 
 use super::Search;
 use fathom_model::Histogram;
+use fathom_model::experiment::WindowResult;
 use fathom_model::limit::{BlockSpec, Config, LimitReport, QueueFacts};
 use fathom_model::record::DiskRecord;
-use fathom_model::window::{CpuTime, Load, LoadMeasure, Measurement, Probe, Window, WorkerCpu};
+use fathom_model::window::{CpuTime, Load, Measurement, Probe, Window, WorkerCpu};
 
 #[derive(Debug, Clone)]
 pub(super) struct Sim {
@@ -168,7 +169,7 @@ impl Sim {
         if probe.loads.iter().any(|l| l.target.is_none()) { 100.0 } else { self.cpu_ns }
     }
 
-    fn load(&self, probe: &Probe, load: &Load, rate: f64) -> LoadMeasure {
+    fn load(&self, probe: &Probe, load: &Load, rate: f64) -> WindowResult {
         let count = |rate: f64| (rate * probe.window_ns as f64 / 1e9) as u64;
         let mut clat = Histogram::default();
         // Arrivals wait as in M/M/1, whose response time is the service time over the idle share.
@@ -183,11 +184,10 @@ impl Sim {
         let bad = self.errors_at.is_some_and(|n| load.setting.in_flight() >= n);
         let cpu_ns = ios as f64 * self.cpu_of(probe) / f64::from(load.setting.workers);
         let worker = WorkerCpu { user_ns: (cpu_ns * 0.2) as u64, system_ns: (cpu_ns * 0.8) as u64 };
-        LoadMeasure {
+        WindowResult {
             ios,
             bytes: ios * probe.block_bytes,
             errors: if bad && load.target.is_some() { 1 + ios / 1000 } else { 0 },
-            short_ios: 0,
             first_error: (bad && load.target.is_some()).then(|| "read: EIO".to_string()),
             clat,
             unstarted: count(arrivals).saturating_sub(ios),
@@ -200,6 +200,7 @@ impl Sim {
                 let (elapsed_ms, weighted_ms) = (1_000, 1_000 * queue);
                 DiskRecord { elapsed_ms, weighted_ms, ..DiskRecord::default() }
             }),
+            ..WindowResult::default()
         }
     }
 

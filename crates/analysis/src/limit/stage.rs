@@ -1,6 +1,7 @@
 //! The stages of a search: what they have in common, and those that only repeat windows.
 
 use super::state::{At, SearchState};
+use fathom_model::experiment::Metric;
 use fathom_model::limit::Phase;
 use fathom_model::window::{CpuTime, Load, Measurement, Setting};
 
@@ -91,8 +92,8 @@ impl Stage for Repeated {
         match self.phase {
             Phase::Idle => state.idle = window.cpu.and_then(CpuTime::shares),
             Phase::Own => {
-                let rate = window.loads.first().map(|load| load.rate(window.elapsed_ns));
-                state.own[(self.turn + 1) % 2].extend(rate);
+                let rates = window.results().map(|load| load.rate(Metric::Iops));
+                state.own[(self.turn + 1) % 2].extend(rates);
             }
             _ => {}
         }

@@ -5,13 +5,14 @@ use super::knee::KneeFound;
 use super::thresholds::{
     AS_GOOD, DROPPED, GAIN_MIN, KNEE_SHARE, WIDE, WINDOWS_NOISY_MAX, WINDOWS_SURE, helps,
 };
-use crate::experiment::{Cell, Rate};
+use crate::experiment::{Rate, Totals};
 use crate::stats;
+use fathom_model::experiment::WindowResult;
 use fathom_model::limit::{
     BlockLimit, BlockSpec, Combined, Config, Confirmation, Experiment, HigherPoint, KneePoint,
     LimitReport, OwnCeiling, Problem, TargetLimit, TargetResult,
 };
-use fathom_model::window::{CpuShares, LoadMeasure, Measurement, Point, Ratio, Rw, Setting};
+use fathom_model::window::{CpuShares, Point, Ratio, Rw, Setting};
 use std::collections::BTreeMap;
 
 /// After this many windows with errors a target is no longer measured.
@@ -115,7 +116,7 @@ impl SearchState {
         let BlockState { peak, curve, knee: known, .. } = self.block_mut(at);
         *known = knee;
         let Some(KneeFound { setting, of_peak, .. }) = knee else { return };
-        let is_examined = peak.results.as_ref().is_some_and(CounterResults::is_examined);
+        let is_examined = peak.results.as_ref().is_some_and(is_examined);
         let margin = if is_examined { KNEE_SHARE } else { 1.0 };
         if of_peak.is_some_and(|ratio| ratio.value > 1.0 / margin) {
             peak.move_to(setting, curve, cores);
@@ -127,7 +128,7 @@ impl SearchState {
     }
 
     /// A window with errors or short transfers is reported and does not count.
-    pub fn add_bad_window(&mut self, at: At, setting: Setting, load: &LoadMeasure) {
+    pub fn add_bad_window(&mut self, at: At, setting: Setting, load: &WindowResult) {
         let message = match &load.first_error {
             Some(message) => message.clone(),
             None if load.errors > 0 => "I/O errors".to_string(),
@@ -176,38 +177,43 @@ impl BlockState {
 #[derive(Debug)]
 pub(super) struct Curve {
     rw: Rw,
-    cells: BTreeMap<Setting, Cell>,
+    cells: BTreeMap<Setting, Totals>,
 }
 
 impl Curve {
-    pub fn add(&mut self, setting: Setting, window: &Measurement, load: &LoadMeasure) {
-        self.cells.entry(setting).or_insert_with(|| Cell::new(self.rw)).add(window, load);
+    pub fn add(&mut self, setting: Setting, load: &WindowResult) {
+        self.cells.entry(setting).or_default().add(load);
     }
 
-    pub fn get(&self, setting: Setting) -> Option<&Cell> {
+    pub fn get(&self, setting: Setting) -> Option<&Totals> {
         self.cells.get(&setting)
     }
 
     /// Mean I/Os per second at `setting`; 0 if it was not measured.
     pub fn mean(&self, setting: Setting) -> f64 {
-        self.get(setting).map_or(0.0, Cell::mean)
+        self.get(setting).map_or(0.0, Totals::mean)
+    }
+
+    /// I/Os per second at `setting` over those at `base`, by unpaired windows; `None` with fewer than two of each.
+    pub fn ratio(&self, setting: Setting, base: Setting) -> Option<Ratio> {
+        stats::welch(&self.get(setting)?.iops(), &self.get(base)?.iops())
     }
 
     pub fn best_mean(&self) -> f64 {
-        self.cells.values().map(Cell::mean).fold(0.0, f64::max)
+        self.cells.values().map(Totals::mean).fold(0.0, f64::max)
     }
 
     pub fn windows(&self, setting: Setting) -> usize {
-        self.get(setting).map_or(0, Cell::windows)
+        self.get(setting).map_or(0, Totals::windows)
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = (Setting, &Cell)> {
+    pub fn iter(&self) -> impl Iterator<Item = (Setting, &Totals)> {
         self.cells.iter().map(|(s, c)| (*s, c))
     }
 
     /// Of the settings that `is_eligible` accepts and that completed I/Os: the fewest in flight that are as good as
     /// the best, and of those the fewest workers.
-    pub fn cheapest_best(&self, is_eligible: impl Fn(Setting, &Cell) -> bool) -> Option<Setting> {
+    pub fn cheapest_best(&self, is_eligible: impl Fn(Setting, &Totals) -> bool) -> Option<Setting> {
         let eligible = || self.iter().filter(|(s, c)| c.mean() > 0.0 && is_eligible(*s, c));
         let best = eligible().map(|(_, c)| c.mean()).fold(0.0, f64::max);
         eligible()
@@ -219,12 +225,13 @@ impl Curve {
     /// The peak: the highest IOPS of all settings that `is_in_range` accepts and that are not noisy; of those as good as
     /// it, the fewest in flight.
     pub fn peak(&self, is_in_range: impl Fn(Setting) -> bool) -> Option<Setting> {
-        let is_clear = |setting, cell: &Cell| is_in_range(setting) && !self.is_noisy(setting, cell);
+        let is_clear =
+            |setting, cell: &Totals| is_in_range(setting) && !self.is_noisy(setting, cell);
         self.cheapest_best(is_clear).or_else(|| self.cheapest_best(|s, _| is_in_range(s)))
     }
 
     /// Whether the windows of `cell` disagree, or it is far below a lower load and has few windows, as after a stall.
-    pub fn is_noisy(&self, setting: Setting, cell: &Cell) -> bool {
+    pub fn is_noisy(&self, setting: Setting, cell: &Totals) -> bool {
         let is_lower =
             |s: Setting| s != setting && s.workers <= setting.workers && s.depth <= setting.depth;
         let lower = self.iter().filter(|(s, _)| is_lower(*s)).map(|(_, cell)| cell.mean());
@@ -235,8 +242,9 @@ impl Curve {
 
     /// The first noisy setting that more windows may make clear.
     pub fn to_repeat(&self) -> Option<Setting> {
-        let open =
-            |s: Setting, cell: &Cell| self.is_noisy(s, cell) && cell.windows() < WINDOWS_NOISY_MAX;
+        let open = |s: Setting, cell: &Totals| {
+            self.is_noisy(s, cell) && cell.windows() < WINDOWS_NOISY_MAX
+        };
         self.iter().find(|(s, cell)| open(*s, cell)).map(|(s, _)| s)
     }
 
@@ -245,38 +253,38 @@ impl Curve {
     }
 }
 
-#[derive(Debug)]
-pub(super) struct CounterResults {
-    pub base: Point,
-    pub experiments: Vec<Experiment>,
-    /// The previous peak, and the gain over it.
-    pub moved: Option<(Setting, Ratio)>,
+/// Confirmation tests at `base`; `moved` if it was found by them: the previous peak, and the gain over it.
+pub(super) fn confirmation(
+    base: Point,
+    experiments: Vec<Experiment>,
+    moved: Option<(Setting, Ratio)>,
+) -> Confirmation {
+    let at = base.setting();
+    let higher = moved.map(|(over, gain)| HigherPoint { setting: at, over, gain });
+    Confirmation { at, base: Some(base), higher, experiments, cause: None, reason: None }
 }
 
-impl CounterResults {
-    /// Whether any confirmation test was made or rejected.
-    pub fn is_examined(&self) -> bool {
-        self.experiments.iter().any(|e| e.gain.is_some() || e.refused.is_some())
-    }
+/// Whether any confirmation test was made or rejected.
+fn is_examined(tests: &Confirmation) -> bool {
+    tests.experiments.iter().any(|e| e.gain.is_some() || e.refused.is_some())
 }
 
 /// The peak, and the confirmation tests made there and at the best setting with one worker.
 #[derive(Debug, Default)]
 pub(super) struct Peak {
     pub setting: Option<Setting>,
-    pub results: Option<CounterResults>,
-    pub one_worker: Option<CounterResults>,
+    pub results: Option<Confirmation>,
+    pub one_worker: Option<Confirmation>,
 }
 
 impl Peak {
     /// Results at another setting do not apply at `to`.
     fn move_to(&mut self, to: Setting, curve: &Curve, cores: u32) {
         self.setting = Some(to);
-        if self.one_worker.as_ref().is_some_and(|results| results.base.setting() == to) {
+        if self.one_worker.as_ref().is_some_and(|results| results.at == to) {
             self.results = self.one_worker.take();
         } else if let (Some(results), Some(cell)) = (&mut self.results, curve.get(to)) {
-            let base = cell.point(to, cores);
-            *results = CounterResults { base, experiments: Vec::new(), moved: None };
+            *results = confirmation(cell.point(curve.rw, to, cores), Vec::new(), None);
         }
     }
 }
@@ -305,24 +313,18 @@ fn block_limit(state: &SearchState, index: usize, block: &BlockState) -> BlockLi
     let curve = &block.curve;
     let point = |s: Setting| {
         let cell = curve.get(s)?;
-        Some(Point { noisy: curve.is_noisy(s, cell), ..cell.point(s, cores) })
+        Some(Point { noisy: curve.is_noisy(s, cell), ..cell.point(spec.rw, s, cores) })
     };
     let suite = state.config.suite.get(index).map(|test| test.setting);
     let peak = suite.or_else(|| curve.peak(|setting| spec.is_in_range(setting, cores)));
     let knee = block.knee.zip(peak).map(|(knee, peak)| knee.up_to(peak));
-    let confirmation = |results: Option<&CounterResults>, peak: Option<Setting>| {
-        let results = results?;
-        Some(Confirmation {
-            at: results.base.setting(),
-            base: Some(results.base.clone()),
-            higher: higher(results, curve, peak),
-            experiments: results.experiments.clone(),
-            cause: None,
-            reason: None,
-        })
+    let confirmation = |tests: &Confirmation, peak: Option<Setting>| Confirmation {
+        higher: higher(tests, curve, peak),
+        ..tests.clone()
     };
     // One worker that reaches the knee is not the limit.
     let needs_workers = knee.map(|knee| knee.setting).or(peak).is_some_and(|s| s.workers > 1);
+    let one_worker = block.peak.one_worker.as_ref().filter(|_| needs_workers);
     BlockLimit {
         block_bytes: spec.block_bytes,
         rw: spec.rw,
@@ -338,22 +340,21 @@ fn block_limit(state: &SearchState, index: usize, block: &BlockState) -> BlockLi
             let point = point(setting).filter(|point| !point.noisy || Some(setting) == peak)?;
             Some(KneePoint { point, of_peak, depths, refined })
         }),
-        confirmation: confirmation(block.peak.results.as_ref(), peak),
-        one_worker: confirmation(block.peak.one_worker.as_ref().filter(|_| needs_workers), None),
+        confirmation: block.peak.results.as_ref().map(|tests| confirmation(tests, peak)),
+        one_worker: one_worker.map(|tests| confirmation(tests, None)),
         problems: block.problems.clone(),
     }
 }
 
 /// The peak, if it is surely higher than the setting that was tested.
-fn higher(results: &CounterResults, curve: &Curve, peak: Option<Setting>) -> Option<HigherPoint> {
-    let base = results.base.setting();
-    if let Some((over, gain)) = results.moved.filter(|_| !results.is_examined()) {
-        return Some(HigherPoint { setting: base, over, gain });
+fn higher(tests: &Confirmation, curve: &Curve, peak: Option<Setting>) -> Option<HigherPoint> {
+    if let Some(moved) = tests.higher.filter(|_| !is_examined(tests)) {
+        return Some(moved);
     }
+    let base = tests.at;
     let is_other =
-        |peak: &Setting| *peak != base && !results.experiments.iter().any(|e| e.setting == *peak);
+        |peak: &Setting| *peak != base && !tests.experiments.iter().any(|e| e.setting == *peak);
     let setting = peak.filter(is_other)?;
-    let (best, tested) = (curve.get(setting)?, curve.get(base)?);
-    let gain = stats::welch(&best.iops(), &tested.iops()).filter(helps)?;
+    let gain = curve.ratio(setting, base).filter(helps)?;
     Some(HigherPoint { setting, over: base, gain })
 }

@@ -8,11 +8,12 @@ use super::sim::Sim;
 use super::thresholds::{KNEE_SHARE, helps};
 use super::*;
 use crate::rules::setting_verdicts;
+use fathom_model::experiment::WindowResult;
 use fathom_model::finding::{Finding, Part};
 use fathom_model::limit::{
     BlockLimit, BlockSpec, CombinedCause, Config, ExperimentKind, LimitReport, Phase,
 };
-use fathom_model::window::{CpuTime, Load, LoadMeasure, Measurement, Rw, Window, WorkerCpu};
+use fathom_model::window::{CpuTime, Load, Measurement, Rw, Window, WorkerCpu};
 use figures::documented_peak;
 use proptest::prelude::*;
 
@@ -454,14 +455,14 @@ proptest! {
             }
             let requested_ns = probe.ramp_ns + probe.window_ns;
             longest = longest.max(took_ns.saturating_sub(requested_ns) as f64 / 1e9);
-            let load = LoadMeasure {
+            let load = WindowResult {
                 ios,
                 bytes: ios.saturating_mul(probe.block_bytes),
                 errors: u64::from(kind == 1),
                 short_ios: u64::from(kind == 2),
                 workers: vec![WorkerCpu { user_ns: ios, system_ns: took_ns }],
                 disk: (kind == 3).then(fathom_model::record::DiskRecord::default),
-                ..LoadMeasure::default()
+                ..WindowResult::default()
             };
             let cpu = (kind > 5).then_some(CpuTime { busy_ns: ios, steal_ns: elapsed_ns, idle_ns: took_ns, throttled_ns: took_ns / 9 });
             let loads = if kind == 4 { Vec::new() } else { vec![load; probe.loads.len()] };

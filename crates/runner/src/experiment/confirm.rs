@@ -1,7 +1,8 @@
 //! Tests of a run's verdict: its jobs with one thing changed, compared with the same jobs unchanged.
 
+use super::executor::ConditionExecutor;
 use super::plans::{Plans, Work};
-use super::{executor, rounds};
+use super::rounds;
 use crate::cancel::CancelToken;
 use crate::run::Hooks;
 use crate::sources::System;
@@ -178,7 +179,7 @@ fn measure(
         ..Plans::default()
     };
     let mut trial = Trial::new(request.experiment.clone(), protocol.clone());
-    let mut executor = executor(targets, &plans, &[], &request, cancel);
+    let mut executor = ConditionExecutor::new(targets, &plans, &request, cancel);
     if let Some(reason) = rounds(&mut trial, &mut executor, hooks, end, &mut |_, _| ())? {
         return Err(format!("interrupted by {reason}"));
     }

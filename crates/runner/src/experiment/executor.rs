@@ -48,45 +48,49 @@ impl Failure {
 }
 
 pub(super) struct ConditionExecutor<'a> {
-    pub targets: &'a OpenTargets,
-    pub plans: &'a Plans,
+    targets: &'a OpenTargets,
+    plans: &'a Plans,
     pub request: &'a Request,
-    /// Paths of the targets, the scratch file included.
-    pub paths: &'a [String],
-    pub machine: MachineSnapshots,
+    machine: MachineSnapshots,
     pub cancel: &'a CancelToken,
     /// Different for every window, so that none reads the blocks that another has just read.
     pub number: u64,
+    /// Whether conditions have no given rate, as where that is a share of what they reach without.
+    pub is_unlimited: bool,
 }
 
-impl ConditionExecutor<'_> {
-    /// Measures a window of condition `index`, of `window` after `ramp`, with its settings in effect.
+impl<'a> ConditionExecutor<'a> {
+    pub fn new(
+        targets: &'a OpenTargets,
+        plans: &'a Plans,
+        request: &'a Request,
+        cancel: &'a CancelToken,
+    ) -> Self {
+        let machine = MachineSnapshots::new(targets);
+        Self { targets, plans, request, machine, cancel, number: 0, is_unlimited: false }
+    }
+
+    /// Measures a window of condition `index`, of `window` after the ramp, with its settings in effect.
     pub fn window(
         &mut self,
         index: usize,
-        ramp: Duration,
         window: Duration,
         hooks: &mut dyn Hooks,
     ) -> Result<WindowResult, Failure> {
         let changes = self.plans.settings.get(index).map_or(&[][..], Vec::as_slice);
         if changes.is_empty() {
-            return self.measure(index, ramp, window);
+            return self.measure(index, window);
         }
         let guard = Settings::system().apply(changes).map_err(|error| match error {
             SettingsError::NotRestored { .. } => Failure::fatal(error.to_string()),
             _ => Failure::rejected(error.to_string()),
         })?;
-        let measured = self.measure(index, ramp, window);
+        let measured = self.measure(index, window);
         all_restored(&guard.restore(), hooks)?;
         measured
     }
 
-    fn measure(
-        &mut self,
-        index: usize,
-        ramp: Duration,
-        window: Duration,
-    ) -> Result<WindowResult, Failure> {
+    fn measure(&mut self, index: usize, window: Duration) -> Result<WindowResult, Failure> {
         let condition = &self.request.experiment.conditions[index];
         // Open before the load begins: the window measures sampling, not its start.
         let sampling = match condition.sampling {
@@ -98,11 +102,12 @@ impl ConditionExecutor<'_> {
         };
         let sample = match self.plans.works.get(index) {
             Some(Work::Command(text)) => {
-                let limits = &self.plans.command_limits;
-                let sample = command::measure(text, self.paths, limits, &self.machine, self.cancel);
+                let Plans { paths, command_limits, .. } = self.plans;
+                let sample =
+                    command::measure(text, paths, command_limits, &self.machine, self.cancel);
                 sample.map_err(Failure::once)
             }
-            Some(Work::Jobs(plan)) => self.jobs(plan.clone(), index, ramp, window),
+            Some(Work::Jobs(plan)) => self.jobs(plan.clone(), index, window),
             None => Err(Failure::rejected("this condition has no work")),
         };
         drop(sampling.map(Sampling::stop));
@@ -118,7 +123,6 @@ impl ConditionExecutor<'_> {
         &mut self,
         mut plan: Box<Plan>,
         index: usize,
-        ramp: Duration,
         window: Duration,
     ) -> Result<WindowResult, Failure> {
         self.number += 1;
@@ -126,7 +130,8 @@ impl ConditionExecutor<'_> {
         for (worker, job) in plan.jobs.iter_mut().enumerate() {
             job.access.seed ^= window::seed(self.number, worker as u64);
         }
-        if let Some(share) = condition.rate_share {
+        let share = condition.rate_share.filter(|_| !self.is_unlimited);
+        if let Some(share) = share {
             let peak = self.request.peaks.get(&super::peak_key(condition)).copied();
             let peak = peak.ok_or_else(|| Failure::rejected("its peak could not be measured"))?;
             pace(&mut plan, peak * share);
@@ -134,16 +139,17 @@ impl ConditionExecutor<'_> {
         if plan.jobs.iter().any(|job| !job.direct) {
             self.targets.drop_caches().map_err(Failure::rejected)?;
         }
-        let is_paced = condition.rate_share.is_some();
         let corrects = self.plans.waits_for_others(&self.request.experiment);
         let measured = match self.request.experiment.metric {
             Metric::Time => self.to_its_end(&plan),
             _ => {
+                let ramp_ns = self.request.protocol.ramp_ns;
                 for job in &mut plan.jobs {
                     job.until.runtime_ns = Some(window.as_nanos() as u64);
-                    job.until.ramp_ns = ramp.as_nanos() as u64;
+                    job.until.ramp_ns = ramp_ns;
                 }
-                window::measure(self.targets, &plan, (ramp, window), &self.machine, None)
+                let lengths = (Duration::from_nanos(ramp_ns), window);
+                window::measure(self.targets, &plan, lengths, &self.machine, None)
             }
         };
         let measured = measured.map_err(Failure::rejected)?;
@@ -151,7 +157,7 @@ impl ConditionExecutor<'_> {
             return Err(Failure::rejected(why));
         }
         let undelayed_ns = undelayed_ns(&measured.jobs).filter(|_| corrects);
-        Ok(WindowResult { undelayed_ns, ..sample(&measured, is_paced) })
+        Ok(WindowResult { undelayed_ns, ..sample(&measured, share.is_some()) })
     }
 
     fn to_its_end(&self, plan: &Plan) -> Result<window::MeasuredWindow, String> {
@@ -204,13 +210,11 @@ fn not_in_effect(plan: &Plan, jobs: &[JobRecord]) -> Option<String> {
 fn sample(window: &window::MeasuredWindow, is_paced: bool) -> WindowResult {
     let jobs = &window.jobs;
     let sum = window::workers(jobs, is_paced);
-    let failed = sum.first_error.is_some() && sum.errors == 0;
     // Threads of io-wq and SQPOLL belong to the process; those of fathom that wait meanwhile use next to nothing.
     let process_ns = window.to.process_ns_since(&window.from);
     WindowResult {
-        elapsed_ns: jobs.iter().map(|job| job.runtime_ns).sum::<u64>() / jobs.len().max(1) as u64,
+        elapsed_ns: window::elapsed_ns(jobs),
         took_ns: window.took.as_nanos() as u64,
-        errors: sum.errors + u64::from(failed),
         helper_ns: process_ns.saturating_sub(sum.user_ns + sum.system_ns),
         cpu: window.to.cpu_since(&window.from),
         disk: window.to.disk_since(&window.from, |_| true),
@@ -246,9 +250,8 @@ pub(super) fn detail(
         each_io: false,
         ..SamplingOptions::default()
     };
-    let ramp = Duration::from_nanos(executor.request.protocol.ramp_ns);
     let sampling = Sampling::start(&options).map_err(Failure::once)?;
-    let measured = executor.window(index, ramp, DETAIL_WINDOW, hooks);
+    let measured = executor.window(index, DETAIL_WINDOW, hooks);
     let (samples, _) = sampling.stop();
     measured.map(|_| shown(&samples))
 }

@@ -2,8 +2,6 @@
 
 use super::{ExperimentOptions, Limits};
 use crate::sources::System;
-use fathom_machine::guard::OpenTarget;
-use fathom_machine::scratch::{self, ScratchSize};
 use fathom_machine::settings::{Settings, SettingsError};
 use fathom_machine::{Lookup, Roots};
 use fathom_model::experiment::{Condition, Experiment, Load, Metric};
@@ -14,7 +12,6 @@ use fathom_model::watch::Level;
 use fathom_model::window::Conditions;
 use fathom_model::{Dir, units};
 use std::collections::BTreeMap;
-use std::path::Path;
 
 #[derive(Debug, Clone)]
 pub(super) enum Work {
@@ -28,6 +25,8 @@ pub(super) struct Plans {
     pub works: Vec<Work>,
     pub settings: Vec<Vec<SettingChange>>,
     pub targets: Vec<Target>,
+    /// The targets of the experiment, the scratch file included.
+    pub paths: Vec<String>,
     /// Facts of these targets, of those named too.
     pub facts: Facts,
     pub notes: Vec<String>,
@@ -47,17 +46,6 @@ pub(super) fn needs_scratch(options: &ExperimentOptions) -> bool {
     };
     let request = &options.request;
     request.targets.is_empty() && request.experiment.conditions.iter().any(needs)
-}
-
-pub(super) fn scratch_file(options: &ExperimentOptions) -> Result<OpenTarget, String> {
-    let (request, cancel) = (&options.request, &options.cancel);
-    let stop = || cancel.reason().is_some();
-    let dir = Path::new(&request.scratch_dir);
-    let size = match options.is_scratch_exact {
-        true => ScratchSize::Exactly(request.scratch_bytes),
-        false => ScratchSize::AtMost(request.scratch_bytes),
-    };
-    scratch::create(&Roots::default(), dir, size, &stop).map_err(|e| e.to_string())
 }
 
 /// Resolves every condition on `targets`; `known` are facts of targets that cannot be looked up by name.
@@ -80,7 +68,11 @@ pub(super) fn resolve(
         Ok(())
     };
     targets.iter().try_for_each(|target| look(target))?;
-    let mut plans = Plans { command_limits: options.command_limits.clone(), ..Plans::default() };
+    let mut plans = Plans {
+        paths: targets.to_vec(),
+        command_limits: options.command_limits.clone(),
+        ..Plans::default()
+    };
     let mut specs = Vec::new();
     for condition in &experiment.conditions {
         let named = |why: String| format!("{}: {why}", condition.label(&experiment.axes));

@@ -1,14 +1,15 @@
 //! Windows of a search, measured by the engine with one job for each worker.
 
 use crate::targets::OpenTargets;
-use crate::window::{self, MachineSnapshots, Snapshot};
+use crate::window::{self, MachineSnapshots, Snapshot, is_clean};
 use fathom_model::PerDir;
+use fathom_model::experiment::WindowResult;
 use fathom_model::facts::{Facts, TargetFacts};
 use fathom_model::plan::{
     BlockSizes, Distribution, Engine, JobPlan, Order, Plan, Rate, RateProcess, Region, Uring,
 };
 use fathom_model::record::{DiskRecord, JobRecord};
-use fathom_model::window::{Conditions, Load, LoadMeasure, Measurement, Probe, WorkerCpu};
+use fathom_model::window::{Conditions, Load, Measurement, Probe, WorkerCpu};
 use fathom_watch::disks::DriverQueue;
 use rustix::io::Errno;
 use std::path::Path;
@@ -71,7 +72,7 @@ impl Executor for EngineExecutor<'_> {
         if let Some(error) = spawn_error(&jobs) {
             return Err(error);
         }
-        let elapsed_ns = jobs.iter().map(|j| j.runtime_ns).sum::<u64>() / jobs.len().max(1) as u64;
+        let elapsed_ns = window::elapsed_ns(&jobs);
         if elapsed_ns == 0 && jobs.iter().all(|job| job.error.is_none()) {
             return Err("the workers ended before the measured time began".to_string());
         }
@@ -81,7 +82,7 @@ impl Executor for EngineExecutor<'_> {
             let (mine, others) = rest.split_at(rest.len().min(load.setting.workers as usize));
             rest = others;
             let disk = self.disk(load, &from, &to);
-            loads.push(LoadMeasure { disk, driver_queue, ..self::measured(mine, load) });
+            loads.push(WindowResult { disk, driver_queue, ..self::measured(mine, load) });
         }
         Ok(Measurement { elapsed_ns, took_ns, loads, cpu: to.cpu_since(&from) })
     }
@@ -138,11 +139,6 @@ const REFUSALS: [Errno; 10] = [
     Errno::OPNOTSUPP,
 ];
 
-/// Whether no I/O of this worker failed in the measured time.
-fn is_clean(job: &JobRecord) -> bool {
-    job.dirs.iter().all(|(_, done)| done.counts.errors == 0 && done.counts.short_ios == 0)
-}
-
 /// Why a worker failed without a failed I/O: its setting is not available.
 fn spawn_error(jobs: &[JobRecord]) -> Option<String> {
     let errors = jobs.iter().filter(|job| is_clean(job)).filter_map(|job| job.error.as_ref());
@@ -150,28 +146,22 @@ fn spawn_error(jobs: &[JobRecord]) -> Option<String> {
     errors.filter(|e| refusal(e.errno)).map(|e| e.message.clone()).next()
 }
 
-fn measured(jobs: &[JobRecord], load: &Load) -> LoadMeasure {
+fn measured(jobs: &[JobRecord], load: &Load) -> WindowResult {
     let sum = window::workers(jobs, load.iops.is_some());
-    let short_ios =
-        jobs.iter().flat_map(|job| job.dirs.iter()).map(|(_, done)| done.counts.short_ios);
-    let short_ios = short_ios.sum();
-    // Counts exclude I/Os that failed in the ramp.
-    let in_ramp = jobs.iter().filter(|job| job.error.is_some() && is_clean(job)).count() as u64;
     let worker = |job: &JobRecord| WorkerCpu {
         user_ns: job.usage.user_ns,
         system_ns: job.usage.system_ns + job.usage.helper_ns,
     };
-    LoadMeasure {
+    WindowResult {
         ios: sum.ios,
         bytes: sum.bytes,
-        errors: sum.errors - short_ios + in_ramp,
-        short_ios,
+        errors: sum.errors,
+        short_ios: sum.short_ios,
         first_error: sum.first_error,
         clat: sum.clat,
         unstarted: sum.unstarted,
         workers: jobs.iter().map(worker).collect(),
-        disk: None,
-        driver_queue: None,
+        ..WindowResult::default()
     }
 }
 

@@ -4,10 +4,10 @@ use super::executor::{EngineExecutor, Executor};
 use super::{LimitOptions, OpenError};
 use crate::run::Hooks;
 use crate::sources::System;
-use crate::targets::OpenTargets;
+use crate::targets::{self, OpenTargets};
 use crate::wording::Vocabulary;
 use fathom_machine::guard::{self, OpenTarget, WorkerOpen};
-use fathom_machine::{Lookup, Roots, scratch};
+use fathom_machine::{Lookup, Roots};
 use fathom_model::experiment::{Condition, Load as Job};
 use fathom_model::facts::{TargetFacts, TargetKind};
 use fathom_model::limit::Phase;
@@ -15,31 +15,23 @@ use fathom_model::plan::{Fallocate, Plan, SyncIo, Target};
 use fathom_model::units;
 use fathom_model::window::{Conditions, Load, Probe, Rw, Setting};
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
 
 /// Opens the targets named in `options`, or creates and fills a scratch file; returns how each is read.
 pub(super) fn open(
     options: &LimitOptions,
     hooks: &mut dyn Hooks,
 ) -> Result<(OpenTargets, Vec<Conditions>), OpenError> {
-    if options.targets.is_empty() { scratch_file(options, hooks) } else { named(options, hooks) }
+    if options.targets.is_empty() { on_scratch(options, hooks) } else { named(options, hooks) }
 }
 
-fn scratch_file(
+fn on_scratch(
     options: &LimitOptions,
     hooks: &mut dyn Hooks,
 ) -> Result<(OpenTargets, Vec<Conditions>), OpenError> {
     let roots = Roots::default();
     let (dir, cancel) = (&options.scratch_dir, &options.cancel);
-    let stop = || cancel.reason().is_some();
     check_scratch_dir(dir)?;
-    let target = scratch::create(&roots, Path::new(dir), options.scratch_size, &stop)
-        .map_err(|e| e.to_string())?;
-    let place = if dir == "." { "the current directory" } else { dir };
-    hooks.remark(&format!(
-        "no target given; creating a scratch file of {} in {place}; it is removed afterwards",
-        units::bytes(target.facts.size_bytes)
-    ));
+    let target = targets::scratch_file(dir, options.scratch_size, cancel, hooks)?;
     let conditions = vec![Conditions { direct: is_direct(&target, hooks), scratch: true }];
     let mut targets =
         OpenTargets::with(fathom_machine::host(&roots), vec![target], Vocabulary::Limit);

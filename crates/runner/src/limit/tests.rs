@@ -1,6 +1,7 @@
 use super::*;
+use fathom_model::experiment::WindowResult;
 use fathom_model::record::Header;
-use fathom_model::window::{Estimate, LoadMeasure, Measurement, Probe, Setting};
+use fathom_model::window::{Estimate, Measurement, Probe, Setting};
 
 /// Answers every window with as many I/Os as are in flight.
 struct Fake {
@@ -10,9 +11,9 @@ struct Fake {
 impl Executor for Fake {
     fn window(&mut self, probe: &Probe) -> Result<Measurement, String> {
         self.windows += 1;
-        let load = |l: &fathom_model::window::Load| LoadMeasure {
+        let load = |l: &fathom_model::window::Load| WindowResult {
             ios: 100 * l.setting.in_flight().min(8),
-            ..LoadMeasure::default()
+            ..WindowResult::default()
         };
         Ok(Measurement {
             elapsed_ns: probe.window_ns,

@@ -2,7 +2,7 @@
 
 use super::*;
 use fathom_model::limit::{BlockLimit, BlockSpec, LimitRecord};
-use fathom_model::window::{Measurement, Point, Setting, Window};
+use fathom_model::window::{Point, Setting, Window};
 
 /// The row that `docs/limit.md` calls the peak.
 pub(super) fn documented_peak(block: &BlockLimit, cores: u32) -> Option<&Point> {
@@ -23,15 +23,12 @@ fn stored_windows_have_one_rate_and_stored_results_the_documented_peak() {
     for line in windows.lines() {
         let window: Window = serde_json::from_str(line).unwrap();
         let (bs, Ok(measured)) = (window.probe.block_bytes, &window.outcome) else { continue };
-        for load in measured.loads.iter().filter(|load| load.bytes > 0) {
-            let mut cell = crate::experiment::Cell::new(window.probe.rw);
+        for load in measured.results().filter(|load| load.bytes > 0) {
+            let mut totals = crate::experiment::Totals::default();
             // A window after a stall is as long as the stall.
-            cell.add(
-                &Measurement { elapsed_ns: 7 * measured.elapsed_ns, ..measured.clone() },
-                load,
-            );
-            cell.add(measured, load);
-            let point = cell.point(Setting::ONE, 1);
+            totals.add(&WindowResult { elapsed_ns: 7 * load.elapsed_ns, ..load.clone() });
+            totals.add(&load);
+            let point = totals.point(window.probe.rw, Setting::ONE, 1);
             let share = point.iops.mean * bs as f64 / point.bytes_per_second;
             assert!((share - 1.0).abs() < 1e-9, "{point:?}");
             count += 1;

@@ -4,12 +4,13 @@ use crate::live::search_line;
 use crate::render::{self, assert_fits, unwrapped};
 use fathom_analysis::limit::Search;
 use fathom_analysis::rules::judge_limit;
+use fathom_model::experiment::WindowResult;
 use fathom_model::facts::{DeviceFacts, Host, TargetKind};
 use fathom_model::limit::{BlockSpec, Config, PeakCost};
 use fathom_model::outcome::Outcome;
 use fathom_model::record::{Cost, Header};
 use fathom_model::watch::Unavailable;
-use fathom_model::window::{Conditions, CpuTime, LoadMeasure, Measurement, Probe, Rw, WorkerCpu};
+use fathom_model::window::{Conditions, CpuTime, Measurement, Probe, Rw, WorkerCpu};
 use fathom_model::{Facts, Histogram};
 
 /// A device that does 100k I/Os per second, or 2 GB/s, at 100 µs, and costs 2 µs of CPU time.
@@ -27,7 +28,7 @@ fn window(probe: &Probe) -> Measurement {
         let mut clat = Histogram::default();
         clat.record_n((in_flight * 1e9 / rate) as u64, ios);
         let cpu = (ios as f64 * cpu_ns) as u64 / u64::from(load.setting.workers);
-        LoadMeasure {
+        WindowResult {
             ios,
             bytes: ios * probe.block_bytes,
             clat,
@@ -35,7 +36,7 @@ fn window(probe: &Probe) -> Measurement {
                 WorkerCpu { user_ns: cpu / 4, system_ns: cpu - cpu / 4 };
                 load.setting.workers as usize
             ],
-            ..LoadMeasure::default()
+            ..WindowResult::default()
         }
     };
     Measurement {

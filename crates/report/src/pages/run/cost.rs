@@ -128,7 +128,7 @@ pub(super) fn disks(body: &mut Document, record: &RunRecord) {
     let is_shown = |disk: &&DiskRecord| disk.busy_ms > 0 || known.contains(&disk.name.as_str());
     let mut disks: Vec<&DiskRecord> = record.disks.iter().filter(is_shown).collect();
     if disks.len() > DISKS_SHOWN {
-        let all = disks.iter().map(|disk| (*disk).clone()).reduce(DiskRecord::with);
+        let all = disks.iter().map(|disk| (*disk).clone()).reduce(|all, disk| all.with(&disk));
         let count = plural(disks.len() as u64, "disk");
         body.entry("all disks", all.map(|all| text!(count, ": ", disk(&all))));
         disks.sort_by(|a, b| b.util().total_cmp(&a.util()).then(list::natural(&a.name, &b.name)));
