@@ -1,4 +1,4 @@
-//! Developer tools: `cargo xtask agree`, `bench`, `dist`, `lab`, `steps` and `verdicts`.
+//! Developer tools: `cargo xtask agree`, `bench`, `dist`, `lab`, `pages`, `steps` and `verdicts`.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
@@ -8,6 +8,7 @@ mod dist;
 mod fio;
 mod fixtures;
 mod lab;
+mod pages;
 mod programs;
 mod run;
 mod table;
@@ -32,6 +33,9 @@ enum Command {
     ///
     /// The guests are emulated machines with Debian's kernels. docs/lab.md describes how to write a case.
     Lab(lab::Options),
+    /// Open the HTML of stored runs in a headless Chromium, and check that it loads nothing, reports no error and draws
+    /// every chart on phones and wide screens, light and dark.
+    Pages(pages::Options),
     /// Count the user instructions of a program's ring-driving thread, by single-stepping it.
     ///
     /// Works for fathom, fio (with thread=1) and t/io_uring, and needs no hardware counters.
@@ -53,6 +57,7 @@ fn main() -> ExitCode {
         Command::Bench(options) => bench::run(&options),
         Command::Dist(options) => dist::make(&options),
         Command::Lab(options) => lab::run(&options),
+        Command::Pages(options) => pages::run(&options),
         Command::Steps { command } => steps(&command),
         Command::ThreadsLoad(load) => load.run(),
         Command::Verdicts(options) => verdicts::run(&options),

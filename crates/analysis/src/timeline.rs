@@ -1,9 +1,10 @@
 //! What happened over time, in a limited number of spans: as many as a chart shows, however long a record is.
 
+use crate::account::KINDS;
 use crate::machine::{DiskRates, IoRates, MachineRates};
 use fathom_model::histogram::{Histogram, bucket_of};
 use fathom_model::progress::{Counts, JOBS_SAMPLED_MAX, JobSample, Phase};
-use fathom_model::watch::{DiskKind, MachineSample};
+use fathom_model::watch::{DiskKind, MachineSample, ThreadsSample};
 use fathom_model::{Dir, PerDir};
 use std::collections::BTreeMap;
 
@@ -87,6 +88,12 @@ impl<T: Additive + Clone> Timeline<T> {
             before.join(last);
         }
         spans
+    }
+}
+
+impl Additive for f64 {
+    fn add(&mut self, later: Self) {
+        *self += later;
     }
 }
 
@@ -273,6 +280,19 @@ impl Additive for MachineSum {
         self.other_cpu += later.other_cpu;
         self.withheld += later.withheld;
     }
+}
+
+/// The time of threads over time, in nanoseconds, by what they did: see [`KINDS`].
+pub type ThreadTimeline = Timeline<BTreeMap<String, f64>>;
+
+pub(crate) fn thread_sums(threads: &ThreadsSample) -> BTreeMap<String, f64> {
+    let mut sums = BTreeMap::<String, f64>::new();
+    for time in &threads.times {
+        let kind = KINDS.iter().find(|(_, states)| states.contains(&time.state));
+        kind.into_iter()
+            .for_each(|(name, _)| *sums.entry((*name).into()).or_default() += time.ns as f64);
+    }
+    sums
 }
 
 /// The I/Os of an interval with these rates. A partition's are left out: they are its disk's as well.

@@ -9,7 +9,9 @@ use crate::account::{AccountTotals, TakenTime};
 use crate::machine::{self, CgroupRates, MachineRates};
 use crate::processes::ProcessTotals;
 use crate::threads::{Column, DEFAULT, ThreadGroups, is_helper};
-use crate::timeline::{DiskTimeline, JobTimeline, MachineSum, Timeline, disk_sums};
+use crate::timeline::{
+    DiskTimeline, JobTimeline, MachineSum, ThreadTimeline, Timeline, disk_sums, thread_sums,
+};
 use fathom_model::progress::Sample;
 use fathom_model::watch::{
     CgroupSample, MachineSample, SampledView, Stack, StackCount, StacksSample,
@@ -49,6 +51,8 @@ pub struct Observed {
     pub machine_over_time: Timeline<MachineSum>,
     /// CPU time of the SQPOLL threads of the rings, and the part of it with work to do, in microseconds.
     pub sq_poll_us: (u64, u64),
+    /// What threads did since then.
+    pub threads_over_time: ThreadTimeline,
     /// The stacks that samples refer to, by index.
     pub known_stacks: Vec<Stack>,
     stacks: Option<StacksSample>,
@@ -84,6 +88,8 @@ impl Observed {
             self.disks_over_time.push(began_ns, self.elapsed_ns, disks);
             let machine = MachineSum::of(&sample.machine, &rates);
             self.machine_over_time.push(began_ns, self.elapsed_ns, machine);
+            let threads = sample.machine.threads.as_ref().map(thread_sums).unwrap_or_default();
+            self.threads_over_time.push(began_ns, self.elapsed_ns, threads);
             self.add_interval(&sample.machine, &rates);
             self.peaks(sample, rates);
         }

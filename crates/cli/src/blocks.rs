@@ -121,7 +121,7 @@ impl<'a> BlocksView<'a> {
     }
 
     fn lines(&mut self, growth: &BlocksSample, at: (u64, u64)) -> Result<String, String> {
-        match self.page.format.get() {
+        match self.page.format().get() {
             PageFormat::Json => return json::line(&BlocksResult::of(None, growth, at)),
             // Only the summary is a document.
             PageFormat::Markdown | PageFormat::Html => return Ok(String::new()),
@@ -179,7 +179,7 @@ impl SampleView for BlocksView<'_> {
         page.heading = heading.map(|heading| Heading { devices, ..heading });
         let at = (observed.ended_unix_ns(), elapsed_ns);
         let json = || json::line(&BlocksResult::of(Some(&record.header), &growth, at));
-        let (text, kind) = self.page.format.render(&page, json, self.output.is_file())?;
+        let (text, kind) = self.page.format().render(&page, json, self.output.is_file())?;
         let space = if self.lines == 0 { "" } else { "\n" };
         self.output.emit(&format!("{space}{text}"), self.kind())?;
         self.output.close(kind)

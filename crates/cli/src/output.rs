@@ -1,6 +1,6 @@
 //! Writes results to standard output, another stream or a file.
 
-use crate::page;
+use crate::page::{self, PageFormat};
 use crate::stdio::{self, Kind};
 use fathom_analysis::watch::Observed;
 use fathom_model::RunRecord;
@@ -101,7 +101,12 @@ fn has_interim(output: &Output) -> bool {
 }
 
 fn formats(output: &Output) -> &[Format] {
-    if output.formats.is_empty() { &[Format::Normal] } else { &output.formats }
+    let named = || output.file.as_deref().and_then(PageFormat::of_file);
+    match output.formats.as_slice() {
+        [] if named() == Some(PageFormat::Html) => &[Format::Html],
+        [] => &[Format::Normal],
+        formats => formats,
+    }
 }
 
 fn is_for_programs(output: &Output, format: Format) -> bool {

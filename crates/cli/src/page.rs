@@ -11,6 +11,7 @@ use fathom_report::pages::{Origin, device_list};
 use fathom_report::render::{self, Style};
 use fathom_runner::RecordTo;
 use std::io::IsTerminal;
+use std::path::Path;
 use std::sync::{OnceLock, PoisonError, RwLock};
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
@@ -87,9 +88,21 @@ pub enum PageFormat {
     Html,
 }
 
+impl PageFormat {
+    /// The format that the ending of a file's name stands for: `.html` or `.md`.
+    pub fn of_file(name: &str) -> Option<Self> {
+        let ending = Path::new(name).extension()?.to_ascii_lowercase();
+        match ending.to_str()? {
+            "html" | "htm" => Some(Self::Html),
+            "md" => Some(Self::Markdown),
+            _ => None,
+        }
+    }
+}
+
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct FormatArgs {
-    /// Format of the result; text by default
+    /// Format of the result; by default what the ending of --output says (.html, .md), else text
     #[arg(long, value_enum)]
     format: Option<PageFormat>,
     /// Same as --format=json
@@ -167,6 +180,12 @@ pub struct PageArgs {
 }
 
 impl PageArgs {
+    /// The format of the result: as the options say, else as the ending of the file's name says, else text.
+    pub fn format(&self) -> FormatArgs {
+        let named = self.output.as_deref().and_then(PageFormat::of_file);
+        named.map_or_else(|| self.format.clone(), |format| self.format.or(format))
+    }
+
     /// The destination of the result, which must not be one of the files `used` by the command.
     pub fn destination<'a>(
         &self,
@@ -182,7 +201,7 @@ impl PageArgs {
         json: impl FnOnce() -> Result<String, String>,
         to: Option<&Destination>,
     ) -> Result<(), String> {
-        let (text, kind) = self.format.render(page, json, self.output.is_some())?;
+        let (text, kind) = self.format().render(page, json, self.output.is_some())?;
         output::emit(&text, kind, to)
     }
 
@@ -192,7 +211,7 @@ impl PageArgs {
         page: &Document,
         json: impl FnOnce() -> Result<String, String>,
     ) -> Result<(), String> {
-        let (text, kind) = self.format.render(page, json, self.output.is_some())?;
+        let (text, kind) = self.format().render(page, json, self.output.is_some())?;
         output::emit_to_stderr(&text, kind)
     }
 }

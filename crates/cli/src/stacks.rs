@@ -134,12 +134,13 @@ impl Profile {
         let Some(file) = page.output.as_deref().filter(|_| !page.format.is_given()) else {
             return Ok(Self::Page(PageFormat::Text));
         };
+        if let Some(format) = PageFormat::of_file(file) {
+            return Ok(Self::Page(format));
+        }
         let ending = Path::new(file).extension().map(|ending| ending.to_ascii_lowercase());
         Ok(match ending.as_ref().map(|ending| ending.to_string_lossy()).as_deref() {
             Some("svg") => Self::Flame,
             Some("json") => Self::Firefox,
-            Some("html" | "htm") => Self::Page(PageFormat::Html),
-            Some("md") => Self::Page(PageFormat::Markdown),
             None | Some("folded" | "collapsed" | "txt") => Self::Folded,
             Some(other) => {
                 return Err(format!(

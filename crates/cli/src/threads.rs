@@ -153,7 +153,7 @@ impl<'a> ThreadsView<'a> {
         let mut page = pages::threads(&report);
         page.heading = header.and_then(|header| Origin::of("threads", header).heading());
         let to_file = self.output.is_file();
-        let (text, kind) = self.page.format.render(&page, || report.json(), to_file)?;
+        let (text, kind) = self.page.format().render(&page, || report.json(), to_file)?;
         self.output.emit(&if kind == Kind::Json { text } else { text + "\n" }, kind)?;
         Ok(kind)
     }

@@ -31,6 +31,8 @@ pub enum Block {
     Tree(Tree),
     Chart(Chart),
     Finding(Finding),
+    /// A picture complete in itself, for HTML only.
+    Svg(String),
     /// What only HTML shows, such as charts with more points than a terminal has columns.
     HtmlOnly(Document),
 }
@@ -41,6 +43,16 @@ pub struct Section {
     /// What it is about, in one sentence; may be empty.
     pub about: Text,
     pub body: Document,
+    pub lead: Option<Lead>,
+}
+
+/// What HTML begins a page with, in this order. Text has it where it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Lead {
+    Verdict,
+    Ceilings,
+    /// The main figures, as named values.
+    Figures,
 }
 
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -348,7 +360,15 @@ impl Document {
 
     pub fn section(&mut self, title: &str, about: impl Into<Text>, body: Document) {
         let (title, about) = (title.to_string(), about.into());
-        self.blocks.push(Block::Section(Section { title, about, body }));
+        self.blocks.push(Block::Section(Section { title, about, body, lead: None }));
+    }
+
+    /// Appends a section with which HTML begins; nothing without content.
+    pub fn lead(&mut self, lead: Lead, title: &str, about: impl Into<Text>, body: Document) {
+        if !body.blocks.is_empty() {
+            let (title, about, lead) = (title.to_string(), about.into(), Some(lead));
+            self.blocks.push(Block::Section(Section { title, about, body, lead }));
+        }
     }
 }
 

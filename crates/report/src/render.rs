@@ -11,6 +11,7 @@ mod text;
 pub(crate) use figure::{milliseconds, number};
 pub use html::html;
 pub(crate) use html::markup;
+pub(crate) use svg::shortened;
 pub use markdown::markdown;
 pub use text::text;
 

@@ -4,6 +4,7 @@ mod firefox;
 mod flame;
 
 pub use firefox::firefox;
+pub(crate) use flame::{FLAME_SCRIPT, flame_part};
 pub use flame::flame_graph;
 
 use fathom_analysis::layers::LayerTimes;

@@ -2,7 +2,7 @@
 
 use crate::doc::{Text, TreeNode};
 use crate::pages;
-use crate::render::{self, markup};
+use crate::render::{self, markup, shortened};
 use fathom_analysis::topology::TopologyReport;
 use fathom_model::escape;
 use fathom_model::finding::Severity;
@@ -186,7 +186,7 @@ impl Drawing {
                 (1, true) => "warn",
                 _ => "dim",
             };
-            self.label((left + PADDING.0, y), class, &cut(line));
+            self.label((left + PADDING.0, y), class, &shortened(line, LETTERS_MAX));
         }
         self.text += "</g>\n";
     }
@@ -198,9 +198,3 @@ impl Drawing {
     }
 }
 
-fn cut(line: &str) -> String {
-    if line.chars().count() <= LETTERS_MAX {
-        return line.to_string();
-    }
-    line.chars().take(LETTERS_MAX - 1).chain(['…']).collect()
-}

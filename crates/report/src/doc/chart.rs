@@ -29,12 +29,18 @@ pub struct Axis {
     pub unit: QuantityUnit,
     /// Whether equal distances are equal ratios. Needs values above 0.
     pub log: bool,
+    /// Whether it is time since the start, of which a part can be enlarged.
+    pub is_time: bool,
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct ChartSeries {
     /// Its name in the legend; may be empty where it is the only one.
     pub name: String,
+    /// The number of its color, if that is not its place among the series.
+    pub color: Option<usize>,
+    /// Whether its line is dashed, to distinguish it from another one of the same color.
+    pub is_dashed: bool,
     pub points: Vec<ChartPoint>,
 }
 
@@ -52,7 +58,7 @@ pub struct ChartPoint {
 
 impl Axis {
     pub fn linear(name: &str, unit: QuantityUnit) -> Self {
-        Self { name: name.to_string(), unit, log: false }
+        Self { name: name.to_string(), unit, log: false, is_time: false }
     }
 
     pub fn log(name: &str, unit: QuantityUnit) -> Self {

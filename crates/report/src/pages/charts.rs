@@ -3,18 +3,20 @@
 pub(super) mod conditions;
 
 use super::limit::LARGE_BYTES;
-use super::percentile;
+use super::{percentile, range};
 use super::run::figures;
 use crate::doc::{
-    Axis, Chart, ChartKind, ChartPoint, ChartSeries, Document, Quantity, QuantityUnit, bandwidth,
-    count, text, time,
+    Axis, Block, Chart, ChartKind, ChartPoint, ChartSeries, Document, Lead, Quantity, QuantityUnit, Text,
+    bandwidth, count, text, time,
 };
+use crate::stacks::{Sampled, flame_part};
+use fathom_analysis::account::KINDS;
 use fathom_analysis::derive::{self, JobGroup};
 use fathom_analysis::layers::{LayerTime, LayerTimes};
 use fathom_analysis::stats::share_interval;
 use fathom_analysis::timeline::{IoSum, TimeSpan};
 use fathom_analysis::watch::Observed;
-use fathom_model::limit::{BlockLimit, TargetResult};
+use fathom_model::limit::{BlockLimit, TargetLimit, TargetResult};
 use fathom_model::plan::Show;
 use fathom_model::record::RunRecord;
 use fathom_model::window::Point;
@@ -26,6 +28,11 @@ const SPANS_MIN: usize = 3;
 /// Series of disks, and groups of jobs with a distribution of their own, at most: those with most bytes, the first ones.
 const DISK_SERIES_MAX: usize = 6;
 const GROUPS_MAX: usize = 12;
+/// Of what threads do, what is not idle; and means below which no line is drawn.
+const KINDS_SHOWN: usize = 7;
+const THREADS_MIN: f64 = 0.02;
+/// Smaller shares of batches have no bar, in percent.
+const BATCH_MIN: f64 = 0.5;
 /// Classes of latencies in each power of two.
 const CLASSES: f64 = 8.0;
 /// A layer with a smaller share of CPU time has no bar.
@@ -56,7 +63,73 @@ pub(super) fn of_run(
         let about = "the share of I/Os in each class; classes are an eighth of a power of two wide";
         all.section("latency distribution", about, body);
     }
+    seen.iter().for_each(|seen| samples(&mut all, seen));
     page.html_only(all);
+}
+
+/// How many requests and completions come together, and the functions that ran.
+fn samples(page: &mut Document, seen: &Observed) {
+    let mut body = Document::default();
+    let last = seen.last();
+    let sizes = last.blocks.iter().map(|blocks| ("requests per plug flush", &blocks.unplugs));
+    let runs = last.rings.iter().flat_map(|rings| &rings.events);
+    let runs = runs.map(|events| ("completions per run of task work", &events.task_work));
+    for (title, counts) in sizes.chain(runs) {
+        let all: u64 = counts.iter().map(|(_, n)| n).sum();
+        let bar = |(index, (_, n)): (usize, &(u32, u64))| {
+            let y = *n as f64 * 100.0 / all.max(1) as f64;
+            (y >= BATCH_MIN).then(|| ChartPoint { label: range(counts, index), y, ..ChartPoint::default() })
+        };
+        let points = counts.iter().enumerate().filter_map(bar).collect();
+        body.chart(Chart {
+            title: title.into(),
+            kind: ChartKind::Bars,
+            x: Axis::linear("", QuantityUnit::Count),
+            y: Axis::linear("share", QuantityUnit::Percent),
+            series: vec![ChartSeries { points, ..ChartSeries::default() }],
+        });
+    }
+    if !body.blocks.is_empty() {
+        page.section("batches", "how many of them come at once", body);
+    }
+    let intervals = seen.stacks().map(|stacks| (seen.elapsed_ns, stacks));
+    let intervals = intervals.into_iter().collect();
+    flame(page, &Sampled { intervals, stacks: seen.known_stacks.clone(), started_unix_ns: 0 });
+}
+
+/// The flame graph of CPU samples.
+pub(super) fn flame(page: &mut Document, sampled: &Sampled) {
+    if let Some(svg) = flame_part(sampled) {
+        let body = Document { blocks: vec![Block::Svg(svg)], ..Document::default() };
+        let about = "CPU samples by call chain, the innermost function on top; kernel functions are blue";
+        page.section("flame graph", about, body);
+    }
+}
+
+/// The threads that worked, or waited for what is not idle, over time.
+fn threads_over_time(page: &mut Document, seen: &Observed) {
+    let spans = seen.threads_over_time.spans();
+    let times = TimeAxis::of(&spans);
+    let series = KINDS[..KINDS_SHOWN].iter().map(|(name, _)| {
+        let point = |span: &TimeSpan<BTreeMap<String, f64>>| ChartPoint {
+            x: f64::midpoint(span.from_ns as f64, span.to_ns as f64) / 1e9 / times.unit_seconds,
+            y: span.sum.get(*name).copied().unwrap_or(0.0) / span.observed_ns as f64,
+            ..ChartPoint::default()
+        };
+        let points = spans.iter().map(point).collect();
+        ChartSeries { name: (*name).into(), points, ..ChartSeries::default() }
+    });
+    let is_shown = |one: &ChartSeries| one.points.iter().any(|point| point.y >= THREADS_MIN);
+    let series: Vec<ChartSeries> = series.filter(is_shown).collect();
+    if spans.len() >= SPANS_MIN {
+        page.chart(Chart {
+            title: "threads by state over time".into(),
+            kind: ChartKind::Lines,
+            x: times.axis(),
+            y: Axis::linear("threads", QuantityUnit::Number),
+            series,
+        });
+    }
 }
 
 /// What moved over time: the I/Os of each span, with its middle and its length in seconds.
@@ -98,7 +171,8 @@ impl<'a> IoSeries<'a> {
             Some(ChartPoint { x: at / unit_seconds, y, ..ChartPoint::default() })
         };
         let name = [self.name.as_str(), of].join(" ").trim().to_string();
-        ChartSeries { name, points: self.spans.iter().filter_map(point).collect() }
+        let points = self.spans.iter().filter_map(point).collect();
+        ChartSeries { name, points, ..ChartSeries::default() }
     }
 }
 
@@ -118,11 +192,12 @@ fn jobs_over_time(page: &mut Document, record: &RunRecord, seen: &Observed) {
     let mut body = Document::default();
     body.chart(throughput(&all, &times, ios, |bytes| figures::bandwidth(bytes, show)));
     let mut latencies = Vec::new();
-    // In this order, a direction has one color in both charts.
-    for (name, percent) in [("p50", 50.0), ("p99", 99.0)] {
-        for one in &all {
+    for (color, one) in all.iter().enumerate() {
+        for (name, percent) in [("p50", 50.0), ("p99", 99.0)] {
             let of = |_, sum: &IoSum| percentile(&sum.clat(), percent);
-            latencies.push(one.series(name, times.unit_seconds, of));
+            let series = one.series(name, times.unit_seconds, of);
+            // A direction has the same color as in the chart above.
+            latencies.push(ChartSeries { color: Some(color), is_dashed: percent < 99.0, ..series });
         }
     }
     latencies.retain(|series| series.points.len() >= SPANS_MIN);
@@ -133,6 +208,7 @@ fn jobs_over_time(page: &mut Document, record: &RunRecord, seen: &Observed) {
         y: Axis::log("completion latency", QuantityUnit::Nanoseconds),
         series: latencies,
     });
+    threads_over_time(&mut body, seen);
     over_time(page, &spans, body);
 }
 
@@ -169,8 +245,10 @@ pub(super) fn disks_over_time(page: &mut Document, seen: &Observed) {
         y: Axis::log("mean latency", QuantityUnit::Nanoseconds),
         series,
     });
+    threads_over_time(&mut body, seen);
     let mut all = Document::default();
     over_time(&mut all, &spans, body);
+    samples(&mut all, seen);
     page.html_only(all);
 }
 
@@ -224,7 +302,7 @@ impl TimeAxis {
     }
 
     fn axis(&self) -> Axis {
-        Axis::linear(self.name, QuantityUnit::Count)
+        Axis { is_time: true, ..Axis::linear(self.name, QuantityUnit::Count) }
     }
 }
 
@@ -252,7 +330,7 @@ fn distribution(title: String, all: &Histogram) -> Chart {
         kind: ChartKind::Histogram,
         x: Axis::log("latency", QuantityUnit::Nanoseconds),
         y: Axis::linear("share of I/Os", QuantityUnit::Percent),
-        series: vec![ChartSeries { name: String::new(), points }],
+        series: vec![ChartSeries { points, ..ChartSeries::default() }],
     }
 }
 
@@ -261,9 +339,9 @@ pub(super) fn layers(page: &mut Document, times: &LayerTimes, per_io_ns: Option<
     let all = times.time().max(1) as f64;
     let (title, name, unit, whole) = match per_io_ns {
         Some(ns) => {
-            ("CPU time per I/O by kernel layer", "CPU per I/O", QuantityUnit::Nanoseconds, ns)
+            ("CPU time per I/O by layer", "CPU per I/O", QuantityUnit::Nanoseconds, ns)
         }
-        None => ("CPU time by kernel layer", "CPU time", QuantityUnit::Percent, 100.0),
+        None => ("CPU time by layer", "CPU time", QuantityUnit::Percent, 100.0),
     };
     let bar = |row: &LayerTime| {
         let share = row.time as f64 / all;
@@ -283,10 +361,31 @@ pub(super) fn layers(page: &mut Document, times: &LayerTimes, per_io_ns: Option<
         x: Axis::linear("", QuantityUnit::Count),
         y: Axis::linear(name, unit),
         series: vec![ChartSeries {
-            name: String::new(),
             points: times.layers.iter().filter_map(bar).collect(),
+            ..ChartSeries::default()
         }],
     });
+    page.html_only(part);
+}
+
+/// The figures that HTML begins with: of the peak and the knee of each kind of I/O.
+pub(super) fn peaks(page: &mut Document, targets: &[TargetLimit]) {
+    let mut all = Document::default();
+    for block in targets.iter().flat_map(|target| &target.blocks) {
+        let mut body = Document::default();
+        let knee = block.knee.as_ref().map(|knee| &knee.point);
+        for (name, point) in [("peak", block.peak.as_ref()), ("knee", knee)] {
+            let Some(point) = point else { continue };
+            body.entry(&format!("{name} IOPS"), count(point.iops.mean));
+            body.entry("bandwidth", bandwidth(point.bytes_per_second));
+            body.entry(&format!("p99 at {}", point.setting()), time(point.clat_p99_ns as f64));
+        }
+        if !body.blocks.is_empty() {
+            all.section(&block.name(), Text::default(), body);
+        }
+    }
+    let mut part = Document::default();
+    part.lead(Lead::Figures, "Figures", Text::default(), all);
     page.html_only(part);
 }
 
@@ -317,8 +416,8 @@ pub(super) fn latency(page: &mut Document, block: &BlockLimit) {
         ChartPoint { mark, ..of(point, point.clat_p99_ns) }
     });
     let mut series = vec![
-        ChartSeries { name: "p50".into(), points: p50 },
-        ChartSeries { name: "p99".into(), points: p99.collect() },
+        ChartSeries { name: "p50".into(), points: p50, ..ChartSeries::default() },
+        ChartSeries { name: "p99".into(), points: p99.collect(), ..ChartSeries::default() },
     ];
     series.extend(block.target.as_ref().map(|result| rated(result, per_io)));
     series.retain(|series| series.points.len() > 1);
@@ -353,7 +452,8 @@ fn rated(result: &TargetResult, per_io: f64) -> ChartSeries {
         })
         .collect();
     points.sort_by(|a, b| a.x.total_cmp(&b.x));
-    ChartSeries { name: format!("p{} at fixed rates", target.percentile), points }
+    let name = format!("p{} at fixed rates", target.percentile);
+    ChartSeries { name, points, ..ChartSeries::default() }
 }
 
 #[cfg(test)]

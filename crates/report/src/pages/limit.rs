@@ -42,6 +42,7 @@ pub fn limit(record: &LimitRecord, options: LimitPageOptions) -> Document {
     let peaks = of_limit(record);
     specified(&mut page, record, &peaks);
     answers(&mut page, record);
+    charts::peaks(&mut page, &record.report.targets);
     page.findings(&record.header.findings);
     spent(&mut page, record);
     for (index, target) in record.report.targets.iter().enumerate() {

@@ -1,7 +1,7 @@
 //! The last block of `run` and `watch`: what limited the workload.
 
 use super::parts;
-use crate::doc::{Block, Document, Text};
+use crate::doc::{Block, Document, Lead, Text};
 use fathom_model::Finding;
 use fathom_model::finding::{Confirmed, ConfirmedVerdict};
 use fathom_model::window::Ratio;
@@ -27,9 +27,7 @@ pub(super) fn limited_by(page: &mut Document, findings: &[Finding]) {
             }
         }
     }
-    if !body.blocks.is_empty() {
-        page.section("Limited by:", Text::default(), body);
-    }
+    page.lead(Lead::Verdict, "Limited by:", Text::default(), body);
 }
 
 /// What an experiment showed about a cause, and how.

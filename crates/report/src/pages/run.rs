@@ -6,7 +6,7 @@ pub(super) mod figures;
 use super::header::{Origin, incomplete};
 use super::watch::machine;
 use super::{ceilings, charts, doctor_line, limited_by};
-use crate::doc::{Document, Text, count, text, time};
+use crate::doc::{Document, Lead, Text, count, text, time};
 use fathom_analysis::ceilings::of_run;
 use fathom_analysis::derive::{self, JobGroup};
 use fathom_analysis::watch::Observed;
@@ -40,9 +40,9 @@ pub fn run(record: &RunRecord, observed: Option<&Observed>, verbose: bool) -> Do
     limited_by(&mut page, &record.header.findings);
     let mut body = Document::default();
     ceilings(&mut body, "part", &of_run(record, observed));
-    if !body.blocks.is_empty() {
-        page.section("Ceilings:", "what every part could sustain of these I/Os", body);
-    }
+    let about = "what every part could sustain of these I/Os";
+    page.lead(Lead::Ceilings, "Ceilings:", about, body);
+    figures::headline(&mut page, &groups);
     charts::of_run(&mut page, record, &groups, observed);
     let mut rest = Document::default();
     cost::disks(&mut rest, record);

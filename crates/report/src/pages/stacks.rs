@@ -1,6 +1,6 @@
 //! Where CPUs spent their time: functions, processes, layers.
 
-use super::layers;
+use super::{charts, layers};
 use crate::doc::{DataColumn, Document, Text, of, plural, share, text, time, whole};
 use crate::stacks::{ProcessStacks, Sampled};
 
@@ -12,6 +12,9 @@ pub fn stacks(sampled: &Sampled, rows: usize) -> Document {
     let busy: u64 = sampled.counts().map(|count| u64::from(count.count)).sum();
     header(&mut page, sampled, busy);
     if busy > 0 {
+        let mut drawn = Document::default();
+        charts::flame(&mut drawn, sampled);
+        page.html_only(drawn);
         functions(&mut page, sampled, busy, rows);
         processes(&mut page, sampled, busy);
         page.blocks.extend(layers(&sampled.layers(), None).blocks);

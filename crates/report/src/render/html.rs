@@ -4,37 +4,57 @@ use super::TreeRows;
 use super::figure::{NumberContext, code_spans, loose, shown};
 use super::svg;
 use super::text::sentence;
-use crate::doc::{Block, DataTable, Document, Heading, QuantityUnit, Section, Span, Text};
+use crate::stacks::FLAME_SCRIPT;
+use crate::doc::{Block, DataTable, Document, Heading, Lead, QuantityUnit, Section, Span, Text};
 use fathom_model::escape;
 use fathom_model::finding::{Finding, Severity};
 use std::fmt::Write;
 
 const STYLE: &str = include_str!("html.css");
+/// Lets browsers refuse whatever a page would load.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
+/// Only of pages with charts, which are complete without it: values under the pointer, parts of the time, single series.
+const SCRIPT: &str = include_str!("html.js");
 
 pub fn html(document: &Document) -> String {
-    let title = document.heading.as_ref().map_or_else(|| "fathom".into(), Heading::line);
-    let title = escaped(&title);
+    let heading = document.heading.as_ref();
+    let title = escaped(&heading.map_or_else(|| "fathom".into(), Heading::line));
+    let name = escaped(heading.map_or("fathom", |heading| heading.title.as_str()));
     let mut out = format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n<title>{title}</title>\n\
-         <style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n<h1>{title}</h1>\n"
+         <style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n<header>\n<h1>{name}</h1>\n"
     );
-    document.heading.iter().for_each(|heading| begin(&mut out, heading));
+    heading.iter().for_each(|heading| begin(&mut out, heading));
+    out.push_str("</header>\n");
     blocks(&mut out, document, 2);
-    out + "</main>\n</body>\n</html>\n"
+    let command = heading.map_or("", |heading| heading.command.as_str());
+    if !command.is_empty() {
+        // Writing to a string cannot fail.
+        let _ = writeln!(out, "<section>\n<h2>Command</h2>\n<p class=\"cmd\"><code>{}</code></p>\n</section>", escaped(command));
+    }
+    out.push_str("</main>\n");
+    let scripts = [(" data-plot=", SCRIPT), (" data-all=", FLAME_SCRIPT)];
+    let needed = scripts.into_iter().filter(|(needs, _)| out.contains(needs));
+    for (_, script) in needed.collect::<Vec<_>>() {
+        let script = script.lines().map(str::trim_start).collect::<Vec<_>>().join("\n");
+        // Writing to a string cannot fail.
+        let _ = writeln!(out, "<script>\n{script}\n</script>");
+    }
+    out + "</body>\n</html>\n"
 }
 
 fn begin(out: &mut String, heading: &Heading) {
+    let from = Heading { title: String::new(), ..heading.clone() }.line();
+    // Writing to a string cannot fail.
+    let _ = writeln!(out, "<p class=\"from\">{}</p>", escaped(&from));
     for text in [&heading.machine, &heading.devices, &heading.note]
         .into_iter()
         .filter(|text| !text.is_empty())
     {
-        // Writing to a string cannot fail.
         let _ = writeln!(out, "<p class=\"about\">{}</p>", words(text, NumberContext::Sentence));
-    }
-    if !heading.command.is_empty() {
-        let _ = writeln!(out, "<p><code>{}</code></p>", escaped(&heading.command));
     }
 }
 
@@ -49,30 +69,74 @@ pub(crate) fn markup(text: &str) -> String {
 }
 
 fn blocks(out: &mut String, document: &Document, level: usize) {
-    for block in &document.blocks {
-        match block {
-            Block::Section(section) => part(out, section, level),
-            Block::Paragraph(text) => {
-                // Writing to a string cannot fail.
-                let _ = writeln!(out, "<p>{}</p>", words(text, NumberContext::Sentence));
-            }
-            Block::KeyValues(entries) => key_values(out, entries),
-            Block::Table(data) => table(out, data, None),
-            Block::Tree(tree) => {
-                let rows = TreeRows::of(tree);
-                table(out, &rows.table, Some(&rows));
-            }
-            Block::Chart(chart) => out.push_str(&svg::figure(chart)),
-            Block::Finding(found) => finding(out, found),
-            Block::HtmlOnly(part) => blocks(out, part, level),
+    let mut all = Vec::new();
+    flatten(document, &mut all);
+    // The answer, before anything else, is what a page without a verdict of its own begins with.
+    let answers = all.iter().take_while(|block| matches!(block, Block::Paragraph(_))).count();
+    let (answers, rest) = all.split_at(if level == 2 { answers } else { 0 });
+    for answer in answers {
+        if let Block::Paragraph(text) = answer {
+            // Writing to a string cannot fail.
+            let _ = writeln!(out, "<p class=\"answer\">{}</p>", words(text, NumberContext::Sentence));
         }
     }
+    let lead = |block: &&&Block| matches!(block, Block::Section(Section { lead: Some(_), .. }));
+    let mut leads: Vec<&&Block> = rest.iter().filter(lead).collect();
+    leads.sort_by_key(|block| match block {
+        Block::Section(section) => section.lead,
+        _ => None,
+    });
+    leads.into_iter().for_each(|one| block(out, one, level));
+    rest.iter().filter(|one| !lead(one)).for_each(|one| block(out, one, level));
+}
+
+fn flatten<'a>(document: &'a Document, all: &mut Vec<&'a Block>) {
+    for block in &document.blocks {
+        match block {
+            Block::HtmlOnly(part) => flatten(part, all),
+            block => all.push(block),
+        }
+    }
+}
+
+fn block(out: &mut String, block: &Block, level: usize) {
+    match block {
+        Block::Section(section) => part(out, section, level),
+        Block::Paragraph(text) => {
+            let class = if is_command(text) { " class=\"cmd\"" } else { "" };
+            // Writing to a string cannot fail.
+            let _ = writeln!(out, "<p{class}>{}</p>", words(text, NumberContext::Sentence));
+        }
+        Block::KeyValues(entries) => key_values(out, entries),
+        Block::Table(data) => table(out, data, None),
+        Block::Tree(tree) => {
+            let rows = TreeRows::of(tree);
+            table(out, &rows.table, Some(&rows));
+        }
+        Block::Chart(chart) => out.push_str(&svg::figure(chart)),
+        Block::Finding(found) => finding(out, found),
+        Block::Svg(svg) => {
+            let _ = writeln!(out, "<div class=\"scroll\" tabindex=\"0\">{svg}</div>");
+        }
+        Block::HtmlOnly(part) => blocks(out, part, level),
+    }
+}
+
+/// Whether it is a command line to be typed.
+fn is_command(text: &Text) -> bool {
+    matches!(text.spans.first(), Some(Span::Words(words)) if words.starts_with("$ "))
 }
 
 fn part(out: &mut String, section: &Section, level: usize) {
     let level = level.min(6);
     let title = escaped(section.title.trim_end_matches(':'));
-    let _ = writeln!(out, "<section>\n<h{level}>{title}</h{level}>");
+    let class = match section.lead {
+        None => "",
+        Some(Lead::Verdict) => " class=\"verdict\"",
+        Some(Lead::Ceilings) => " class=\"ceilings\"",
+        Some(Lead::Figures) => " class=\"figures\"",
+    };
+    let _ = writeln!(out, "<section{class}>\n<h{level}>{title}</h{level}>");
     if !section.about.is_empty() {
         let _ = writeln!(
             out,
@@ -90,7 +154,8 @@ fn key_values(out: &mut String, entries: &[(String, Text)]) {
         if !key.is_empty() {
             let _ = writeln!(out, "<dt>{}</dt>", escaped(key));
         }
-        let _ = writeln!(out, "<dd>{}</dd>", words(value, NumberContext::Sentence));
+        let class = if is_command(value) { " class=\"cmd\"" } else { "" };
+        let _ = writeln!(out, "<dd{class}>{}</dd>", words(value, NumberContext::Sentence));
     }
     out.push_str("</dl>\n");
 }
@@ -144,8 +209,11 @@ fn finding(out: &mut String, finding: &Finding) {
         Severity::Warning => ("warning", "Warning"),
         Severity::Info => ("note", "Note"),
     };
-    let text = code(&sentence(finding));
-    let _ = writeln!(out, "<p class=\"finding {class}\"><b>{label}</b> {text}</p>");
+    let told = sentence(finding);
+    // What is told first comes in one line of its own.
+    let (what, rest) = told.split_at(finding.summary.len().min(told.len()));
+    let (what, rest) = (code(what), code(rest.trim()));
+    let _ = writeln!(out, "<p class=\"finding {class}\"><b>{label}</b> {what} <span>{rest}</span></p>");
 }
 
 /// `text` with code in backticks marked as such.

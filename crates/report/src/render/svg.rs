@@ -3,7 +3,7 @@
 
 use super::figure::scalar;
 use super::html::escaped;
-use crate::doc::{Axis, Chart, ChartKind, ChartPoint, ChartSeries};
+use crate::doc::{Axis, Chart, ChartKind, ChartPoint, ChartSeries, QuantityUnit};
 use std::fmt::Write;
 
 /// Of a picture, in CSS pixels.
@@ -14,22 +14,22 @@ struct Size {
 }
 
 const SIZES: [Size; 2] = [
-    Size { class: "wide", width: 720.0, height: 320.0 },
-    Size { class: "narrow", width: 360.0, height: 280.0 },
+    Size { class: "wide", width: 880.0, height: 360.0 },
+    Size { class: "narrow", width: 360.0, height: 300.0 },
 ];
 /// Width of a letter, and height of a line of text.
-const LETTER: f64 = 7.8;
-const LINE: f64 = 16.0;
+const LETTER: f64 = 8.0;
+const LINE: f64 = 18.0;
 const GAP: f64 = 8.0;
 /// Margin to the right of the area: half of the last tick's label.
-const RIGHT: f64 = 28.0;
+const RIGHT: f64 = 32.0;
 /// Distance between ticks, at least.
-const TICKS: (f64, f64) = (84.0, 40.0);
+const TICKS: (f64, f64) = (96.0, 52.0);
 /// Height of a bar with its gap, and how much of it is the bar.
-const BAR: (f64, f64) = (26.0, 16.0);
+const BAR: (f64, f64) = (30.0, 16.0);
 /// Widest column for labels of bars, and the space for their values.
 const LABEL: f64 = 240.0;
-const VALUE: f64 = 80.0;
+const VALUE: f64 = 84.0;
 /// Classes of color; further series repeat them.
 const COLORS: usize = 6;
 /// Points of a series that are drawn as dots with a description each; more are a line only.
@@ -69,10 +69,17 @@ fn legend(chart: &Chart, size: &Size) -> String {
         return String::new();
     }
     let entry = |(at, series): (usize, &ChartSeries)| {
-        format!("<li><span class=\"key c{}\"></span>{}</li>", at % COLORS, escaped(&series.name))
+        let (color, name) = (color(series, at), escaped(&series.name));
+        format!("<li data-s=\"{at}\"><span class=\"key {color}\"></span>{name}</li>")
     };
     let entries: String = chart.series.iter().enumerate().map(entry).collect();
     format!("<ul class=\"legend\">{entries}</ul>\n")
+}
+
+/// The classes of a series, the one at `at`: its color, and whether its line is dashed.
+fn color(series: &ChartSeries, at: usize) -> String {
+    let dashed = if series.is_dashed { " dash" } else { "" };
+    format!("c{}{dashed}", series.color.unwrap_or(at) % COLORS)
 }
 
 /// The area between the axes.
@@ -116,6 +123,35 @@ impl<'a> Area<'a> {
         self.chart.y.ticks(self.ys, ((self.bottom - self.top) / TICKS.1) as usize)
     }
 
+    /// Begins the picture, with what its script needs.
+    fn open(&self, size: &Size) -> String {
+        let Self { chart, xs, left, right, top, bottom, .. } = self;
+        let plot = format!("{left:.1} {right:.1} {top:.1} {bottom:.1}");
+        let time = if chart.x.is_time { format!(" data-time=\"{} {}\"", xs.0, xs.1) } else { String::new() };
+        let name = escaped(&chart.x.name);
+        open(chart, size.width, size.height, &format!(" data-plot=\"{plot}\" data-x=\"{name}\"{time}"))
+    }
+
+    /// Begins a series: where its points are, and what they are called.
+    fn group(&self, out: &mut String, (at, series): (usize, &ChartSeries), points: &[&ChartPoint]) {
+        let each = |of: &dyn Fn(&ChartPoint) -> String, between: &str| {
+            escaped(&points.iter().map(|point| of(point)).collect::<Vec<_>>().join(between))
+        };
+        let places = match self.chart.kind {
+            // The line has them.
+            ChartKind::Lines => String::new(),
+            _ => each(&|p| format!("{:.1},{:.1}", self.x(p.x), self.y(p.y)), " "),
+        };
+        let xs = each(&|p| if p.label.is_empty() { scalar(p.x, self.chart.x.unit) } else { p.label.clone() }, "|");
+        let ys = each(&|p| within(p, self.chart.y.unit), "|");
+        let (color, name) = (color(series, at), escaped(&series.name));
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            out,
+            "<g class=\"{color}\" data-s=\"{at}\" data-name=\"{name}\" data-p=\"{places}\" data-x=\"{xs}\" data-y=\"{ys}\">"
+        );
+    }
+
     fn axes(&self, out: &mut String) {
         let Chart { x, y, .. } = self.chart;
         for tick in self.y_ticks() {
@@ -124,11 +160,13 @@ impl<'a> Area<'a> {
             text(out, "end", (self.left - GAP, at + 4.0), &tick_text(tick, y));
         }
         line(out, "axis", (self.left, self.bottom), (self.right, self.bottom));
+        out.push_str("<g class=\"ticks\">\n");
         for tick in x.ticks(self.xs, ((self.right - self.left) / TICKS.0) as usize) {
             let at = self.x(tick);
             line(out, "axis", (at, self.bottom), (at, self.bottom + 5.0));
             text(out, "middle", (at, self.bottom + LINE + 3.0), &tick_text(tick, x));
         }
+        out.push_str("</g>\n");
         let middle = f64::midpoint(self.left, self.right);
         text(out, "middle", (middle, self.bottom + 2.0 * LINE + GAP), &axis_name(x));
         text(out, "start", (0.0, LINE - 4.0), &axis_name(y));
@@ -152,6 +190,15 @@ fn tick_text(tick: f64, axis: &Axis) -> String {
     }
 }
 
+/// The value of a point, with its interval if it has one.
+fn within(point: &ChartPoint, unit: QuantityUnit) -> String {
+    let value = scalar(point.y, unit);
+    match point.interval {
+        Some((low, high)) => format!("{value} ({}–{})", scalar(low, unit), scalar(high, unit)),
+        None => value,
+    }
+}
+
 fn axis_name(axis: &Axis) -> String {
     format!("{}{}", axis.name, if axis.log { " (log scale)" } else { "" })
 }
@@ -170,10 +217,10 @@ fn is_drawn(chart: &Chart, point: &ChartPoint) -> bool {
 fn lines(chart: &Chart, size: &Size) -> String {
     let right = direct_labels(chart, size);
     let area = Area::new(chart, size, right.unwrap_or(RIGHT), 0);
-    let mut out = open(chart, size.width, size.height);
+    let mut out = area.open(size);
     area.axes(&mut out);
-    for (at, series) in chart.series.iter().enumerate() {
-        curve(&mut out, &area, series, at % COLORS);
+    for series in chart.series.iter().enumerate() {
+        curve(&mut out, &area, series);
     }
     let mut labels = Labels::default();
     for point in chart.points().filter(|point| is_drawn(chart, point)) {
@@ -187,37 +234,38 @@ fn lines(chart: &Chart, size: &Size) -> String {
             let drawn = series.points.iter().filter(|point| is_drawn(chart, point));
             if let Some(last) = drawn.max_by(|a, b| a.x.total_cmp(&b.x)) {
                 let place = (area.x(last.x) + GAP, area.y(last.y) + 4.0);
-                labels.after(&mut out, place, &area, (at % COLORS, &series.name));
+                labels.after(&mut out, place, &area, (at, series));
             }
         }
     }
     out + "</svg>\n"
 }
 
-fn curve(out: &mut String, area: &Area<'_>, series: &ChartSeries, color: usize) {
+fn curve(out: &mut String, area: &Area<'_>, (at, series): (usize, &ChartSeries)) {
     let chart = area.chart;
     let points: Vec<&ChartPoint> = series.points.iter().filter(|p| is_drawn(chart, p)).collect();
     let place = |p: &&ChartPoint| format!("{:.1},{:.1}", area.x(p.x), area.y(p.y));
     let places: Vec<String> = points.iter().map(place).collect();
+    area.group(out, (at, series), &points);
     // Writing to a string cannot fail.
-    let _ = writeln!(out, "<polyline class=\"line c{color}\" points=\"{}\"/>", places.join(" "));
+    let _ = writeln!(out, "<polyline class=\"line\" points=\"{}\"/>", places.join(" "));
     let has_dots = points.len() <= DOTS_MAX;
     for point in points.into_iter().filter(|point| has_dots || point.mark.is_some()) {
         let (x, y) = (area.x(point.x), area.y(point.y));
-        let class = format!("whisker c{color}");
         if let Some((low, high)) = point.interval {
-            line(out, &class, (x, area.y(low)), (x, area.y(high)));
+            line(out, "whisker", (x, area.y(low)), (x, area.y(high)));
         }
         if let Some((low, high)) = point.x_interval {
-            line(out, &class, (area.x(low), y), (area.x(high), y));
+            line(out, "whisker", (area.x(low), y), (area.x(high), y));
         }
         let size = if point.mark.is_some() { 6.5 } else { 3.5 };
         let what = escaped(&described(chart, series, point));
         let _ = writeln!(
             out,
-            "<circle class=\"dot c{color}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{size}\"><title>{what}</title></circle>",
+            "<circle class=\"dot\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{size}\"><title>{what}</title></circle>",
         );
     }
+    out.push_str("</g>\n");
 }
 
 /// What a point is and where.
@@ -233,20 +281,20 @@ fn described(chart: &Chart, series: &ChartSeries, point: &ChartPoint) -> String 
 fn histogram(chart: &Chart, size: &Size) -> String {
     let values: Vec<&ChartPoint> = chart.points().filter(|point| is_value(chart, point)).collect();
     let area = Area::new(chart, size, RIGHT, values.len());
-    let mut out = open(chart, size.width, size.height);
+    let mut out = area.open(size);
     area.axes(&mut out);
     for (at, series) in chart.series.iter().enumerate() {
-        let classes =
-            series.points.iter().filter(|p| !is_value(chart, p)).filter(|p| is_drawn(chart, p));
-        let step = |p: &ChartPoint| format!("H{:.1}V{:.1}", area.x(p.x), area.y(p.y));
-        let steps: String = classes.clone().map(step).collect();
-        if let Some(first) = classes.clone().next() {
+        let classes = series.points.iter().filter(|p| !is_value(chart, p) && is_drawn(chart, p));
+        let classes: Vec<&ChartPoint> = classes.collect();
+        let step = |p: &&ChartPoint| format!("H{:.1}V{:.1}", area.x(p.x), area.y(p.y));
+        let steps: String = classes.iter().map(step).collect();
+        if let Some(first) = classes.first() {
             let (from, base) = (area.x(first.x), area.bottom);
-            let color = at % COLORS;
+            area.group(&mut out, (at, series), &classes);
             // Writing to a string cannot fail.
             let _ = writeln!(
                 out,
-                "<path class=\"classes c{color}\" d=\"M{from:.1} {base:.1}{steps}V{base:.1}Z\"/>"
+                "<path class=\"classes\" d=\"M{from:.1} {base:.1}{steps}V{base:.1}Z\"/></g>"
             );
         }
     }
@@ -301,12 +349,14 @@ impl Labels {
         out: &mut String,
         (x, y): (f64, f64),
         area: &Area<'_>,
-        (color, words): (usize, &str),
+        (at, series): (usize, &ChartSeries),
     ) {
+        let words = series.name.as_str();
         let width = words.chars().count() as f64 * LETTER;
         let is_low = y > f64::midpoint(area.top, area.bottom);
         let y = self.free((x, x + width), y, if is_low { -LINE } else { LINE });
-        classed(out, &format!("label c{color}"), "start", (x, y), words);
+        let class = format!("label {}\" data-s=\"{at}", color(series, at));
+        classed(out, &class, "start", (x, y), words);
     }
 
     /// The name of a value, centered on it, from `y` down. Returns its baseline.
@@ -330,7 +380,7 @@ fn bars(chart: &Chart, size: &Size) -> String {
     let ends = |point: &ChartPoint| point.interval.map_or(point.y, |(_, high)| high.max(point.y));
     let range = chart.y.range(chart.points().map(ends));
     let length = |value: f64| chart.y.place(value, range) * (size.width - left - VALUE);
-    let mut out = open(chart, size.width, chart.points().count() as f64 * each + GAP);
+    let mut out = open(chart, size.width, chart.points().count() as f64 * each + GAP, "");
     let mut top = GAP / 2.0;
     for (at, series) in chart.series.iter().enumerate() {
         for point in series.points.iter().filter(|point| point.y.is_finite()) {
@@ -362,16 +412,17 @@ fn bars(chart: &Chart, size: &Size) -> String {
     out + "</svg>\n"
 }
 
-fn shortened(words: &str, letters: usize) -> String {
+/// `words`, cut where they have more than so many letters.
+pub(crate) fn shortened(words: &str, letters: usize) -> String {
     match words.chars().count() > letters {
         true => words.chars().take(letters.saturating_sub(1)).chain(['…']).collect(),
         false => words.to_string(),
     }
 }
 
-fn open(chart: &Chart, width: f64, height: f64) -> String {
+fn open(chart: &Chart, width: f64, height: f64, data: &str) -> String {
     format!(
-        "<svg viewBox=\"0 0 {width} {height}\" role=\"img\"><title>{}</title><desc>{}</desc>\n",
+        "<svg viewBox=\"0 0 {width} {height}\" role=\"img\"{data}><title>{}</title><desc>{}</desc>\n",
         escaped(&chart.title),
         escaped(&summary(chart))
     )

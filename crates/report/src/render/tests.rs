@@ -1,6 +1,6 @@
 use super::*;
 use crate::doc::{
-    DataColumn, Quantity, QuantityUnit, Text, bandwidth, count, named, number, percent, text, time,
+    Block, DataColumn, Quantity, QuantityUnit, Text, bandwidth, count, named, number, percent, text, time,
 };
 use fathom_model::finding::{Evidence, Finding, Severity};
 
@@ -235,4 +235,37 @@ fn what_only_html_shows_leaves_no_trace_in_text_and_markdown() {
     assert!(html(&page).contains("<h2>over time</h2>") && !html(&wanted).contains("over time"));
     page.html_only(Document::default());
     assert_eq!(page.blocks.len(), 5);
+}
+
+#[test]
+fn html_begins_with_the_verdict_and_has_its_script_only_for_charts() {
+    use crate::doc::{Axis, Chart, ChartKind, ChartPoint, ChartSeries, Lead};
+    let part = |words: &str| {
+        let mut body = Document::default();
+        body.paragraph(words);
+        body
+    };
+    let mut page = Document::default();
+    page.blocks.push(Block::Finding(Finding { summary: "odd".into(), ..Finding::default() }));
+    page.section("job", Text::default(), part("rates"));
+    page.lead(Lead::Figures, "Figures", Text::default(), part("figures"));
+    page.lead(Lead::Ceilings, "Ceilings:", Text::default(), part("ceilings"));
+    page.lead(Lead::Verdict, "Limited by:", Text::default(), part("$ fathom limit sda"));
+    page.lead(Lead::Verdict, "empty", Text::default(), Document::default());
+    let drawn = html(&page);
+    let at = |words: &str| drawn.find(words).unwrap_or_else(|| panic!("no {words}: {drawn}"));
+    let order = ["class=\"verdict\"", "class=\"ceilings\"", "class=\"figures\"", "odd", "rates"];
+    assert!(order.map(at).is_sorted(), "{drawn}");
+    assert!(drawn.contains("<p class=\"cmd\">$ fathom limit sda</p>") && !drawn.contains("empty"));
+    assert!(!drawn.contains("<script"), "{drawn}");
+    // Text has all of it where it is.
+    let order = ["odd", "rates", "figures", "ceilings", "limit"].map(|words| unwrapped(&page).find(words));
+    assert!(order.is_sorted() && order[0].is_some(), "{order:?}");
+
+    let points = vec![ChartPoint::default(), ChartPoint { x: 1.0, y: 1.0, ..ChartPoint::default() }];
+    let axis = || Axis::linear("n", QuantityUnit::Count);
+    let series = vec![ChartSeries { points, ..ChartSeries::default() }];
+    page.chart(Chart { title: "c".into(), kind: ChartKind::Lines, x: axis(), y: axis(), series });
+    let script = html(&page).split("<script>").nth(1).map_or(0, str::len);
+    assert!((1..7_000).contains(&script), "{script} bytes");
 }

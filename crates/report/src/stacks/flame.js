@@ -1,10 +1,10 @@
 "use strict";
-(function () {
-  var svg = document.documentElement, ns = "http://www.w3.org/2000/svg", edge = 10;
+document.querySelectorAll("svg[data-all]").forEach(function (svg) {
+  var edge = 10, is_file = svg === document.documentElement;
   var frames = Array.prototype.slice.call(svg.querySelectorAll("g.f"));
   var width = +svg.getAttribute("data-width") - 2 * edge, all = +svg.getAttribute("data-all");
-  var details = document.getElementById("details"), found = document.getElementById("found");
-  var reset = document.getElementById("reset"), search = document.getElementById("search");
+  var details = svg.querySelector(".details"), found = svg.querySelector(".found");
+  var reset = svg.querySelector(".reset"), search = svg.querySelector(".search");
   var at = { x: 0, w: all, d: -1 }, pattern = null;
   frames.forEach(function (g) {
     g.x = +g.getAttribute("data-x"); g.w = +g.getAttribute("data-w"); g.d = +g.getAttribute("data-d");
@@ -55,8 +55,12 @@
   search.addEventListener("click", ask);
   reset.addEventListener("click", function () { at = { x: 0, w: all, d: -1 }; draw(); });
   window.addEventListener("keydown", function (event) {
-    if (event.key === "F3" || (event.ctrlKey && event.key === "f")) { event.preventDefault(); ask(); }
+    if (is_file && (event.key === "F3" || (event.ctrlKey && event.key === "f"))) { event.preventDefault(); ask(); }
     if (event.key === "Escape") { at = { x: 0, w: all, d: -1 }; draw(); }
   });
+  [search, reset].forEach(function (button) {
+    button.setAttribute("tabindex", 0); button.setAttribute("role", "button");
+    button.addEventListener("keydown", function (event) { if (event.key === "Enter") button.dispatchEvent(new Event("click")); });
+  });
   draw();
-})();
+});

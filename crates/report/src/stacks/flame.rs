@@ -2,19 +2,25 @@
 //! with search, zoom and details, which needs nothing else.
 
 use super::Sampled;
-use crate::render::markup;
+use crate::render::{markup, shortened};
 use fathom_model::escape;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+/// Of a file, and of a part of a page.
 const WIDTH: f64 = 1200.0;
+const WIDTH_PART: f64 = 930.0;
 const EDGE: f64 = 10.0;
 const HEIGHT: usize = 17;
 const TOP: usize = 40;
 const BOTTOM: usize = 34;
-/// Narrower frames are left out, in pixels.
+/// Narrower frames are left out, in pixels, of a file and of a part of a page.
 const NARROWEST: f64 = 0.1;
-const SCRIPT: &str = include_str!("flame.js");
+const NARROWEST_PART: f64 = 0.6;
+/// Width of a letter.
+const LETTER: f64 = 7.3;
+/// Search, zoom and details of all flame graphs of a file.
+pub(crate) const FLAME_SCRIPT: &str = include_str!("flame.js");
 
 #[derive(Debug, Default)]
 struct FlameNode<'a> {
@@ -29,40 +35,56 @@ enum FrameKind {
     Kernel,
 }
 
-/// The flame graph of all samples, merged by thread name, kernel functions in blue.
+/// The flame graph of all samples, merged by thread name, kernel functions in blue, as a file of its own.
 pub fn flame_graph(sampled: &Sampled, title: &str) -> String {
+    let title = markup(&escape::text(title));
+    let middle = WIDTH / 2.0;
+    let more = format!(
+        "<rect width=\"100%\" height=\"100%\" fill=\"#f8f8f8\"/>\n\
+         <text x=\"{middle}\" y=\"24\" text-anchor=\"middle\" style=\"font-size:16px\">{title}</text>\n"
+    );
+    let svg = drawn(sampled, WIDTH, NARROWEST, &more);
+    let svg = svg.trim_end().trim_end_matches("</svg>");
+    format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n{svg}<script><![CDATA[\n{FLAME_SCRIPT}]]></script>\n</svg>\n"
+    )
+}
+
+/// The same as a part of a page, which has the script; `None` without samples.
+pub(crate) fn flame_part(sampled: &Sampled) -> Option<String> {
+    sampled.counts().next()?;
+    Some(drawn(sampled, WIDTH_PART, NARROWEST_PART, "<title>Flame graph of CPU samples</title>\n"))
+}
+
+fn drawn(sampled: &Sampled, width: f64, narrowest: f64, more: &str) -> String {
     let mut root = FlameNode::default();
     for ((comm, frames), count) in sampled.by_name() {
         root.count += count;
-        let mut at = root.children.entry((comm, FrameKind::Thread)).or_default();
-        at.count += count;
+        let mut at = &mut root;
+        if !comm.is_empty() {
+            at = at.children.entry((comm, FrameKind::Thread)).or_default();
+            at.count += count;
+        }
         for frame in frames {
             let kind = if frame.kernel { FrameKind::Kernel } else { FrameKind::User };
             at = at.children.entry((frame.name, kind)).or_default();
             at.count += count;
         }
     }
-    let mut drawing =
-        FlameDrawing { all: root.count.max(1), depth: depth(&root), text: String::new() };
+    let all = root.count.max(1);
+    let mut drawing = FlameDrawing { all, depth: depth(&root), width, narrowest, text: String::new() };
     drawing.children(&root, 0, 0);
     let height = TOP + drawing.depth * HEIGHT + BOTTOM;
-    let all = drawing.all;
-    let title = markup(&escape::text(title));
-    let middle = WIDTH / 2.0;
-    let (right, foot) = (WIDTH - EDGE, height - 12);
+    let (right, foot) = (width - EDGE, height - 12);
     format!(
-        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
-<svg xmlns=\"http://www.w3.org/2000/svg\" version=\"1.1\" width=\"{WIDTH}\" height=\"{height}\" \
-viewBox=\"0 0 {WIDTH} {height}\" data-width=\"{WIDTH}\" data-all=\"{all}\">\n\
-<style>text{{font:12px monospace;fill:#000}}.f{{cursor:pointer}}.f:hover rect{{stroke:#000}}\
-.b{{cursor:pointer}}</style>\n\
-<rect width=\"100%\" height=\"100%\" fill=\"#f8f8f8\"/>\n\
-<text x=\"{middle}\" y=\"24\" text-anchor=\"middle\" style=\"font-size:16px\">{title}</text>\n\
-<text id=\"reset\" class=\"b\" x=\"{EDGE}\" y=\"24\" style=\"display:none\">reset zoom</text>\n\
-<text id=\"search\" class=\"b\" x=\"{right}\" y=\"24\" text-anchor=\"end\">search</text>\n\
-<text id=\"details\" x=\"{EDGE}\" y=\"{foot}\"> </text>\n\
-<text id=\"found\" x=\"{right}\" y=\"{foot}\" text-anchor=\"end\"> </text>\n\
-{}<script><![CDATA[\n{SCRIPT}]]></script>\n</svg>\n",
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" version=\"1.1\" class=\"flame\" width=\"{width}\" height=\"{height}\" \
+viewBox=\"0 0 {width} {height}\" data-width=\"{width}\" data-all=\"{all}\">\n\
+<style>.flame text{{font:12px monospace;fill:#000}}.flame .f{{cursor:pointer}}.flame .f:hover rect{{stroke:#000}}\
+.flame .b{{cursor:pointer;text-decoration:underline}}</style>\n{more}\
+<text class=\"b reset\" x=\"{EDGE}\" y=\"24\" style=\"display:none\">reset zoom</text>\n\
+<text class=\"b search\" x=\"{right}\" y=\"24\" text-anchor=\"end\"> </text>\n\
+<text class=\"details\" x=\"{EDGE}\" y=\"{foot}\"> </text>\n\
+<text class=\"found\" x=\"{right}\" y=\"{foot}\" text-anchor=\"end\"> </text>\n{}</svg>\n",
         drawing.text
     )
 }
@@ -74,6 +96,8 @@ fn depth(node: &FlameNode<'_>) -> usize {
 struct FlameDrawing {
     all: u64,
     depth: usize,
+    width: f64,
+    narrowest: f64,
     text: String,
 }
 
@@ -88,14 +112,17 @@ impl FlameDrawing {
     }
 
     fn frame(&mut self, name: &str, kind: FrameKind, count: u64, level: usize, start: u64) {
-        let scale = (WIDTH - 2.0 * EDGE) / self.all as f64;
+        let scale = (self.width - 2.0 * EDGE) / self.all as f64;
         let (x, width) = (EDGE + start as f64 * scale, count as f64 * scale);
-        if width < NARROWEST {
+        if width < self.narrowest {
             return;
         }
         let y = TOP + (self.depth - level - 1) * HEIGHT;
         let percent = count as f64 / self.all as f64 * 100.0;
-        let (name, fill) = (markup(&escape::text(name)), color(name, kind));
+        let room = ((width - 6.0) / LETTER).max(0.0) as usize;
+        let label = if room < 3 { String::new() } else { shortened(&escape::text(name), room) };
+        let (name, label, fill) =
+            (markup(&escape::text(name)), markup(&label), color(name, kind));
         let s = if count == 1 { "" } else { "s" };
         // Writing to a string cannot fail.
         let _ = writeln!(
@@ -103,7 +130,7 @@ impl FlameDrawing {
             "<g class=\"f\" data-x=\"{start}\" data-w=\"{count}\" data-d=\"{level}\">\
 <title>{name} ({count} sample{s}, {percent:.2}%)</title>\
 <rect x=\"{x:.1}\" y=\"{y}\" width=\"{width:.1}\" height=\"{}\" fill=\"{fill}\" rx=\"1\"/>\
-<text x=\"{:.1}\" y=\"{}\"></text></g>",
+<text x=\"{:.1}\" y=\"{}\">{label}</text></g>",
             HEIGHT - 1,
             x + 3.0,
             y + 12,

@@ -37,7 +37,7 @@ pub(in crate::pages) fn metric(body: &mut Document, record: &ExperimentRecord) {
         kind: ChartKind::Bars,
         x: Axis::linear("", QuantityUnit::Count),
         y: Axis::linear(title, unit),
-        series: vec![ChartSeries { name: String::new(), points: bars.collect() }],
+        series: vec![ChartSeries { points: bars.collect(), ..ChartSeries::default() }],
     });
 }
 
@@ -86,7 +86,7 @@ fn lines(
         let pairs: Vec<_> = pairs.filter(|(_, found)| found.windows > 0).collect();
         let name = pairs.first().map_or_else(String::new, |(condition, _)| name(condition));
         let points = pairs.into_iter().map(|(condition, found)| point(condition, found));
-        ChartSeries { name, points: points.collect() }
+        ChartSeries { name, points: points.collect(), ..ChartSeries::default() }
     };
     let series = curves(experiment).into_iter().map(curve);
     series.filter(|series| !series.points.is_empty()).collect()

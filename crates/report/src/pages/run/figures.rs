@@ -1,6 +1,6 @@
 //! Rates and latencies of a group and of its jobs.
 
-use crate::doc::{DataColumn, Document, Quantity, QuantityUnit, Text, count, events, of, text};
+use crate::doc::{DataColumn, Document, Lead, Quantity, QuantityUnit, Text, count, events, of, text};
 use crate::figures::cell;
 use crate::fio::priority_parts;
 use fathom_analysis::derive::{self, JobGroup};
@@ -12,6 +12,9 @@ use fathom_model::record::{DirRecord, JobRecord, RunRecord};
 
 const IOPS: usize = 1;
 const BANDWIDTH: usize = 2;
+/// Groups whose figures HTML begins with, and the number of these figures.
+const HEADLINES: usize = 3;
+const HEADLINE_FIGURES: usize = 5;
 /// Jobs whose IOPS are this far from their mean differ.
 const DIFFERENCE: f64 = 0.1;
 
@@ -64,6 +67,28 @@ pub(super) fn figures(body: &mut Document, group: &JobGroup) {
     }
     table(body, group.plan, columns, rows);
     behind(body, group);
+}
+
+/// The figures that HTML begins with: those of the first groups in each direction.
+pub(super) fn headline(page: &mut Document, groups: &[JobGroup]) {
+    let mut all = Document::default();
+    for group in groups.iter().filter(|g| g.record.runtime_ns > 0).take(HEADLINES) {
+        let (done, show) = (&group.record, &group.plan.show);
+        for dir in derive::shown_dirs(group.plan, done) {
+            let one = &done.dirs[dir];
+            let latency = if one.lat.is_empty() { &one.clat } else { &one.lat };
+            let (ios, bytes) = (one.counts.ios, Some(one.counts.bytes));
+            let row = row("", show, &JobFigures::new(ios, bytes, done.runtime_ns, latency));
+            let mut body = Document::default();
+            let cells = columns("", group.plan).into_iter().zip(row).skip(1);
+            cells.take(HEADLINE_FIGURES).for_each(|(column, cell)| body.entry(&column.name, cell));
+            let name = if groups.len() > 1 { group.plan.name.as_str() } else { "" };
+            all.section(format!("{name} {dir}").trim(), Text::default(), body);
+        }
+    }
+    let mut part = Document::default();
+    part.lead(Lead::Figures, "Figures", Text::default(), all);
+    page.html_only(part);
 }
 
 /// What the I/Os of a job per second are called: those on names are operations.
