@@ -94,7 +94,8 @@ impl Browser<'_> {
         fs::write(&path, around)?;
         let all = (WIDTHS.iter().sum(), HEIGHT);
         let (dom, log) = self.start(&path, all, dark, &["--dump-dom"])?;
-        let found = dom.split("<pre id=\"found\">").nth(1).and_then(|rest| rest.split("</pre>").next());
+        let found =
+            dom.split("<pre id=\"found\">").nth(1).and_then(|rest| rest.split("</pre>").next());
         let mut lines: Vec<String> = found.unwrap_or("").lines().map(String::from).collect();
         if lines.iter().filter(|line| line.ends_with(" charts")).count() != WIDTHS.len() {
             lines.push("WRONG: not all frames were loaded".into());

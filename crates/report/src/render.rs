@@ -11,8 +11,8 @@ mod text;
 pub(crate) use figure::{milliseconds, number};
 pub use html::html;
 pub(crate) use html::markup;
-pub(crate) use svg::shortened;
 pub use markdown::markdown;
+pub(crate) use svg::shortened;
 pub use text::text;
 
 use crate::doc::{DataTable, Text, Tree, TreeNode};

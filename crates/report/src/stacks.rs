@@ -4,8 +4,8 @@ mod firefox;
 mod flame;
 
 pub use firefox::firefox;
-pub(crate) use flame::{FLAME_SCRIPT, flame_part};
 pub use flame::flame_graph;
+pub(crate) use flame::{FLAME_SCRIPT, flame_part};
 
 use fathom_analysis::layers::LayerTimes;
 use fathom_model::escape;

@@ -197,4 +197,3 @@ impl Drawing {
         let _ = writeln!(self.text, "<text{class} x=\"{x:.1}\" y=\"{y:.1}\">{text}</text>");
     }
 }
-

@@ -3,11 +3,11 @@
 pub(super) mod conditions;
 
 use super::limit::LARGE_BYTES;
-use super::{percentile, range};
 use super::run::figures;
+use super::{percentile, range};
 use crate::doc::{
-    Axis, Block, Chart, ChartKind, ChartPoint, ChartSeries, Document, Lead, Quantity, QuantityUnit, Text,
-    bandwidth, count, text, time,
+    Axis, Block, Chart, ChartKind, ChartPoint, ChartSeries, Document, Lead, Quantity, QuantityUnit,
+    Text, bandwidth, count, text, time,
 };
 use crate::stacks::{Sampled, flame_part};
 use fathom_analysis::account::KINDS;
@@ -78,7 +78,11 @@ fn samples(page: &mut Document, seen: &Observed) {
         let all: u64 = counts.iter().map(|(_, n)| n).sum();
         let bar = |(index, (_, n)): (usize, &(u32, u64))| {
             let y = *n as f64 * 100.0 / all.max(1) as f64;
-            (y >= BATCH_MIN).then(|| ChartPoint { label: range(counts, index), y, ..ChartPoint::default() })
+            (y >= BATCH_MIN).then(|| ChartPoint {
+                label: range(counts, index),
+                y,
+                ..ChartPoint::default()
+            })
         };
         let points = counts.iter().enumerate().filter_map(bar).collect();
         body.chart(Chart {
@@ -101,7 +105,8 @@ fn samples(page: &mut Document, seen: &Observed) {
 pub(super) fn flame(page: &mut Document, sampled: &Sampled) {
     if let Some(svg) = flame_part(sampled) {
         let body = Document { blocks: vec![Block::Svg(svg)], ..Document::default() };
-        let about = "CPU samples by call chain, the innermost function on top; kernel functions are blue";
+        let about =
+            "CPU samples by call chain, the innermost function on top; kernel functions are blue";
         page.section("flame graph", about, body);
     }
 }
@@ -338,9 +343,7 @@ fn distribution(title: String, all: &Histogram) -> Chart {
 pub(super) fn layers(page: &mut Document, times: &LayerTimes, per_io_ns: Option<f64>) {
     let all = times.time().max(1) as f64;
     let (title, name, unit, whole) = match per_io_ns {
-        Some(ns) => {
-            ("CPU time per I/O by layer", "CPU per I/O", QuantityUnit::Nanoseconds, ns)
-        }
+        Some(ns) => ("CPU time per I/O by layer", "CPU per I/O", QuantityUnit::Nanoseconds, ns),
         None => ("CPU time by layer", "CPU time", QuantityUnit::Percent, 100.0),
     };
     let bar = |row: &LayerTime| {

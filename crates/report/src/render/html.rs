@@ -4,8 +4,8 @@ use super::TreeRows;
 use super::figure::{NumberContext, code_spans, loose, shown};
 use super::svg;
 use super::text::sentence;
-use crate::stacks::FLAME_SCRIPT;
 use crate::doc::{Block, DataTable, Document, Heading, Lead, QuantityUnit, Section, Span, Text};
+use crate::stacks::FLAME_SCRIPT;
 use fathom_model::escape;
 use fathom_model::finding::{Finding, Severity};
 use std::fmt::Write;
@@ -33,7 +33,11 @@ pub fn html(document: &Document) -> String {
     let command = heading.map_or("", |heading| heading.command.as_str());
     if !command.is_empty() {
         // Writing to a string cannot fail.
-        let _ = writeln!(out, "<section>\n<h2>Command</h2>\n<p class=\"cmd\"><code>{}</code></p>\n</section>", escaped(command));
+        let _ = writeln!(
+            out,
+            "<section>\n<h2>Command</h2>\n<p class=\"cmd\"><code>{}</code></p>\n</section>",
+            escaped(command)
+        );
     }
     out.push_str("</main>\n");
     let scripts = [(" data-plot=", SCRIPT), (" data-all=", FLAME_SCRIPT)];
@@ -77,7 +81,8 @@ fn blocks(out: &mut String, document: &Document, level: usize) {
     for answer in answers {
         if let Block::Paragraph(text) = answer {
             // Writing to a string cannot fail.
-            let _ = writeln!(out, "<p class=\"answer\">{}</p>", words(text, NumberContext::Sentence));
+            let _ =
+                writeln!(out, "<p class=\"answer\">{}</p>", words(text, NumberContext::Sentence));
         }
     }
     let lead = |block: &&&Block| matches!(block, Block::Section(Section { lead: Some(_), .. }));
@@ -213,7 +218,8 @@ fn finding(out: &mut String, finding: &Finding) {
     // What is told first comes in one line of its own.
     let (what, rest) = told.split_at(finding.summary.len().min(told.len()));
     let (what, rest) = (code(what), code(rest.trim()));
-    let _ = writeln!(out, "<p class=\"finding {class}\"><b>{label}</b> {what} <span>{rest}</span></p>");
+    let _ =
+        writeln!(out, "<p class=\"finding {class}\"><b>{label}</b> {what} <span>{rest}</span></p>");
 }
 
 /// `text` with code in backticks marked as such.

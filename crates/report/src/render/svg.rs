@@ -127,9 +127,18 @@ impl<'a> Area<'a> {
     fn open(&self, size: &Size) -> String {
         let Self { chart, xs, left, right, top, bottom, .. } = self;
         let plot = format!("{left:.1} {right:.1} {top:.1} {bottom:.1}");
-        let time = if chart.x.is_time { format!(" data-time=\"{} {}\"", xs.0, xs.1) } else { String::new() };
+        let time = if chart.x.is_time {
+            format!(" data-time=\"{} {}\"", xs.0, xs.1)
+        } else {
+            String::new()
+        };
         let name = escaped(&chart.x.name);
-        open(chart, size.width, size.height, &format!(" data-plot=\"{plot}\" data-x=\"{name}\"{time}"))
+        open(
+            chart,
+            size.width,
+            size.height,
+            &format!(" data-plot=\"{plot}\" data-x=\"{name}\"{time}"),
+        )
     }
 
     /// Begins a series: where its points are, and what they are called.
@@ -142,7 +151,10 @@ impl<'a> Area<'a> {
             ChartKind::Lines => String::new(),
             _ => each(&|p| format!("{:.1},{:.1}", self.x(p.x), self.y(p.y)), " "),
         };
-        let xs = each(&|p| if p.label.is_empty() { scalar(p.x, self.chart.x.unit) } else { p.label.clone() }, "|");
+        let xs = each(
+            &|p| if p.label.is_empty() { scalar(p.x, self.chart.x.unit) } else { p.label.clone() },
+            "|",
+        );
         let ys = each(&|p| within(p, self.chart.y.unit), "|");
         let (color, name) = (color(series, at), escaped(&series.name));
         // Writing to a string cannot fail.

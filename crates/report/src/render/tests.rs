@@ -1,6 +1,7 @@
 use super::*;
 use crate::doc::{
-    Block, DataColumn, Quantity, QuantityUnit, Text, bandwidth, count, named, number, percent, text, time,
+    Block, DataColumn, Quantity, QuantityUnit, Text, bandwidth, count, named, number, percent,
+    text, time,
 };
 use fathom_model::finding::{Evidence, Finding, Severity};
 
@@ -259,10 +260,12 @@ fn html_begins_with_the_verdict_and_has_its_script_only_for_charts() {
     assert!(drawn.contains("<p class=\"cmd\">$ fathom limit sda</p>") && !drawn.contains("empty"));
     assert!(!drawn.contains("<script"), "{drawn}");
     // Text has all of it where it is.
-    let order = ["odd", "rates", "figures", "ceilings", "limit"].map(|words| unwrapped(&page).find(words));
+    let order =
+        ["odd", "rates", "figures", "ceilings", "limit"].map(|words| unwrapped(&page).find(words));
     assert!(order.is_sorted() && order[0].is_some(), "{order:?}");
 
-    let points = vec![ChartPoint::default(), ChartPoint { x: 1.0, y: 1.0, ..ChartPoint::default() }];
+    let points =
+        vec![ChartPoint::default(), ChartPoint { x: 1.0, y: 1.0, ..ChartPoint::default() }];
     let axis = || Axis::linear("n", QuantityUnit::Count);
     let series = vec![ChartSeries { points, ..ChartSeries::default() }];
     page.chart(Chart { title: "c".into(), kind: ChartKind::Lines, x: axis(), y: axis(), series });

@@ -72,7 +72,8 @@ fn drawn(sampled: &Sampled, width: f64, narrowest: f64, more: &str) -> String {
         }
     }
     let all = root.count.max(1);
-    let mut drawing = FlameDrawing { all, depth: depth(&root), width, narrowest, text: String::new() };
+    let mut drawing =
+        FlameDrawing { all, depth: depth(&root), width, narrowest, text: String::new() };
     drawing.children(&root, 0, 0);
     let height = TOP + drawing.depth * HEIGHT + BOTTOM;
     let (right, foot) = (width - EDGE, height - 12);
@@ -121,8 +122,7 @@ impl FlameDrawing {
         let percent = count as f64 / self.all as f64 * 100.0;
         let room = ((width - 6.0) / LETTER).max(0.0) as usize;
         let label = if room < 3 { String::new() } else { shortened(&escape::text(name), room) };
-        let (name, label, fill) =
-            (markup(&escape::text(name)), markup(&label), color(name, kind));
+        let (name, label, fill) = (markup(&escape::text(name)), markup(&label), color(name, kind));
         let s = if count == 1 { "" } else { "s" };
         // Writing to a string cannot fail.
         let _ = writeln!(

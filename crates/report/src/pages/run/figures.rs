@@ -1,6 +1,8 @@
 //! Rates and latencies of a group and of its jobs.
 
-use crate::doc::{DataColumn, Document, Lead, Quantity, QuantityUnit, Text, count, events, of, text};
+use crate::doc::{
+    DataColumn, Document, Lead, Quantity, QuantityUnit, Text, count, events, of, text,
+};
 use crate::figures::cell;
 use crate::fio::priority_parts;
 use fathom_analysis::derive::{self, JobGroup};
