@@ -1,8 +1,8 @@
 //! `fathom try` and `fathom sweep` as a user sees them. None of these asserts a speed.
 
 use crate::common::{
-    FATHOM, Loop, MIB, Mounted, Place, Running, as_root, assert_one_error, checksum, says, tool,
-    until,
+    FATHOM, Loop, MIB, Mounted, Place, Running, as_root, assert_one_error, checksum, fetched, says,
+    tool, until,
 };
 use fathom_model::experiment::{ExperimentRecord, TrialWindow};
 use rustix::process::Signal;
@@ -82,7 +82,7 @@ fn a_sweep_is_a_page_with_curves() {
     place.ask(&[&grid, &SHORT[..]].concat()).done();
     let page = place.read("page.html");
     says(&page, &["<svg viewBox", "latency vs. throughput", "bs=16k", "</html>"]);
-    assert!(!page.contains("http") && !page.contains("<script"));
+    assert_eq!(fetched(&page), None);
     let shown = place.ask(&["show", "kept", "--format=html"]).done().stdout;
     assert_eq!(shown, page);
     let load = ["sweep", "--rate=40%..60%", "--iodepth=16", "data", "--no-record", "--json"];
