@@ -64,3 +64,46 @@ postgres_server() {
 
 # postgres_pid: the server's process id.
 postgres_pid() { head -1 pg/postmaster.pid; }
+
+# fathom COMMAND OPTION…: in a case with `runs: fathom`, becomes fathom, whose result is judged.
+fathom() { exec "$FATHOM" "$@" --no-record --json -o result.json; }
+
+# run OPTION…: the same; 4 s of random 4 KiB reads of `data`, except for what the options change.
+run() { fathom run --eta=never --time_based --runtime=4 --rw=randread --bs=4k --filename=data "$@"; }
+
+# looped SIZE: a loop device on a file of that size, whose name `loop` has, until `unlooped`.
+looped() {
+    filled image "$1"
+    losetup -f --show --direct-io=on image >loop
+}
+
+# queue KEY VALUE: a setting of the loop device's queue, until `unlooped`.
+queue() {
+    local file
+    file=/sys/block/$(basename "$(cat loop)")/queue/$1
+    sed 's/.*\[\(.*\)\].*/\1/' "$file" >"queue.$1"
+    echo "$2" >"$file"
+}
+
+unlooped() {
+    sleep 0.5
+    local key
+    for key in nr_requests max_sectors_kb scheduler; do
+        [ ! -e "queue.$key" ] || cat "queue.$key" >"/sys/block/$(basename "$(cat loop)")/queue/$key"
+    done
+    losetup -d "$(cat loop)"
+}
+
+# grouped CONTROLLER FILE VALUE: a cgroup with this limit, which `joined CONTROLLER` enters, until `ungrouped CONTROLLER`.
+grouped() {
+    mkdir -p "/sys/fs/cgroup/$1/fathom-verdicts"
+    echo "$3" >"/sys/fs/cgroup/$1/fathom-verdicts/$2"
+}
+joined() { echo $$ >"/sys/fs/cgroup/$1/fathom-verdicts/cgroup.procs"; }
+ungrouped() {
+    sleep 0.5
+    rmdir "/sys/fs/cgroup/$1/fathom-verdicts"
+}
+
+# disk_number: of the disk below $DIR, as cgroups name it.
+disk_number() { lsblk -no MAJ:MIN "$(df --output=source "$DIR" | tail -1)" | tr -d ' '; }

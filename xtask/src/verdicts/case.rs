@@ -22,6 +22,8 @@ pub struct Case {
     packages: Vec<String>,
     /// `program` prints the processes to watch, for this long.
     pub watch: Option<String>,
+    /// `program` becomes fathom itself, whose own result is judged.
+    pub is_fathom: bool,
 }
 
 #[derive(Default)]
@@ -51,8 +53,8 @@ const CPU: [&str; 2] = ["own-cpu", "other-cpu"];
 /// Share of the time by which CPU time must exceed the cause made to be right as well.
 const CPU_MORE_MIN: f64 = 0.05;
 
-/// $1 is the case's file, $2 its directory, $3 the function, $4 the marker.
-const SHELL: &str = "set -eu; DIR=$2; cd \"$DIR\"; . \"${1%/*}/../lib.sh\"; . \"$1\"
+/// $1 is the case's file, $2 its directory, $3 the function, $4 the marker, $5 the fathom to be used.
+const SHELL: &str = "set -eu; DIR=$2; FATHOM=$5; cd \"$DIR\"; . \"${1%/*}/../lib.sh\"; . \"$1\"
     [ \"$3\" != program ] || kill -0 $4 2>/dev/null || :
     \"$3\"";
 
@@ -119,6 +121,11 @@ impl Case {
             mentions: head.remove("mentions").unwrap_or_default().into(),
             packages: words(head.remove("packages").unwrap_or_default()).collect(),
             watch: head.remove("watch").map(String::from),
+            is_fathom: match head.remove("runs") {
+                None => false,
+                Some("fathom") => true,
+                Some(other) => return Err(format!("`# runs: {other}`: expected fathom").into()),
+            },
         };
         match head.into_keys().next() {
             Some(key) => Err(format!("unknown key {key}").into()),
@@ -139,16 +146,27 @@ impl Case {
     }
 
     /// Arguments of bash for one of its functions.
-    pub fn arguments(&self, function: &str, dir: &Path) -> Vec<String> {
-        let [path, dir] = [&self.path, dir].map(|path: &Path| path.display().to_string());
+    pub fn arguments(&self, function: &str, dir: &Path, fathom: &Path) -> Vec<String> {
+        let [path, dir, fathom] =
+            [&self.path, dir, fathom].map(|path: &Path| path.display().to_string());
         let marker = truth::marker();
-        vec!["-c".into(), SHELL.into(), "verdicts".into(), path, dir, function.into(), marker]
+        vec![
+            "-c".into(),
+            SHELL.into(),
+            "verdicts".into(),
+            path,
+            dir,
+            function.into(),
+            marker,
+            fathom,
+        ]
     }
 
     /// Runs one of its functions, which must succeed.
-    pub fn call(&self, function: &str, dir: &Path) -> Result<Finished> {
+    pub fn call(&self, function: &str, dir: &Path, fathom: &Path) -> Result<Finished> {
         let (bash, limit) = (Path::new("bash"), Duration::from_secs(120));
-        let done = attempt(bash, &self.arguments(function, dir), dir, Probe::Nothing, limit)?;
+        let done =
+            attempt(bash, &self.arguments(function, dir, fathom), dir, Probe::Nothing, limit)?;
         match done.code {
             Some(0) => Ok(done),
             _ => Err(format!("{function}: {}", last_line(&done)).into()),
@@ -168,13 +186,12 @@ impl Case {
         let cpu = share("on_cpu") + share("runnable");
         let is_mostly_cpu = cpu > share(group) + CPU_MORE_MIN;
         let text = |value: &Value| value.as_str().unwrap_or_default().to_string();
-        let named: Vec<(String, String)> = findings
-            .as_array()
-            .into_iter()
-            .flatten()
-            .filter(|finding| finding["class"] == "limiter")
-            .map(|finding| (text(&finding["rule"]), text(&finding["summary"])))
-            .collect();
+        let mut verdict: Vec<&Value> = findings.as_array().into_iter().flatten().collect();
+        verdict.retain(|finding| finding["rank"].is_u64());
+        verdict.sort_by_key(|finding| finding["rank"].as_u64());
+        let named =
+            verdict.iter().map(|finding| (text(&finding["rule"]), text(&finding["summary"])));
+        let named: Vec<(String, String)> = named.collect();
         let (rule, summary) = named.first().cloned().unwrap_or_default();
         let verdict = if right.contains(&rule) && summary.contains(&self.mentions) {
             Verdict::Right
@@ -210,8 +227,10 @@ mod tests {
         let text = "# cause: One read.\n# expect: queue-depth\n# mentions: vda\nprogram() { :; }\n";
         let case = Case::parse(Path::new("cases/read.sh"), text, &causes).unwrap();
         let judged = |rules: &[(&str, &str)], on_cpu: f64| {
-            let finding = |(rule, summary): &(&str, &str)| json!({ "class": "limiter", "rule": rule, "summary": summary });
-            let findings: Value = rules.iter().map(finding).collect();
+            let finding = |(at, (rule, summary)): (usize, &(&str, &str))| json!({ "rank": at + 1, "rule": rule, "summary": summary });
+            let others = [json!({ "rule": "device", "summary": "" })];
+            let findings =
+                others.into_iter().chain(rules.iter().enumerate().map(finding).rev()).collect();
             let shares = [("on_cpu", on_cpu), ("device", 0.4)];
             let shares = shares.map(|(group, share)| (group.to_string(), share)).into();
             case.judge(&findings, false, Some(&shares)).0
@@ -232,6 +251,7 @@ mod tests {
             ("# cause: x", "expect"),
             ("# cause: x\n# expect: timre", "timre"),
             ("# cause: x\n# expect: timer\n# wach: 5s", "wach"),
+            ("# cause: x\n# expect: timer\n# runs: fio", "fio"),
         ] {
             let error = Case::parse(Path::new("a.sh"), head, &causes).err().unwrap().to_string();
             assert!(error.contains(named), "{error}");

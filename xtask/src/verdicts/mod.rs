@@ -1,4 +1,4 @@
-//! `cargo xtask verdicts`: does `fathom watch` name the cause of programs whose cause is known? verdicts/README.md.
+//! `cargo xtask verdicts`: does fathom name the cause of programs whose cause is known? verdicts/README.md.
 
 mod case;
 mod truth;
@@ -51,6 +51,9 @@ enum MachineLoad {
     Idle,
     Busy,
 }
+
+/// What a case leaves in its directory.
+const RESULT: &str = "result.json";
 
 /// One run of a case.
 struct Measured {
@@ -120,9 +123,11 @@ fn measure(
     let dir = tempfile::Builder::new().prefix("verdicts-").tempdir_in(place)?;
     // Servers that give up root must reach it.
     Command::new("chmod").arg("755").arg(dir.path()).status()?;
-    let watched = watch(case, program, dir.path(), is_busy, with_truth);
-    case.call("clean", dir.path())?;
-    let (json, truth) = watched?;
+    let judged = judged(case, program, dir.path(), is_busy, with_truth);
+    case.call("clean", dir.path(), program)?;
+    let (json, truth) = judged?;
+    // `run` prints its own beside fio's keys.
+    let json = json.get("fathom").unwrap_or(&json);
     let (names, account) = truth::of_account(&json["figures"]["account"]);
     let truth = truth.map(|threads| truth::shares(threads, &names));
     let (verdict, rule, summary) = case.judge(&json["findings"], is_busy, truth.as_ref());
@@ -130,34 +135,35 @@ fn measure(
     Ok(Measured { is_busy, verdict, rule, summary, shares })
 }
 
-/// Runs the case's program under `fathom watch`: its JSON, and its threads by bpftrace.
-fn watch(
+/// Runs the case's program, fathom itself or any under `fathom watch`: the JSON, and its threads by bpftrace.
+fn judged(
     case: &Case,
-    program: &Path,
+    fathom: &Path,
     dir: &Path,
     is_busy: bool,
     with_truth: bool,
 ) -> Result<(Value, Option<Vec<Thread>>)> {
-    case.call("prepare", dir)?;
+    case.call("prepare", dir, fathom)?;
     let _spinners = if is_busy { Background::on_all_cpus()? } else { Vec::new() };
-    let mut args =
-        ["watch", "--no-record", "--json", "-o", "watch.json"].map(String::from).to_vec();
-    let mut pids = Vec::new();
+    let mut args = ["watch", "--no-record", "--json", "-o", RESULT].map(String::from).to_vec();
+    let (mut program, mut pids) = (fathom, Vec::new());
     if let Some(duration) = &case.watch {
-        pids.extend(case.call("program", dir)?.stdout.split_whitespace().map(String::from));
+        pids.extend(case.call("program", dir, fathom)?.stdout.split_whitespace().map(String::from));
         if pids.is_empty() {
             return Err("program printed no process to watch".into());
         }
         args.extend(["-t".into(), duration.clone()]);
         args.extend(pids.iter().map(|pid| format!("--pid={pid}")));
+    } else if case.is_fathom {
+        (program, args) = (Path::new("bash"), case.arguments("program", dir, fathom));
     } else {
         args.extend(["--".into(), "bash".into()]);
-        args.extend(case.arguments("program", dir));
+        args.extend(case.arguments("program", dir, fathom));
     }
     let tracer = with_truth.then(|| Tracer::start(&pids)).transpose()?;
-    let done = attempt(program, &args, dir, Probe::Nothing, Duration::from_secs(60))?;
+    let done = attempt(program, &args, dir, Probe::Nothing, Duration::from_secs(120))?;
     let truth = tracer.map(Tracer::stop).transpose()?;
-    let json = std::fs::read_to_string(dir.join("watch.json")).map_err(|_| last_line(&done))?;
+    let json = std::fs::read_to_string(dir.join(RESULT)).map_err(|_| last_line(&done))?;
     Ok((serde_json::from_str(&json)?, truth))
 }
 

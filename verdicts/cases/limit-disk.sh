@@ -1,0 +1,6 @@
+# cause: The most that the disk does.
+# expect: device
+# vague: queue-depth
+# runs: fathom
+prepare() { filled data 1g; }
+program() { fathom limit -t 20 --bs=1m data; }

@@ -1,0 +1,5 @@
+# cause: io_uring is told to hand each read to a worker thread.
+# expect: io-wq
+# runs: fathom
+prepare() { filled data 512m; }
+program() { run --ioengine=io_uring --iodepth=32 --direct=1 --force_async=1; }

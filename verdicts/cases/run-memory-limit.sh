@@ -1,0 +1,13 @@
+# cause: Random reads of 200 MiB through the page cache in a cgroup of 64 MiB.
+# expect: memory-limit, queue-depth
+# vague: device
+# runs: fathom
+prepare() {
+    filled data 200m
+    grouped memory memory.limit_in_bytes 64m
+}
+program() {
+    joined memory
+    run --ioengine=psync --direct=0 --bs=64k --runtime=6
+}
+clean() { ungrouped memory; }
