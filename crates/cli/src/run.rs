@@ -236,7 +236,7 @@ impl Request<'_> {
         let record = record_to(output, round);
         // No samples are taken if they would be neither printed, recorded nor compared.
         let sampled = record != RecordTo::Nowhere
-            || is_for_people(output) && !output.as_fio
+            || !output.as_fio && output.formats != [Format::Terse]
             || output.compare.is_some()
             || output.confirm;
         let options = RunOptions {
