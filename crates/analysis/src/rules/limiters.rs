@@ -31,6 +31,7 @@ use super::{Check, Claim, Input, RULES, Rule};
 use crate::watch::Observed;
 use fathom_model::RunRecord;
 use fathom_model::finding::{Class, Evidence, Finding, Unit};
+use fathom_model::watch::Level;
 
 const CAUSES_MAX: usize = 3;
 /// A cause that explains a smaller part than this of what the largest does is left out.
@@ -107,8 +108,11 @@ pub(super) fn noted(record: &RunRecord, findings: &[Finding], observed: &Observe
 
 /// Whether it was sampled as a whole: a single source is no basis for a verdict.
 fn has_samples(record: &RunRecord, observed: &Observed) -> bool {
-    let is_view = record.header.sampling.as_ref().is_some_and(|sampling| sampling.view.is_some());
-    observed.samples > 0 && !is_view
+    let Some(sampling) = &record.header.sampling else { return observed.samples > 0 };
+    // A run that ended before the first sample was taken was too short to be judged, which is said.
+    let was_short =
+        sampling.level != Level::Off && record.jobs.iter().any(|job| job.runtime_ns > 0);
+    sampling.view.is_none() && (observed.samples > 0 || was_short)
 }
 
 /// The few causes that matter, the largest first. A cause that explains part of what another one does leaves that one the

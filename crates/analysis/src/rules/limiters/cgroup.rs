@@ -51,7 +51,13 @@ pub(in crate::rules) static IO_LIMIT: Rule = Rule {
         )
     },
     remedy: "Raise the limit, or run it in another cgroup",
-    supersedes: &[&DEVICE, &super::threads::ONE_AT_A_TIME],
+    // What it holds back is not held by the queue, whatever is there when it lets some through.
+    supersedes: &[
+        &DEVICE,
+        &super::threads::ONE_AT_A_TIME,
+        &super::queue::SCHEDULER,
+        &super::queue::REQUESTS,
+    ],
     checks: &[
         Check::View(io_limit),
         Check::Setting("an I/O limit of its cgroup", setting_at_limit),

@@ -149,7 +149,7 @@ pub(in crate::rules) static NOT_ON_DISK: Rule = Rule {
         )
     },
     remedy: "To measure the disk, use O_DIRECT (direct=1) on a file that is fully written",
-    supersedes: &[&super::device::DEVICE, &super::cpu::OWN_TIME],
+    supersedes: &[&super::device::DEVICE, &super::threads::ONE_AT_A_TIME, &super::cpu::OWN_TIME],
     checks: &[Check::View(not_on_disk)],
     #[cfg(test)]
     cases: &[
@@ -224,9 +224,11 @@ pub(in crate::rules) static NOT_ON_DISK: Rule = Rule {
 };
 
 fn not_on_disk(view: &View) -> Option<Claim> {
+    // What it copies from and to memory is time on a CPU.
+    let copies = view.account.as_ref().map_or(0.9, |_| view.share(view.state(ThreadState::OnCpu)));
     let known = |finding: &&Finding| RULES.contains(&finding.rule.as_str());
     if let Some(finding) = view.findings.iter().find(known) {
-        let claim = Claim::new(finding.summary.clone(), Vec::new()).remedy("").weight(0.9);
+        let claim = Claim::new(finding.summary.clone(), Vec::new()).remedy("").weight(copies);
         let claim = claim.about(view.workload());
         return Some(claim.confidence(finding.confidence.unwrap_or(Confidence::High)));
     }
@@ -238,8 +240,6 @@ fn not_on_disk(view: &View) -> Option<Claim> {
         _ => 0.0,
     };
     let claim = from_memory(view).filter(|_| in_user_mode < PROGRAM_MAX)?;
-    // What it copies from and to memory is time on a CPU.
-    let copies = view.account.as_ref().map_or(0.9, |_| view.share(view.state(ThreadState::OnCpu)));
     Some(claim.about(view.workload()).weight(copies * (1.0 - in_user_mode)))
 }
 

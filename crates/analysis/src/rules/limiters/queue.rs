@@ -44,6 +44,8 @@ const SCHEDULER_CPU_MIN: f64 = 0.15;
 /// Share of an I/O's time between entering the queue and its issue to the driver, which is by Little's law the part of the
 /// I/Os in flight that is there.
 const HELD_MIN: f64 = 0.3;
+/// Part of the I/Os in flight at the workers that are in the queue where its scheduler holds them.
+const HELD_AT_QUEUE_MIN: f64 = 0.5;
 /// Sampled requests needed for that share.
 const HELD_SAMPLES_MIN: u64 = 100;
 /// Schedulers that hold I/Os back by themselves. Others pass on what the driver takes: their I/Os wait because it is full,
@@ -216,8 +218,8 @@ pub(in crate::rules) static SCHEDULER: Rule = Rule {
             "A device with the scheduler bfq or kyber was busy {UTIL_MIN:.0}% of the time or more; the median time of sampled I/Os between \
              insertion and issue was {:.0}% or more of the sum of that and their median time from issue to completion, while fewer than {:.0}% of the requests that the driver accepts were in use and \
              threads waited for I/O {} of the time or more; or {:.0}% of the CPU time went to any scheduler. In a search, a deeper queue yields no gain, and at \
-             the setting or a deeper one that part of the I/Os in flight was held, while the driver was not full and took at \
-             most {FAST_MAX} times as long as with one I/O in flight.",
+             the setting or a deeper one that part of the I/Os in flight was held, most of those in flight at the workers were in \
+             the queue, and the driver was not full and took at most {FAST_MAX} times as long as with one I/O in flight.",
             HELD_MIN * 100.0,
             REQUESTS_USED_MIN * 100.0,
             share_text(WAIT_MIN),
@@ -337,7 +339,9 @@ fn scheduler_at_setting(view: &SettingView) -> Option<Claim> {
     let held = |at: &Point| {
         let (queued, at_driver) = (at.device_queue?, at.driver_queue?);
         let room = f64::from(tags) * f64::from(used_queues(queue, at));
-        let is_held = queued - at_driver >= HELD_MIN * queued.max(1.0);
+        // Where most I/Os wait above the queue, as for a cgroup's limit, it has hardly any to hold.
+        let has_most = queued >= HELD_AT_QUEUE_MIN * at.setting().in_flight() as f64;
+        let is_held = has_most && queued - at_driver >= HELD_MIN * queued.max(1.0);
         let has_room = at_driver < REQUESTS_USED_MIN * room;
         let has_cpu = at.cpu.is_some_and(|cpu| cpu.taken() < CORES_SUSPECT);
         // Little's law: the time at the driver, which grows where the device queues.

@@ -116,7 +116,8 @@ impl<'a> View<'a> {
             false => watch.and_then(|watch| Some(watch.command.as_ref()?.elapsed_ns)),
         };
         // The record of a killed run does not say.
-        lived.filter(|ns| *ns > 0).map_or(self.seen.elapsed_ns, |ns| ns.min(self.seen.elapsed_ns))
+        let seen = if self.seen.samples > 0 { self.seen.elapsed_ns } else { u64::MAX };
+        lived.filter(|ns| *ns > 0).map_or(self.seen.elapsed_ns, |ns| ns.min(seen))
     }
 
     /// Mean number of the workload's own I/Os in flight; `None` where one thread may have any number of them.
@@ -428,13 +429,13 @@ impl<'a> View<'a> {
         let saturated = "nothing that was sampled was saturated".to_string();
         let longer = "Run for at least several seconds";
         let (why, step) = match (level, busy, self.asleep()) {
-            _ if self.seen.samples < SAMPLES_MIN => {
-                ("fewer than two samples of the machine were taken".into(), longer)
-            }
-            _ if self.life_ns() < LIFE_MIN_NS => {
+            _ if (1..LIFE_MIN_NS).contains(&self.life_ns()) => {
                 let life = units::time(self.life_ns() as f64);
                 let short = format!("too short to tell: {} ran for only {life}.", self.subject());
                 return Claim::new(short, Vec::new()).about(self.workload()).remedy(longer);
+            }
+            _ if self.seen.samples < SAMPLES_MIN => {
+                ("fewer than two samples of the machine were taken".into(), longer)
             }
             (None | Some(Level::Off), ..) => {
                 ("nothing was sampled".into(), "Use --sampling=default or full")
