@@ -12,6 +12,7 @@ pub mod calls;
 pub mod ceilings;
 pub mod compare;
 pub mod derive;
+pub mod events;
 pub mod experiment;
 pub mod layers;
 pub mod limit;

@@ -118,6 +118,8 @@ pub struct IoSum {
     pub bytes: f64,
     /// Their latencies added up, in nanoseconds, if they were measured.
     pub latency_ns: Option<f64>,
+    /// Failed I/Os; only of a run's jobs.
+    pub errors: f64,
     clat: Latencies,
 }
 
@@ -137,6 +139,7 @@ impl Additive for IoSum {
     fn add(&mut self, later: Self) {
         self.ios += later.ios;
         self.bytes += later.bytes;
+        self.errors += later.errors;
         let sums = [self.latency_ns, later.latency_ns];
         self.latency_ns = sums.into_iter().flatten().reduce(|a, b| a + b);
         if !later.clat.buckets.is_empty() {
@@ -200,6 +203,7 @@ impl JobTimeline {
             let (now, before) = (job.dirs[dir], before[dir]);
             sum.ios += now.ios.saturating_sub(before.ios) as f64;
             sum.bytes += now.bytes.saturating_sub(before.bytes) as f64;
+            sum.errors += now.errors.saturating_sub(before.errors) as f64;
             clat.merge(&job.clat[dir]);
         }
         let latency_ns = (!clat.is_empty()).then(|| clat.sum_ns() as f64);

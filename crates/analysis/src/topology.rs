@@ -27,6 +27,9 @@ pub struct TopologyReport {
     pub loads: BTreeMap<String, HopLoad>,
     /// Worst first.
     pub findings: Vec<Finding>,
+    /// Bytes per second that disks read and wrote during a run, by name; empty of a machine alone.
+    #[serde(skip)]
+    pub traffic: BTreeMap<String, f64>,
 }
 
 /// Usable bandwidth of a hop's link, and the load downstream.
@@ -66,12 +69,19 @@ pub fn analyze(topology: Topology) -> TopologyReport {
     for root in &topology.roots {
         load(root, None, &mut loads);
     }
-    TopologyReport { topology, loads, findings: Vec::new() }
+    TopologyReport { topology, loads, findings: Vec::new(), traffic: BTreeMap::new() }
 }
 
 impl TopologyReport {
     pub fn load(&self, name: &str) -> HopLoad {
         self.loads.get(name).copied().unwrap_or_default()
+    }
+
+    /// Bytes per second of the disks at and below `hop`; `None` without a run.
+    pub fn carried(&self, hop: &Hop) -> Option<f64> {
+        let disks = hop.disks_below();
+        let found = disks.iter().filter_map(|disk| self.traffic.get(*disk));
+        found.copied().reduce(|sum, rate| sum + rate)
     }
 
     /// Keeps these block devices, everything stacked on or under them, and the devices upstream. Loads remain those

@@ -194,6 +194,11 @@ impl Observed {
         rates
     }
 
+    /// When the first sample was taken, in nanoseconds since the start of the run.
+    pub fn began_ns(&self) -> u64 {
+        self.first.as_ref().map_or(0, |first| first.elapsed_ns)
+    }
+
     /// Time of the last sample, in nanoseconds since 1970.
     pub fn ended_unix_ns(&self) -> u64 {
         self.last.unix_ns

@@ -4,7 +4,7 @@
 
 mod chart;
 
-pub use chart::{Axis, Chart, ChartKind, ChartPoint, ChartSeries};
+pub use chart::{Axis, AxisEvent, Chart, ChartKind, ChartPoint, ChartSeries};
 
 use crate::calendar::{self, TimeZone};
 use fathom_model::Finding;
@@ -44,6 +44,8 @@ pub struct Section {
     pub about: Text,
     pub body: Document,
     pub lead: Option<Lead>,
+    /// Whether the title is the name of a device, a job or the like, which keeps its spelling.
+    pub is_name: bool,
 }
 
 /// What HTML begins a page with, in this order. Text has it where it is.
@@ -359,16 +361,32 @@ impl Document {
     }
 
     pub fn section(&mut self, title: &str, about: impl Into<Text>, body: Document) {
-        let (title, about) = (title.to_string(), about.into());
-        self.blocks.push(Block::Section(Section { title, about, body, lead: None }));
+        self.push_section(title, about.into(), body, |_| ());
+    }
+
+    /// Appends a section called by the name of what it is about.
+    pub fn named(&mut self, name: &str, about: impl Into<Text>, body: Document) {
+        self.push_section(name, about.into(), body, |section| section.is_name = true);
     }
 
     /// Appends a section with which HTML begins; nothing without content.
     pub fn lead(&mut self, lead: Lead, title: &str, about: impl Into<Text>, body: Document) {
         if !body.blocks.is_empty() {
-            let (title, about, lead) = (title.to_string(), about.into(), Some(lead));
-            self.blocks.push(Block::Section(Section { title, about, body, lead }));
+            self.push_section(title, about.into(), body, |section| section.lead = Some(lead));
         }
+    }
+
+    fn push_section(
+        &mut self,
+        title: &str,
+        about: Text,
+        body: Document,
+        set: impl Fn(&mut Section),
+    ) {
+        let title = title.to_string();
+        let mut section = Section { title, about, body, lead: None, is_name: false };
+        set(&mut section);
+        self.blocks.push(Block::Section(section));
     }
 }
 

@@ -92,4 +92,4 @@ impl TreeRows {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

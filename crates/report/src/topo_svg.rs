@@ -22,12 +22,12 @@ const LETTERS_MAX: usize = 48;
 const FINDING_LETTERS: usize = 110;
 
 const STYLE: &str = "\
-svg{--back:#fff;--text:#1b1f24;--dim:#57606a;--line:#8c9db5;--box:#f3f5f8;--warn:#c0262d}\
-@media(prefers-color-scheme:dark){svg{--back:#14171b;--text:#e6e9ed;--dim:#9aa5b1;--line:#5f7590;--box:#232830;\
+.topo{--back:#fff;--text:#1b1f24;--dim:#57606a;--line:#8c9db5;--box:#f3f5f8;--warn:#c0262d}\
+@media screen and (prefers-color-scheme:dark){.topo{--back:#14171b;--text:#e6e9ed;--dim:#9aa5b1;--line:#5f7590;--box:#232830;\
 --warn:#ff7b72}}\
-text{font:12px sans-serif;fill:var(--text)}.dim{fill:var(--dim)}.warn{fill:var(--warn)}\
-rect.box{fill:var(--box);stroke:var(--line)}rect.warn{fill:var(--box);stroke:var(--warn);stroke-width:2}\
-path{fill:none;stroke:var(--line)}path.warn{stroke:var(--warn)}";
+.topo text{font:12px sans-serif;fill:var(--text)}.topo .dim{fill:var(--dim)}.topo .warn{fill:var(--warn)}\
+.topo rect.box{fill:var(--box);stroke:var(--line)}.topo rect.warn{fill:var(--box);stroke:var(--warn);stroke-width:2}\
+.topo path{fill:none;stroke:var(--line)}.topo path.warn{stroke:var(--warn)}";
 
 pub fn picture(report: &TopologyReport) -> String {
     let roots: Vec<Shape> =
@@ -46,7 +46,7 @@ pub fn picture(report: &TopologyReport) -> String {
     let shown = if report.findings.is_empty() { 0.0 } else { FINDING_LETTERS as f64 * LETTER };
     let (width, height) = (right.max(shown) + MARGIN, top + MARGIN);
     format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width:.0}\" height=\"{height:.0}\" \
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"topo\" role=\"img\" width=\"{width:.0}\" height=\"{height:.0}\" \
          viewBox=\"0 0 {width:.0} {height:.0}\">\n<title>Storage topology</title>\n<style>{STYLE}</style>\n\
          <rect width=\"100%\" height=\"100%\" style=\"fill:var(--back)\"/>\n{}</svg>\n",
         drawing.text
@@ -57,20 +57,23 @@ struct Shape {
     depth: usize,
     lines: Vec<String>,
     whole: String,
+    /// What its line is as wide as: what was carried, or else what could be.
     rate: Option<f64>,
     is_limited: bool,
     children: Vec<Shape>,
 }
 
 impl Shape {
-    /// Cells are those of the page's columns: name, link, what it carries, what is below it, path.
+    /// Cells are those of the page's columns: name, link, what it carries, what is below it, path; then what it carried.
     fn of(node: &TreeNode, depth: usize) -> Self {
         let cell = |at: usize| node.cells.get(at).map(render::line).unwrap_or_default();
         let rate =
             |at: usize| node.cells.get(at).and_then(Text::quantity).map(|quantity| quantity.value);
         let below = cell(3);
         let below = if below.is_empty() { below } else { format!("below: {below}") };
-        let details = [cell(1), cell(2), below];
+        let carried = cell(5);
+        let carried = if carried.is_empty() { carried } else { format!("carried {carried}") };
+        let details = [carried, cell(1), cell(2), below];
         let details: Vec<String> = details.into_iter().filter(|part| !part.is_empty()).collect();
         let lines = [cell(0), details.join(" · "), cell(4)];
         let lines: Vec<String> = lines.into_iter().filter(|line| !line.is_empty()).collect();
@@ -78,7 +81,7 @@ impl Shape {
             depth,
             whole: lines.join("\n"),
             lines,
-            rate: rate(2).or(rate(3)),
+            rate: rate(5).or(rate(2)).or(rate(3)),
             is_limited: node.severity >= Some(Severity::Warning),
             children: node.children.iter().map(|child| Self::of(child, depth + 1)).collect(),
         }
@@ -195,5 +198,50 @@ impl Drawing {
         let class = if class.is_empty() { String::new() } else { format!(" class=\"{class}\"") };
         let text = markup(&escape::lines(text));
         let _ = writeln!(self.text, "<text{class} x=\"{x:.1}\" y=\"{y:.1}\">{text}</text>");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::render::tests::assert_legible;
+    use fathom_analysis::topology::analyze;
+    use fathom_model::topology::{Hop, HopKind, Topology, Volume};
+
+    #[test]
+    fn text_is_legible_in_both_themes() {
+        assert_legible(STYLE, &["text", "dim", "warn"], &["back", "box"]);
+    }
+
+    #[test]
+    fn what_a_run_carried_is_in_the_boxes_and_makes_lines_wide() {
+        let disk = |name: &str| Hop {
+            name: format!("{name}-controller"),
+            kind: HopKind::Controller,
+            disks: vec![name.into()],
+            ..Hop::default()
+        };
+        let root = Hop {
+            name: "pci0000:00".into(),
+            kind: HopKind::RootComplex,
+            children: vec![disk("nvme0n1"), disk("nvme1n1")],
+            ..Hop::default()
+        };
+        let volume = |name: &str| Volume { name: name.into(), ..Volume::default() };
+        let mut report = analyze(Topology {
+            roots: vec![root],
+            volumes: vec![volume("nvme0n1"), volume("nvme1n1")],
+            ..Topology::default()
+        });
+        assert!(!picture(&report).contains("carried"));
+        report.traffic = [("nvme0n1".to_string(), 3e9), ("nvme1n1".to_string(), 1e9)].into();
+        let drawn = picture(&report);
+        for carried in ["carried 4 GB/s", "carried 3 GB/s", "carried 1 GB/s"] {
+            assert!(drawn.contains(carried), "{carried}: {drawn}");
+        }
+        assert!(
+            drawn.contains("stroke-width=\"12.0\"") && drawn.contains("stroke-width=\"4.0\""),
+            "{drawn}"
+        );
     }
 }

@@ -29,8 +29,14 @@ pub struct Axis {
     pub unit: QuantityUnit,
     /// Whether equal distances are equal ratios. Needs values above 0.
     pub log: bool,
-    /// Whether it is time since the start, of which a part can be enlarged.
-    pub is_time: bool,
+    /// What happened when, if it is time since the start, of which a part can be enlarged.
+    pub events: Option<Vec<AxisEvent>>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct AxisEvent {
+    pub at: f64,
+    pub name: String,
 }
 
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -54,11 +60,13 @@ pub struct ChartPoint {
     pub x_interval: Option<(f64, f64)>,
     /// What is special about it, such as `knee`.
     pub mark: Option<String>,
+    /// Whether the line of the series passes it by.
+    pub is_aside: bool,
 }
 
 impl Axis {
     pub fn linear(name: &str, unit: QuantityUnit) -> Self {
-        Self { name: name.to_string(), unit, log: false, is_time: false }
+        Self { name: name.to_string(), unit, log: false, events: None }
     }
 
     pub fn log(name: &str, unit: QuantityUnit) -> Self {
@@ -131,8 +139,11 @@ impl Axis {
             let count = ((high - low) / step).floor().min(1e3) as i32;
             (0..=count).map(|n| (first + f64::from(n)) * step).collect::<Vec<f64>>()
         };
-        let found = steps.into_iter().map(multiples).map(within).find(fits);
-        found.unwrap_or_else(|| vec![high])
+        let found: Vec<Vec<f64>> = steps.into_iter().map(multiples).map(within).collect();
+        // Where two do not fit, one is better than a value that is not round.
+        let fits_one = |values: &&Vec<f64>| (1..=most).contains(&values.len());
+        let found = found.iter().find(|values| fits(values)).or(found.iter().find(fits_one));
+        found.cloned().unwrap_or_else(|| vec![high])
     }
 }
 

@@ -105,7 +105,7 @@ pub fn blocks(
     for device in active {
         let removed = if device.removed { ", removed" } else { "" };
         let about = text!(time(elapsed_ns as f64), removed);
-        page.section(&device.name, about, device_blocks(device, growth, disks, elapsed_ns));
+        page.named(&device.name, about, device_blocks(device, growth, disks, elapsed_ns));
     }
     let idle: Vec<&str> = idle.iter().map(|device| device.name.as_str()).collect();
     page.entry("no I/O", list::few(&idle, NAMED));

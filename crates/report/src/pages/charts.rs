@@ -6,21 +6,25 @@ use super::limit::LARGE_BYTES;
 use super::run::figures;
 use super::{percentile, range};
 use crate::doc::{
-    Axis, Block, Chart, ChartKind, ChartPoint, ChartSeries, Document, Lead, Quantity, QuantityUnit,
-    Text, bandwidth, count, text, time,
+    Axis, AxisEvent, Block, Chart, ChartKind, ChartPoint, ChartSeries, Document, Lead, Quantity,
+    QuantityUnit, Text, bandwidth, count, text, time,
 };
 use crate::stacks::{Sampled, flame_part};
+use crate::topo_svg::picture;
 use fathom_analysis::account::KINDS;
 use fathom_analysis::derive::{self, JobGroup};
+use fathom_analysis::events::{self, Event};
 use fathom_analysis::layers::{LayerTime, LayerTimes};
 use fathom_analysis::stats::share_interval;
 use fathom_analysis::timeline::{IoSum, TimeSpan};
+use fathom_analysis::topology;
 use fathom_analysis::watch::Observed;
 use fathom_model::limit::{BlockLimit, TargetLimit, TargetResult};
 use fathom_model::plan::Show;
 use fathom_model::record::RunRecord;
+use fathom_model::topology::Topology;
 use fathom_model::window::Point;
-use fathom_model::{Dir, Histogram};
+use fathom_model::{Dir, Finding, Histogram};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Fewer points make no course over time.
@@ -52,19 +56,38 @@ pub(super) fn of_run(
     seen.iter().for_each(|seen| jobs_over_time(&mut all, record, seen));
     let mut body = Document::default();
     for group in groups.iter().take(GROUPS_MAX) {
-        let name = if groups.len() > 1 { format!("{}: ", group.plan.name) } else { String::new() };
+        let name = if groups.len() > 1 { format!(": {}", group.plan.name) } else { String::new() };
         for dir in derive::shown_dirs(group.plan, &group.record) {
             let done = &group.record.dirs[dir];
             let latency = if done.lat.is_empty() { &done.clat } else { &done.lat };
-            body.chart(distribution(format!("{name}{dir} latency"), latency));
+            body.chart(distribution(format!("{dir} latency{name}"), latency));
         }
     }
     if !body.blocks.is_empty() {
         let about = "the share of I/Os in each class; classes are an eighth of a power of two wide";
         all.section("latency distribution", about, body);
     }
+    if let Some((topology, seen)) = record.header.facts.topology.as_ref().zip(seen) {
+        traffic(&mut all, topology, seen);
+    }
     seen.iter().for_each(|seen| samples(&mut all, seen));
     page.html_only(all);
+}
+
+/// The way to the disks of a run, with what each link carried.
+fn traffic(page: &mut Document, topology: &Topology, seen: &Observed) {
+    let mut report = topology::analyze(topology.clone());
+    let disks = seen.rates().disks.into_iter();
+    let moved = disks.map(|disk| (disk.name, disk.read.bytes + disk.write.bytes));
+    report.traffic = moved.filter(|(_, rate)| *rate > 0.0).collect();
+    if report.topology.roots.iter().any(|root| report.carried(root).is_some()) {
+        let body = Document { blocks: vec![Block::Svg(picture(&report))], ..Document::default() };
+        page.section(
+            "topology",
+            "what each link carried, of all programs; lines are as wide",
+            body,
+        );
+    }
 }
 
 /// How many requests and completions come together, and the functions that ran.
@@ -112,9 +135,12 @@ pub(super) fn flame(page: &mut Document, sampled: &Sampled) {
 }
 
 /// The threads that worked, or waited for what is not idle, over time.
-fn threads_over_time(page: &mut Document, seen: &Observed) {
-    let spans = seen.threads_over_time.spans();
-    let times = TimeAxis::of(&spans);
+fn threads_over_time(page: &mut Document, seen: &Observed, (events, from_ns): (&[Event], u64)) {
+    let mut spans = seen.threads_over_time.spans();
+    for span in &mut spans {
+        (span.from_ns, span.to_ns) = (span.from_ns + from_ns, span.to_ns + from_ns);
+    }
+    let times = TimeAxis::of(&spans, events);
     let series = KINDS[..KINDS_SHOWN].iter().map(|(name, _)| {
         let point = |span: &TimeSpan<BTreeMap<String, f64>>| ChartPoint {
             x: f64::midpoint(span.from_ns as f64, span.to_ns as f64) / 1e9 / times.unit_seconds,
@@ -193,7 +219,8 @@ fn jobs_over_time(page: &mut Document, record: &RunRecord, seen: &Observed) {
     let first = record.plan.jobs.first();
     let show = first.map_or(&none, |plan| &plan.show);
     let ios = first.map_or("IOPS", figures::rate_unit);
-    let times = TimeAxis::of(&spans);
+    let events = events::of_run(record, seen);
+    let times = TimeAxis::of(&spans, &events);
     let mut body = Document::default();
     body.chart(throughput(&all, &times, ios, |bytes| figures::bandwidth(bytes, show)));
     let mut latencies = Vec::new();
@@ -213,12 +240,12 @@ fn jobs_over_time(page: &mut Document, record: &RunRecord, seen: &Observed) {
         y: Axis::log("completion latency", QuantityUnit::Nanoseconds),
         series: latencies,
     });
-    threads_over_time(&mut body, seen);
+    threads_over_time(&mut body, seen, (&events, seen.began_ns()));
     over_time(page, &spans, body);
 }
 
 /// Throughput and latency of the disks with most traffic over time.
-pub(super) fn disks_over_time(page: &mut Document, seen: &Observed) {
+pub(super) fn disks_over_time(page: &mut Document, findings: &[Finding], seen: &Observed) {
     let spans = seen.disks_over_time.spans();
     let names: BTreeSet<&String> = spans.iter().flat_map(|span| span.sum.keys()).collect();
     let none = IoSum::default();
@@ -236,7 +263,8 @@ pub(super) fn disks_over_time(page: &mut Document, seen: &Observed) {
     all.retain(|one| one.ios() > 0.0 && one.bytes() >= most / 100.0);
     all.sort_by(|a, b| b.bytes().total_cmp(&a.bytes()));
     all.truncate(DISK_SERIES_MAX);
-    let times = TimeAxis::of(&spans);
+    let events = events::of_watch(findings, seen);
+    let times = TimeAxis::of(&spans, &events);
     let mut body = Document::default();
     body.chart(throughput(&all, &times, "IOPS", bandwidth));
     let mean = |_, sum: &IoSum| sum.latency_ns.filter(|_| sum.ios > 0.0).map(|ns| ns / sum.ios);
@@ -250,7 +278,7 @@ pub(super) fn disks_over_time(page: &mut Document, seen: &Observed) {
         y: Axis::log("mean latency", QuantityUnit::Nanoseconds),
         series,
     });
-    threads_over_time(&mut body, seen);
+    threads_over_time(&mut body, seen, (&events, 0));
     let mut all = Document::default();
     over_time(&mut all, &spans, body);
     samples(&mut all, seen);
@@ -269,7 +297,7 @@ fn over_time<T>(page: &mut Document, spans: &[TimeSpan<T>], body: Document) {
 /// I/Os per second, or bytes where some I/Os are large.
 fn throughput(
     all: &[IoSeries],
-    times: &TimeAxis,
+    times: &TimeAxis<'_>,
     ios: &str,
     bandwidth: impl Fn(f64) -> Quantity,
 ) -> Chart {
@@ -290,24 +318,30 @@ fn throughput(
 }
 
 /// The time since the start, in a unit in which ticks are round.
-struct TimeAxis {
+struct TimeAxis<'a> {
     unit_seconds: f64,
     name: &'static str,
+    events: &'a [Event],
 }
 
-impl TimeAxis {
-    fn of<T>(spans: &[TimeSpan<T>]) -> Self {
+impl<'a> TimeAxis<'a> {
+    fn of<T>(spans: &[TimeSpan<T>], events: &'a [Event]) -> Self {
         let seconds = spans.last().map_or(0.0, |last| last.to_ns as f64 / 1e9);
         let (unit_seconds, name) = match seconds {
             s if s > HOURS_FROM => (3600.0, "hours since the start"),
             s if s > MINUTES_FROM => (60.0, "minutes since the start"),
             _ => (1.0, "seconds since the start"),
         };
-        Self { unit_seconds, name }
+        Self { unit_seconds, name, events }
     }
 
     fn axis(&self) -> Axis {
-        Axis { is_time: true, ..Axis::linear(self.name, QuantityUnit::Count) }
+        let event = |event: &Event| AxisEvent {
+            at: event.at_ns as f64 / 1e9 / self.unit_seconds,
+            name: event.what.clone(),
+        };
+        let events = Some(self.events.iter().map(event).collect());
+        Axis { events, ..Axis::linear(self.name, QuantityUnit::Count) }
     }
 }
 
@@ -409,7 +443,26 @@ pub(super) fn latency(page: &mut Document, block: &BlockLimit) {
             ..ChartPoint::default()
         }
     };
-    let p50 = points.iter().map(|point| of(point, point.clat_p50_ns)).collect();
+    // The line is what more in flight yields: settings that yield no more than ones before are beside it.
+    let mut most = 0.0;
+    let aside: Vec<bool> = points
+        .iter()
+        .map(|point| {
+            let yields_more = point.iops.mean > most;
+            most = point.iops.mean.max(most);
+            !yields_more
+        })
+        .collect();
+    let beside = |all: Vec<ChartPoint>| -> Vec<ChartPoint> {
+        let one = |(point, aside): (ChartPoint, &bool)| match aside {
+            true => ChartPoint { is_aside: point.mark.is_none(), x_interval: None, ..point },
+            false => point,
+        };
+        all.into_iter().zip(&aside).map(one).collect()
+    };
+    // Both series have the same throughput; its interval is drawn once.
+    let p50 = |point: &&Point| ChartPoint { x_interval: None, ..of(point, point.clat_p50_ns) };
+    let p50 = beside(points.iter().map(p50).collect());
     let p99 = points.iter().map(|point| {
         let is = |other: Option<&Point>| other.is_some_and(|o| o.setting() == point.setting());
         let knee = is(block.knee.as_ref().map(|knee| &knee.point)).then_some("knee");
@@ -420,7 +473,7 @@ pub(super) fn latency(page: &mut Document, block: &BlockLimit) {
     });
     let mut series = vec![
         ChartSeries { name: "p50".into(), points: p50, ..ChartSeries::default() },
-        ChartSeries { name: "p99".into(), points: p99.collect(), ..ChartSeries::default() },
+        ChartSeries { name: "p99".into(), points: beside(p99.collect()), ..ChartSeries::default() },
     ];
     series.extend(block.target.as_ref().map(|result| rated(result, per_io)));
     series.retain(|series| series.points.len() > 1);

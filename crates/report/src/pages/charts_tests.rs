@@ -188,7 +188,7 @@ fn the_disks_of_a_watch_have_rates_and_latencies_over_time() {
         seen.add(&Sample { elapsed_ns: second * SECOND, machine, ..Sample::default() });
     }
     let mut page = Document::default();
-    disks_over_time(&mut page, &seen);
+    disks_over_time(&mut page, &[], &seen);
     let rate = chart(&page, "IOPS over time");
     assert_eq!(names(rate), ["sda read"]);
     assert_eq!(values(&rate.series[0]), [(0.5, 100.0), (1.5, 100.0), (2.5, 100.0)]);

@@ -110,7 +110,7 @@ pub fn rounds(rounds: &Comparison, header: &Header, zone: &TimeZone) -> Document
         };
         let mut table = Document::default();
         table.table(columns, part.figures.iter().map(row).collect());
-        page.section(&part.name, Text::default(), table);
+        page.named(&part.name, Text::default(), table);
     }
     let unlimited = ComparedSide { limited_by: Vec::new(), ..rounds.after.clone() };
     conditions(&mut page, &[("range", &unlimited)]);
@@ -187,7 +187,7 @@ fn figure_tables(page: &mut Document, all: &[ComparedPart]) {
         let mut table = Document::default();
         let rows = part.figures.iter().map(|figure| row(&title(figure), figure));
         table.table(columns(""), rows.collect());
-        page.section(&part.name, Text::default(), table);
+        page.named(&part.name, Text::default(), table);
     }
 }
 

@@ -35,6 +35,11 @@ pub fn experiments(all: &[ShippedExperiment]) -> Document {
 pub fn experiment(record: &ExperimentRecord, verbose: bool) -> Document {
     let name = if record.request.is_sweep { "sweep" } else { "try" };
     let mut page = Document::headed(Origin::of(name, &record.header).heading());
+    if !record.request.is_sweep {
+        let mut answers = Document::default();
+        effects(record.header.findings.iter()).into_iter().for_each(|one| answers.paragraph(one));
+        page.html_only(answers);
+    }
     header(&mut page, record);
     page.findings(&record.header.findings);
     let experiment = &record.request.experiment;
@@ -64,11 +69,10 @@ fn header(page: &mut Document, record: &ExperimentRecord) {
     let report = &record.report;
     let rounds = plural(report.rounds.into(), "round");
     let windows = plural(report.windows.into(), "window");
-    let spent =
-        text!("measured for ", time(report.seconds_used * 1e9), " in ", rounds, ", ", windows);
+    let spent = text!(time(report.seconds_used * 1e9), " in ", rounds, ", ", windows);
     // A record of a killed run does not say how long it took.
     if report.seconds_used > 0.0 {
-        page.paragraph(spent);
+        page.entry("measured", spent);
     }
     for (at, target) in record.header.facts.targets.iter().enumerate() {
         let condition = record.conditions.get(at);

@@ -50,7 +50,7 @@ pub fn limit(record: &LimitRecord, options: LimitPageOptions) -> Document {
         let direct = record.conditions.get(index).map(|c| how(c.direct));
         let about = Text::join([Text::from(about), Text::from(direct)], ", ");
         let peaks = peaks.iter().filter(|peak| peak.target == index).collect::<Vec<_>>();
-        page.section(&target.name, about, of_target(record, index, target, &peaks, options));
+        page.named(&target.name, about, of_target(record, index, target, &peaks, options));
     }
     for combined in &record.report.combined {
         several(&mut page, record, combined);

@@ -36,14 +36,15 @@ pub fn report(runs: Vec<ReportedRun>) -> Document {
     page.table(columns, runs.iter().map(row).collect());
     for ReportedRun { name, page: own, .. } in runs {
         let mut body = Document::default();
+        let mut about = Text::default();
         if let Some(heading) = &own.heading {
-            body.paragraph(heading.line());
+            about = heading.line().into();
             body.entry("machine", heading.machine.clone());
             body.entry("storage", heading.devices.clone());
             body.entry("command", heading.command.as_str());
         }
         body.blocks.extend(own.blocks);
-        page.section(&name, Text::default(), body);
+        page.named(&name, about, body);
     }
     page
 }

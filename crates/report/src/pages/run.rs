@@ -127,7 +127,7 @@ fn section(page: &mut Document, record: &RunRecord, group: &JobGroup) {
         }
     }
     let names = distinct(plans.iter().map(|plan| plan.name.clone()));
-    page.section(&names.join(" + "), heading(record, group, &plans), body);
+    page.named(&names.join(" + "), heading(record, group, &plans), body);
 }
 
 /// `random read 4 KiB · io_uring · QD 32 · 3 jobs · direct · /dev/nvme0n1 · 10 s`, or

@@ -58,7 +58,7 @@ pub fn watch(seen: &Observed, record: &RunRecord, verbose: bool) -> Document {
     programs::programs(&mut page, &seen.processes, &rates, !watch.pids.is_empty());
     disks(&mut page, &rates, seen);
     limited_by(&mut page, &record.header.findings);
-    charts::disks_over_time(&mut page, seen);
+    charts::disks_over_time(&mut page, &record.header.findings, seen);
     account(&mut page, seen);
     layer_table(&mut page, seen, None);
     system_calls(&mut page, seen);

@@ -70,7 +70,12 @@ document.querySelectorAll("svg[data-plot]").forEach(svg => {
         dot.setAttribute("cx", x); dot.style.display = inside([x]) ? "" : "none";
       });
     });
-    var ticks = svg.querySelector(".ticks"), most = (right - left) / 96, least = (to[1] - to[0]) / most;
+    svg.querySelectorAll(".event").forEach(event => {
+      var x = left + (+event.dataset.at - to[0]) * scale, line = event.querySelector("line");
+      event.setAttribute("transform", "translate(" + (x - line.getAttribute("x1")) + " 0)");
+      event.style.display = inside([x]) ? "" : "none";
+    });
+    var ticks = svg.querySelector(".ticks"), most = Math.min((right - left) / 64, 8), least = (to[1] - to[0]) / most;
     var power = Math.pow(10, Math.floor(Math.log10(least)));
     var step = [1, 2, 5, 10].map(f => f * power).find(s => s >= least);
     ticks.textContent = "";

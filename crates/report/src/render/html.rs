@@ -141,7 +141,8 @@ fn part(out: &mut String, section: &Section, level: usize) {
         Some(Lead::Ceilings) => " class=\"ceilings\"",
         Some(Lead::Figures) => " class=\"figures\"",
     };
-    let _ = writeln!(out, "<section{class}>\n<h{level}>{title}</h{level}>");
+    let kind = if section.is_name { " class=\"name\"" } else { "" };
+    let _ = writeln!(out, "<section{class}>\n<h{level}{kind}>{title}</h{level}>");
     if !section.about.is_empty() {
         let _ = writeln!(
             out,
@@ -155,14 +156,18 @@ fn part(out: &mut String, section: &Section, level: usize) {
 
 fn key_values(out: &mut String, entries: &[(String, Text)]) {
     out.push_str("<dl>\n");
-    for (key, value) in entries {
+    for (at, (key, value)) in entries.iter().enumerate() {
+        // What belongs together is one box, as the main figures are side by side.
         if !key.is_empty() {
-            let _ = writeln!(out, "<dt>{}</dt>", escaped(key));
+            let end = if at > 0 { "</div>\n" } else { "" };
+            let _ = writeln!(out, "{end}<div><dt>{}</dt>", escaped(key));
+        } else if at == 0 {
+            out.push_str("<div>");
         }
         let class = if is_command(value) { " class=\"cmd\"" } else { "" };
         let _ = writeln!(out, "<dd{class}>{}</dd>", words(value, NumberContext::Sentence));
     }
-    out.push_str("</dl>\n");
+    out.push_str("</div>\n</dl>\n");
 }
 
 fn table(out: &mut String, data: &DataTable, tree: Option<&TreeRows>) {

@@ -3,7 +3,7 @@
 
 use super::figure::scalar;
 use super::html::escaped;
-use crate::doc::{Axis, Chart, ChartKind, ChartPoint, ChartSeries, QuantityUnit};
+use crate::doc::{Axis, AxisEvent, Chart, ChartKind, ChartPoint, ChartSeries, QuantityUnit};
 use std::fmt::Write;
 
 /// Of a picture, in CSS pixels.
@@ -23,8 +23,9 @@ const LINE: f64 = 18.0;
 const GAP: f64 = 8.0;
 /// Margin to the right of the area: half of the last tick's label.
 const RIGHT: f64 = 32.0;
-/// Distance between ticks, at least.
-const TICKS: (f64, f64) = (96.0, 52.0);
+/// Distance between ticks, at least, and the most that help on the longer axis.
+const TICKS: (f64, f64) = (64.0, 42.0);
+const TICKS_MAX: usize = 8;
 /// Height of a bar with its gap, and how much of it is the bar.
 const BAR: (f64, f64) = (30.0, 16.0);
 /// Widest column for labels of bars, and the space for their values.
@@ -34,6 +35,8 @@ const VALUE: f64 = 84.0;
 const COLORS: usize = 6;
 /// Points of a series that are drawn as dots with a description each; more are a line only.
 const DOTS_MAX: usize = 60;
+/// Events that are named.
+const EVENTS_MAX: usize = 6;
 /// Space above the highest and below the lowest value, as a share of the value.
 const ROOM: f64 = 0.08;
 /// An interval extends an axis to at most this many times the highest value, or the lowest one divided by it.
@@ -127,7 +130,7 @@ impl<'a> Area<'a> {
     fn open(&self, size: &Size) -> String {
         let Self { chart, xs, left, right, top, bottom, .. } = self;
         let plot = format!("{left:.1} {right:.1} {top:.1} {bottom:.1}");
-        let time = if chart.x.is_time {
+        let time = if chart.x.events.is_some() {
             format!(" data-time=\"{} {}\"", xs.0, xs.1)
         } else {
             String::new()
@@ -173,7 +176,8 @@ impl<'a> Area<'a> {
         }
         line(out, "axis", (self.left, self.bottom), (self.right, self.bottom));
         out.push_str("<g class=\"ticks\">\n");
-        for tick in x.ticks(self.xs, ((self.right - self.left) / TICKS.0) as usize) {
+        let most = (((self.right - self.left) / TICKS.0) as usize).min(TICKS_MAX);
+        for tick in x.ticks(self.xs, most) {
             let at = self.x(tick);
             line(out, "axis", (at, self.bottom), (at, self.bottom + 5.0));
             text(out, "middle", (at, self.bottom + LINE + 3.0), &tick_text(tick, x));
@@ -193,12 +197,13 @@ fn with_intervals(axis: &Axis, values: Vec<(f64, Option<(f64, f64)>)>) -> (f64, 
     axis.range([low, high].into_iter().chain(ends.flat_map(|(from, to)| [from, to])))
 }
 
-/// Ticks are round: `6%`, not `6.00%`.
+/// Ticks are round: `6%`, not `6.00%`, and `0.5`, not `0.50`.
 fn tick_text(tick: f64, axis: &Axis) -> String {
     let text = scalar(tick, axis.unit);
-    match text.strip_suffix('%').filter(|digits| digits.contains('.')) {
-        Some(digits) => format!("{}%", digits.trim_end_matches('0').trim_end_matches('.')),
-        None => text,
+    let (digits, unit) = text.strip_suffix('%').map_or((text.as_str(), ""), |rest| (rest, "%"));
+    match digits.contains('.') {
+        true => format!("{}{unit}", digits.trim_end_matches('0').trim_end_matches('.')),
+        false => text,
     }
 }
 
@@ -228,9 +233,21 @@ fn is_drawn(chart: &Chart, point: &ChartPoint) -> bool {
 
 fn lines(chart: &Chart, size: &Size) -> String {
     let right = direct_labels(chart, size);
-    let area = Area::new(chart, size, right.unwrap_or(RIGHT), 0);
+    let events = chart.x.events.as_deref().unwrap_or_default();
+    let mut area = Area::new(chart, size, right.unwrap_or(RIGHT), 0);
+    let shown = |event: &&AxisEvent| event.at > area.xs.0 && event.at < area.xs.1;
+    let events: Vec<&AxisEvent> = events.iter().filter(shown).take(EVENTS_MAX).collect();
+    area.top += events.len() as f64 * LINE;
     let mut out = area.open(size);
     area.axes(&mut out);
+    let mut names = Labels::default();
+    for event in events {
+        let x = area.x(event.at);
+        let _ = writeln!(out, "<g class=\"event\" data-at=\"{}\">", event.at);
+        let top = names.above(&mut out, (x, 2.0 * LINE), &area, &event.name);
+        line(&mut out, "mark", (x, top + 4.0), (x, area.bottom));
+        out.push_str("</g>\n");
+    }
     for series in chart.series.iter().enumerate() {
         curve(&mut out, &area, series);
     }
@@ -243,7 +260,7 @@ fn lines(chart: &Chart, size: &Size) -> String {
     }
     if right.is_some() && chart.series.len() > 1 {
         for (at, series) in chart.series.iter().enumerate() {
-            let drawn = series.points.iter().filter(|point| is_drawn(chart, point));
+            let drawn = series.points.iter().filter(|p| is_drawn(chart, p) && !p.is_aside);
             if let Some(last) = drawn.max_by(|a, b| a.x.total_cmp(&b.x)) {
                 let place = (area.x(last.x) + GAP, area.y(last.y) + 4.0);
                 labels.after(&mut out, place, &area, (at, series));
@@ -257,8 +274,9 @@ fn curve(out: &mut String, area: &Area<'_>, (at, series): (usize, &ChartSeries))
     let chart = area.chart;
     let points: Vec<&ChartPoint> = series.points.iter().filter(|p| is_drawn(chart, p)).collect();
     let place = |p: &&ChartPoint| format!("{:.1},{:.1}", area.x(p.x), area.y(p.y));
-    let places: Vec<String> = points.iter().map(place).collect();
-    area.group(out, (at, series), &points);
+    let on_line: Vec<&ChartPoint> = points.iter().copied().filter(|p| !p.is_aside).collect();
+    let places: Vec<String> = on_line.iter().map(place).collect();
+    area.group(out, (at, series), &on_line);
     // Writing to a string cannot fail.
     let _ = writeln!(out, "<polyline class=\"line\" points=\"{}\"/>", places.join(" "));
     let has_dots = points.len() <= DOTS_MAX;
@@ -272,9 +290,10 @@ fn curve(out: &mut String, area: &Area<'_>, (at, series): (usize, &ChartSeries))
         }
         let size = if point.mark.is_some() { 6.5 } else { 3.5 };
         let what = escaped(&described(chart, series, point));
+        let aside = if point.is_aside { " aside" } else { "" };
         let _ = writeln!(
             out,
-            "<circle class=\"dot\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{size}\"><title>{what}</title></circle>",
+            "<circle class=\"dot{aside}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{size}\"><title>{what}</title></circle>",
         );
     }
     out.push_str("</g>\n");
@@ -373,7 +392,7 @@ impl Labels {
 
     /// The name of a value, centered on it, from `y` down. Returns its baseline.
     fn above(&mut self, out: &mut String, (x, y): (f64, f64), area: &Area<'_>, words: &str) -> f64 {
-        let width = words.chars().count() as f64 * LETTER;
+        let width = words.chars().count() as f64 * LETTER + GAP;
         let from = (x - width / 2.0).min(area.right + RIGHT - width).max(0.0);
         let y = self.free((from, from + width), y, LINE);
         classed(out, "label", "middle", (from + width / 2.0, y), words);

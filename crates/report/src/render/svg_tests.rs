@@ -159,3 +159,24 @@ fn intervals_are_drawn_along_their_axis() {
     let bars = drawn(&chart(ChartKind::Bars, vec![series("", vec![point])]));
     assert_eq!(bars.matches("class=\"whisker\"").count(), 2);
 }
+
+#[test]
+fn events_are_named_lines_and_what_is_beside_a_line_is_a_dot() {
+    let at = |x, is_aside| ChartPoint { x, y: 1.0, is_aside, ..ChartPoint::default() };
+    let points = vec![at(0.0, false), at(5.0, true), at(10.0, false)];
+    let event = |at, name: &str| AxisEvent { at, name: name.into() };
+    // One that is not within the axis has no place.
+    let events = Some(vec![event(4.0, "bulk begins"), event(40.0, "later")]);
+    let drawn = figure(&Chart {
+        title: "t".into(),
+        kind: ChartKind::Lines,
+        x: Axis { events, ..Axis::linear("s", QuantityUnit::Count) },
+        y: Axis::linear("n", QuantityUnit::Count),
+        series: vec![ChartSeries { points, ..ChartSeries::default() }],
+    });
+    assert_eq!(drawn.matches("<g class=\"event\" data-at=\"4\">").count(), 2, "{drawn}");
+    assert!(drawn.contains(">bulk begins</text>") && !drawn.contains("later"), "{drawn}");
+    let line = drawn.split("points=\"").nth(1).and_then(|rest| rest.split('"').next()).unwrap();
+    assert_eq!(line.split(' ').count(), 2, "{line}");
+    assert_eq!(drawn.matches("class=\"dot aside\"").count(), 2, "{drawn}");
+}

@@ -272,3 +272,47 @@ fn html_begins_with_the_verdict_and_has_its_script_only_for_charts() {
     let script = html(&page).split("<script>").nth(1).map_or(0, str::len);
     assert!((1..7_000).contains(&script), "{script} bytes");
 }
+
+/// The contrast of two colors as WCAG 2 defines it, from 1 to 21.
+fn contrast(one: &str, other: &str) -> f64 {
+    let luminance = |color: &str| -> f64 {
+        let digits = color.trim_start_matches('#');
+        let wide: String = match digits.len() {
+            3 => digits.chars().flat_map(|digit| [digit, digit]).collect(),
+            _ => digits.into(),
+        };
+        let part = |at: usize| {
+            let value = f64::from(u8::from_str_radix(&wide[at..at + 2], 16).unwrap()) / 255.0;
+            if value <= 0.04045 { value / 12.92 } else { ((value + 0.055) / 1.055).powf(2.4) }
+        };
+        0.2126 * part(0) + 0.7152 * part(2) + 0.0722 * part(4)
+    };
+    let (one, other) = (luminance(one), luminance(other));
+    (one.max(other) + 0.05) / (one.min(other) + 0.05)
+}
+
+/// Checks that each of `texts` is legible on each of `backs` (WCAG AA), on light and on dark screens. A style sheet has
+/// its light colors first.
+pub(crate) fn assert_legible(style: &str, texts: &[&str], backs: &[&str]) {
+    let colors = |name: &str| -> Vec<&str> {
+        let found = style.split(&format!("--{name}:")).skip(1);
+        let found = found.filter_map(|rest| rest.trim_start().split([';', '}']).next());
+        found.map(str::trim).filter(|color| color.starts_with('#')).collect()
+    };
+    for (text, back) in texts.iter().flat_map(|text| backs.iter().map(move |back| (text, back))) {
+        let (of_text, of_back) = (colors(text), colors(back));
+        assert_eq!((of_text.len(), of_back.len()), (2, 2), "{text} {back}: one for each theme");
+        for (one, other) in of_text.iter().zip(&of_back) {
+            let found = contrast(one, other);
+            assert!(found >= 4.5, "{text} {one} on {back} {other}: {found:.2}");
+        }
+    }
+}
+
+#[test]
+fn text_is_legible_in_both_themes() {
+    assert!((contrast("#fff", "#000000") - 21.0).abs() < 1e-9);
+    assert!((contrast("#777", "#fff") - 4.48).abs() < 0.01);
+    let texts = ["ink", "soft", "error", "warning", "c0", "c1", "c2", "c3", "c4", "c5"];
+    assert_legible(include_str!("html.css"), &texts, &["page", "wash"]);
+}

@@ -77,13 +77,14 @@ fn drawn(sampled: &Sampled, width: f64, narrowest: f64, more: &str) -> String {
     drawing.children(&root, 0, 0);
     let height = TOP + drawing.depth * HEIGHT + BOTTOM;
     let (right, foot) = (width - EDGE, height - 12);
+    let reset = EDGE + 14.0 * LETTER;
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" version=\"1.1\" class=\"flame\" width=\"{width}\" height=\"{height}\" \
 viewBox=\"0 0 {width} {height}\" data-width=\"{width}\" data-all=\"{all}\">\n\
 <style>.flame text{{font:12px monospace;fill:#000}}.flame .f{{cursor:pointer}}.flame .f:hover rect{{stroke:#000}}\
 .flame .b{{cursor:pointer;text-decoration:underline}}</style>\n{more}\
-<text class=\"b reset\" x=\"{EDGE}\" y=\"24\" style=\"display:none\">reset zoom</text>\n\
-<text class=\"b search\" x=\"{right}\" y=\"24\" text-anchor=\"end\"> </text>\n\
+<text class=\"b search\" x=\"{EDGE}\" y=\"24\"> </text>\n\
+<text class=\"b reset\" x=\"{reset}\" y=\"24\" style=\"display:none\">reset zoom</text>\n\
 <text class=\"details\" x=\"{EDGE}\" y=\"{foot}\"> </text>\n\
 <text class=\"found\" x=\"{right}\" y=\"{foot}\" text-anchor=\"end\"> </text>\n{}</svg>\n",
         drawing.text

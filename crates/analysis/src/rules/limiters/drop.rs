@@ -5,6 +5,7 @@ use super::cpu::program;
 #[cfg(test)]
 use super::testing::Scene;
 use crate::derive;
+use crate::events::FELL_AFTER;
 #[cfg(test)]
 use crate::rules::testing::Case;
 use crate::rules::{Check, Claim, Rule};
@@ -234,6 +235,7 @@ fn throughput_drop(view: &View) -> Option<Claim> {
     let evidence = [
         Evidence::number("before", step.before, Unit::BytesPerSecond),
         Evidence::number("after", step.after, Unit::BytesPerSecond),
+        Evidence::number(FELL_AFTER, step.at_ns as f64, Unit::Nanoseconds),
     ];
     let claim = Claim::new(summary, evidence.into_iter().chain(found.evidence).collect());
     let claim = claim.about(found.subject.unwrap_or_else(|| view.workload()));

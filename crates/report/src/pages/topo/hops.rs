@@ -52,14 +52,18 @@ impl<'a> Hops<'a> {
         let label = disk.map_or_else(|| named(last), volume);
         let shared = load.disks > 1 || last.kind == HopKind::RootComplex;
         let below = if shared { rate(load.below_bytes_per_s) } else { Text::default() };
+        let carried = self.report.carried(hop);
         Some(TreeNode {
-            cells: vec![
+            cells: [
                 label,
                 self.link(&chain),
                 rate(chain.iter().find_map(|hop| self.report.load(&hop.name).carries_bytes_per_s)),
                 below,
                 path(&chain, disk).into(),
-            ],
+            ]
+            .into_iter()
+            .chain(carried.map(|carried| rate(Some(carried))))
+            .collect(),
             severity: self.is_limited(&chain).then_some(Severity::Warning),
             children,
         })
