@@ -10,6 +10,8 @@ use fathom_model::record::RunRecord;
 /// CPUs withheld from which on a span counts, and the part of all spans that may: more is no event but the condition.
 const WITHHELD_MIN: f64 = 0.25;
 const WITHHELD_SPANS_MAX: f64 = 0.5;
+/// Stretches with less than this part of all spans between them are one.
+const GAP: f64 = 0.1;
 /// Events of one kind at most; the first ones.
 const EACH_MAX: usize = 3;
 /// The rule whose evidence says when throughput fell, and the name of that evidence.
@@ -79,17 +81,21 @@ fn phases(record: &RunRecord) -> Vec<Event> {
 /// Where CPU time began to be withheld.
 fn withheld(spans: &[TimeSpan<MachineSum>]) -> Vec<Event> {
     let cpus = |span: &TimeSpan<MachineSum>| span.sum.withheld * 1e9 / span.observed_ns as f64;
-    let is_withheld: Vec<bool> = spans.iter().map(|span| cpus(span) >= WITHHELD_MIN).collect();
-    let all = is_withheld.iter().filter(|is| **is).count();
-    if all as f64 > spans.len() as f64 * WITHHELD_SPANS_MAX {
+    let withheld = spans.iter().enumerate().filter(|(_, span)| cpus(span) >= WITHHELD_MIN);
+    let withheld: Vec<usize> = withheld.map(|(at, _)| at).collect();
+    if withheld.len() as f64 > spans.len() as f64 * WITHHELD_SPANS_MAX {
         return Vec::new();
     }
-    let begins = |at: &usize| is_withheld[*at] && (*at == 0 || !is_withheld[at - 1]);
-    let event = |at: usize| Event {
-        at_ns: spans[at].from_ns,
-        what: format!("{:.1} CPUs withheld", cpus(&spans[at])),
+    let gap = (spans.len() as f64 * GAP) as usize + 1;
+    let stretches = withheld.chunk_by(|at, next| next - at <= gap);
+    let event = |stretch: &[usize]| Event {
+        at_ns: spans[stretch[0]].from_ns,
+        what: format!(
+            "{:.1} CPUs withheld",
+            stretch.iter().map(|at| cpus(&spans[*at])).fold(0.0, f64::max)
+        ),
     };
-    (0..spans.len()).filter(begins).take(EACH_MAX).map(event).collect()
+    stretches.take(EACH_MAX).map(event).collect()
 }
 
 #[cfg(test)]
@@ -142,7 +148,7 @@ mod tests {
             withheld.iter().enumerate().map(span).collect()
         };
         let found = withheld(&spans(&[0.0, 0.1, 0.5, 0.6, 0.0, 0.0, 0.0]));
-        assert_eq!(said(&found), [(2, "0.5 CPUs withheld")]);
+        assert_eq!(said(&found), [(2, "0.6 CPUs withheld")]);
         assert_eq!(withheld(&spans(&[0.5, 0.6, 0.5, 0.0])), []);
     }
 }

@@ -84,7 +84,7 @@ fn traffic(page: &mut Document, topology: &Topology, seen: &Observed) {
         let body = Document { blocks: vec![Block::Svg(picture(&report))], ..Document::default() };
         page.section(
             "topology",
-            "what each link carried, of all programs; lines are as wide",
+            "what each link carried for all programs; wider lines carried more",
             body,
         );
     }

@@ -36,9 +36,7 @@ pub fn experiment(record: &ExperimentRecord, verbose: bool) -> Document {
     let name = if record.request.is_sweep { "sweep" } else { "try" };
     let mut page = Document::headed(Origin::of(name, &record.header).heading());
     if !record.request.is_sweep {
-        let mut answers = Document::default();
-        effects(record.header.findings.iter()).into_iter().for_each(|one| answers.paragraph(one));
-        page.html_only(answers);
+        effects(record.header.findings.iter()).into_iter().for_each(|one| page.paragraph(one));
     }
     header(&mut page, record);
     page.findings(&record.header.findings);
@@ -47,9 +45,6 @@ pub fn experiment(record: &ExperimentRecord, verbose: bool) -> Document {
     if record.request.is_sweep {
         sweep(&mut body, record);
     } else {
-        effects(record.header.findings.iter())
-            .into_iter()
-            .for_each(|effect| body.paragraph(effect));
         waiting(&mut body, record);
         conditions(&mut body, record);
         controls(&mut body, record);

@@ -235,6 +235,8 @@ fn lines(chart: &Chart, size: &Size) -> String {
     let right = direct_labels(chart, size);
     let events = chart.x.events.as_deref().unwrap_or_default();
     let mut area = Area::new(chart, size, right.unwrap_or(RIGHT), 0);
+    // A marked point may be the highest one.
+    area.top += if chart.points().any(|point| point.mark.is_some()) { LINE } else { 0.0 };
     let shown = |event: &&AxisEvent| event.at > area.xs.0 && event.at < area.xs.1;
     let events: Vec<&AxisEvent> = events.iter().filter(shown).take(EVENTS_MAX).collect();
     area.top += events.len() as f64 * LINE;

@@ -75,6 +75,7 @@ fn a_chart_has_a_name_a_description_and_axes_that_say_what_they_are() {
     let points = vec![at(1e3, 1e5), knee, at(3e3, 9e5)];
     let svg =
         drawn(&chart(ChartKind::Lines, vec![series("p50", points.clone()), series("p99", points)]));
+    assert_eq!(svg.matches("role=\"img\"").count(), 2, "{svg}");
     assert_eq!(svg.matches("<title>latency vs. throughput</title><desc>p50: 100 µs to 900 µs; knee p50 1 × 8: 200 µs at 2k. p99: ").count(), 2, "{svg}");
     for words in [
         ">IOPS</text>",

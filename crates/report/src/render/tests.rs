@@ -295,7 +295,8 @@ fn contrast(one: &str, other: &str) -> f64 {
 /// its light colors first.
 pub(crate) fn assert_legible(style: &str, texts: &[&str], backs: &[&str]) {
     let colors = |name: &str| -> Vec<&str> {
-        let found = style.split(&format!("--{name}:")).skip(1);
+        let name = format!("--{name}:");
+        let found = style.split(&name).skip(1);
         let found = found.filter_map(|rest| rest.trim_start().split([';', '}']).next());
         found.map(str::trim).filter(|color| color.starts_with('#')).collect()
     };
