@@ -97,7 +97,7 @@ impl Axis {
     }
 
     /// Round values within `range`, at most `most` of them and at least one, in ascending order: on a linear axis
-    /// multiples of 1, 2 or 5 times a power of ten, on a logarithmic one powers of two between powers of two, else of
+    /// multiples of 1, 2 or 5 times a power of ten, or of parts of a binary unit, on a logarithmic one powers of two between powers of two, else of
     /// ten, or 1, 2 and 5 times these.
     pub fn ticks(&self, (low, high): (f64, f64), most: usize) -> Vec<f64> {
         let within = |values: Vec<f64>| -> Vec<f64> {
@@ -125,15 +125,16 @@ impl Axis {
                 return found;
             }
         }
-        let scale = match self.unit {
+        let steps: Vec<f64> = match self.unit {
             QuantityUnit::Bytes | QuantityUnit::BytesPerSecond | QuantityUnit::BitsPerSecond => {
-                1024_f64.powf((high.max(1.0).ln() / 1024_f64.ln()).floor())
+                binary_steps(high)
             }
-            _ => 1.0,
+            _ => {
+                let span = (high - low).max(f64::MIN_POSITIVE);
+                let power = 10_f64.powf((span / most.max(2) as f64).log10().floor());
+                [1.0, 2.0, 5.0, 10.0, 20.0].map(|factor| factor * power).to_vec()
+            }
         };
-        let span = ((high - low) / scale).max(f64::MIN_POSITIVE);
-        let power = 10_f64.powf((span / most.max(2) as f64).log10().floor());
-        let steps = [1.0, 2.0, 5.0, 10.0, 20.0].map(|factor| factor * power * scale);
         let multiples = |step: f64| {
             let first = (low / step).ceil();
             let count = ((high - low) / step).floor().min(1e3) as i32;
@@ -145,6 +146,17 @@ impl Axis {
         let found = found.iter().find(|values| fits(values)).or(found.iter().find(fits_one));
         found.cloned().unwrap_or_else(|| vec![high])
     }
+}
+
+/// Steps whose multiples up to `high` are round in KiB, MiB and so on: decimal ones within a unit, else parts of the next.
+fn binary_steps(high: f64) -> Vec<f64> {
+    let of_unit = |power: i32| {
+        let unit = 1024_f64.powi(power);
+        let decimal = [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0];
+        let all = if high < 1024.0 * unit { decimal.to_vec() } else { vec![128.0, 256.0, 512.0] };
+        all.into_iter().map(move |factor| factor * unit)
+    };
+    (0..7).flat_map(of_unit).collect()
 }
 
 impl Chart {
@@ -171,6 +183,8 @@ mod tests {
         let rate = Axis::linear("bandwidth", QuantityUnit::BytesPerSecond);
         let mib = f64::from(1 << 20);
         assert_eq!(rate.ticks((0.0, 370.0 * mib), 5), [0.0, 100.0 * mib, 200.0 * mib, 300.0 * mib]);
+        let parts = [0.0, 256.0, 512.0, 768.0, 1024.0].map(|part| part * mib);
+        assert_eq!(rate.ticks((0.0, 1080.0 * mib), 5), parts);
     }
 
     #[test]
