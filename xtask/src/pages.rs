@@ -11,7 +11,7 @@ use std::process::Command;
 const WIDTHS: [u32; 3] = [400, 800, 1200];
 const HEIGHT: u32 = 4000;
 /// Size of the picture of a first screen, in pixels.
-const FIRST: (u32, u32) = (1200, 1000);
+const FIRST: (u32, u32) = (1200, 920);
 const CHECKS: &str = include_str!("pages.js");
 
 #[derive(clap::Args)]
