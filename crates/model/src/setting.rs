@@ -39,6 +39,10 @@ pub enum Setting {
     DropCaches,
     /// A control group of its own for this process, with limits.
     Cgroup,
+    /// The CPUs on which a process, its threads and its descendants may run.
+    CpuAffinity,
+    /// The CPU quotas of a process's cgroups: cpu.max (v1: cpu.cfs_quota_us).
+    CpuMax,
 }
 
 /// What a setting belongs to.
@@ -52,6 +56,8 @@ pub enum SettingScope {
     Irq,
     /// The machine.
     Machine,
+    /// A process, named by its ID.
+    Process,
 }
 
 /// What a setting may be set to.
@@ -73,7 +79,7 @@ enum Values {
 type Row = (Setting, &'static str, SettingScope, Values);
 
 /// All settings.
-const TABLE: [Row; 14] = [
+const TABLE: [Row; 16] = [
     (Setting::Scheduler, "scheduler", SettingScope::Disk, Values::Word),
     (Setting::ReadAheadKb, "read_ahead_kb", SettingScope::Disk, Values::Number(0, 1 << 22)),
     (Setting::NrRequests, "nr_requests", SettingScope::Disk, Values::Number(4, 1 << 16)),
@@ -93,6 +99,8 @@ const TABLE: [Row; 14] = [
     ),
     (Setting::DropCaches, "drop_caches", SettingScope::Machine, Values::OneOf(&["1", "2", "3"])),
     (Setting::Cgroup, "cgroup", SettingScope::Machine, Values::Limits),
+    (Setting::CpuAffinity, "cpu_affinity", SettingScope::Process, Values::Cpus),
+    (Setting::CpuMax, "cpu_max", SettingScope::Process, Values::OneOf(&["max"])),
 ];
 
 impl Setting {
@@ -166,7 +174,8 @@ pub struct SettingChange {
 
 impl SettingChange {
     /// Parses `scheduler=none`, for `target` where the setting belongs to a disk. Interrupts and CPUs are named
-    /// as in `irq_affinity:24=0-3` and `governor:cpu3=performance`; a disk can be, too.
+    /// as in `irq_affinity:24=0-3` and `governor:cpu3=performance`; a disk can be, too. A process has to be:
+    /// `cpu_affinity:4711=0-3`.
     pub fn parse(text: &str, target: &str) -> Result<Self, String> {
         let (name, value) =
             text.split_once('=').ok_or_else(|| format!("`{text}`: expected SETTING=VALUE"))?;
@@ -182,6 +191,9 @@ impl SettingChange {
                 return Err(format!("{setting}={value}: expected a target"));
             }
             (SettingScope::Disk | SettingScope::Irq, "") => target,
+            (SettingScope::Process, own) if own.parse::<u32>().is_err() => {
+                return Err(format!("{text}: expected {setting}:PID={value}"));
+            }
             (SettingScope::Machine, own) if !own.is_empty() => {
                 return Err(format!("{text}: {setting} has no target"));
             }
@@ -274,6 +286,8 @@ mod tests {
         assert_eq!(error("scheduler=../x", "a"), "scheduler=../x: expected a name");
         assert_eq!(error("irq_affinity=3-", "a"), "irq_affinity=3-: expected CPUs, such as 0-3,8");
         assert!(error("cgroup=memory.max=0", "").contains("expected none, or memory.max=SIZE"));
+        assert_eq!(error("cpu_max=max", "a"), "cpu_max=max: expected cpu_max:PID=max");
+        assert_eq!(error("cpu_affinity:1=x", ""), "cpu_affinity=x: expected CPUs, such as 0-3,8");
         assert_eq!(error("drop_caches:a=3", ""), "drop_caches:a=3: drop_caches has no target");
     }
 

@@ -83,17 +83,19 @@ impl Unread {
 }
 
 /// Verifies that a file or directory below the real `/proc` or `/sys` is the kernel's. Elsewhere, a tree of files stands
-/// for them. cgroup hierarchies are other file systems, see [`is_cgroup`].
+/// for them. cgroup hierarchies are other file systems.
 fn verify(path: &Path) -> Result<(), Unread> {
-    let (kind, magic) = if path.starts_with("/sys") {
-        ("sysfs", SYSFS)
+    let (kind, known): (_, &[i64]) = if path.starts_with("/sys/fs/cgroup") {
+        ("a cgroup file system", &CGROUP)
+    } else if path.starts_with("/sys") {
+        ("sysfs", &[SYSFS])
     } else if path.starts_with("/proc") {
-        ("procfs", PROC)
+        ("procfs", &[PROC])
     } else {
         return Ok(());
     };
     match rustix::fs::statfs(path) {
-        Ok(fs) if fs.f_type == magic => Ok(()),
+        Ok(fs) if known.contains(&fs.f_type) => Ok(()),
         Ok(_) => Err(Unread::Foreign { path: path.display().to_string(), kind }),
         Err(error) => Err(Unread::failed(path, error)),
     }

@@ -3,6 +3,7 @@
 use super::SettingsError;
 use super::journal::JournalEntry;
 use super::place::{self, SettingFile};
+use super::process::ProcessAffinity;
 use super::{StepHook, below};
 use fathom_model::setting::Setting;
 use fathom_sys::roots::{self, Roots};
@@ -12,8 +13,8 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 /// Directories of setting files. A journal must not name others.
-const PLACES: [&str; 5] =
-    ["sys/block/", "sys/devices/", "sys/kernel/mm/", "proc/irq/", "proc/sys/vm/"];
+const PLACES: [&str; 6] =
+    ["sys/block/", "sys/devices/", "sys/kernel/mm/", "sys/fs/cgroup/", "proc/irq/", "proc/sys/vm/"];
 
 #[derive(Clone)]
 pub(super) struct Effects {
@@ -41,12 +42,21 @@ impl Effects {
     /// The contents of a file, without white space around them. The error is `NotFound` only if the file is known not to
     /// exist.
     pub fn read_file(&self, file: &str) -> io::Result<String> {
+        if let Some(process) = ProcessAffinity::parse(file) {
+            return process.read(&self.roots);
+        }
         let bytes = roots::bytes(&self.resolve(file)?).map_err(io::Error::other)?;
         let bytes = bytes.ok_or(io::ErrorKind::NotFound)?;
         Ok(String::from_utf8(bytes).map_err(io::Error::other)?.trim().to_string())
     }
 
     pub fn write(&self, file: &str, value: &str) -> io::Result<()> {
+        if let Some(process) = ProcessAffinity::parse(file) {
+            self.step();
+            process.write(&self.roots, value)?;
+            self.step();
+            return Ok(());
+        }
         let path = self.resolve(file)?;
         match roots::exists(&path).map_err(io::Error::other)? {
             true => self.write_path(&path, value),
@@ -77,6 +87,10 @@ impl Effects {
     }
 
     pub fn check_writable(&self, place: &SettingFile) -> Result<(), SettingsError> {
+        if place.setting == Setting::CpuAffinity {
+            // The kernel refuses only the change itself.
+            return Ok(());
+        }
         let writable = self.resolve(&place.file).and_then(|path| may_write(&path));
         writable.map_err(|error| place.refused(error))
     }

@@ -9,6 +9,7 @@ mod cgroup;
 mod effects;
 mod journal;
 mod place;
+mod process;
 mod restore;
 
 pub use restore::{Restored, RestoredHow};

@@ -2,6 +2,7 @@
 
 use super::SettingsError;
 use super::journal::JournalEntry;
+use super::process;
 use super::{Applied, below};
 use crate::host::cpu_list;
 use crate::target::Lookup;
@@ -71,6 +72,10 @@ impl SettingFile {
             let in_pages = |text: &str| text.parse::<u64>().map(|kb| kb / page_kb).ok();
             return in_pages(&self.value) == in_pages(found);
         }
+        if self.setting == Setting::CpuMax {
+            // cpu.max also holds the period.
+            return found.split(' ').next() == Some(&self.value);
+        }
         same(Some(self.setting), &self.value, found)
     }
 }
@@ -96,7 +101,7 @@ pub(super) fn value(setting: Option<Setting>, text: &str) -> String {
 
 pub(super) fn same(setting: Option<Setting>, one: &str, other: &str) -> bool {
     match setting {
-        Some(Setting::IrqAffinity) => cpu_list(one) == cpu_list(other),
+        Some(Setting::IrqAffinity | Setting::CpuAffinity) => cpu_list(one) == cpu_list(other),
         _ => one == other,
     }
 }
@@ -137,6 +142,19 @@ pub(super) fn resolve(
         Setting::Cgroup => {
             let key = format!("{name}-{}", std::process::id());
             Ok(vec![place("", "sys/fs/cgroup".into(), Some(key))])
+        }
+        Setting::CpuAffinity => {
+            let file = process::affinity_file(roots, &change.target).map_err(missing)?;
+            let key = format!("{name}-{}", change.target);
+            Ok(vec![place(&change.target, file, Some(key))])
+        }
+        Setting::CpuMax => {
+            let quotas = process::quota_files(roots, &change.target).map_err(missing)?;
+            let file = |(file, value): (String, &str)| SettingFile {
+                value: value.into(),
+                ..place(&change.target, file, Some(name.into()))
+            };
+            Ok(quotas.into_iter().map(file).collect())
         }
         _ => {
             let disk = disk(roots, &change.target).map_err(missing)?;

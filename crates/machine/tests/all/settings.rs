@@ -39,6 +39,8 @@ const TREE: &[(&str, &str)] = &[
     ("proc/self/cgroup", "0::/user\n3:cpu:/user\n"),
     ("sys/fs/cgroup/cgroup.subtree_control", "memory\n"),
     ("sys/fs/cgroup/user/cgroup.procs", ""),
+    ("sys/fs/cgroup/user/cpu.max", "20000 100000\n"),
+    ("proc/4711/cgroup", "0::/user\n"),
     ("sys/fs/cpu/user/cgroup.procs", ""),
 ];
 /// All settings of the tree that are files.
@@ -51,6 +53,7 @@ const CHANGES: &[&str] = &[
     "transparent_hugepage=never",
     "irq_affinity:24=1,2",
     "scheduler=none",
+    "cpu_max:4711=max",
 ];
 
 fn tree() -> tempfile::TempDir {
@@ -101,10 +104,13 @@ fn value(dir: &Path, file: &str) -> String {
     chosen.map_or(text.trim(), |(word, _)| word).to_string()
 }
 
+fn is_setting(path: &str) -> bool {
+    !path.contains("cgroup") || path.ends_with("/cpu.max")
+}
+
 /// Values of all files that the tests change.
 fn values(dir: &Path) -> BTreeMap<String, String> {
-    let settings =
-        TREE.iter().filter(|(path, _)| !path.ends_with("/dev") && !path.contains("cgroup"));
+    let settings = TREE.iter().filter(|(path, _)| !path.ends_with("/dev") && is_setting(path));
     let exists = |path: &&(&str, &str)| dir.join(path.0).exists();
     settings.filter(exists).map(|(path, _)| ((*path).into(), value(dir, path))).collect()
 }
@@ -137,7 +143,7 @@ fn changes_last_as_long_as_their_guard() {
         (first.change.to_string().as_str(), first.old.as_str()),
         ("scheduler of sda=none", "mq-deadline")
     );
-    assert_eq!(settings(dir.path()).left().expect("readable").len(), 9);
+    assert_eq!(settings(dir.path()).left().expect("readable").len(), 10);
     let restored = guard.restore();
     none_failed(&restored);
     assert!(
@@ -224,6 +230,56 @@ fn a_second_process_is_refused_on_the_same_disk_only() {
     assert_eq!(locks(dir.path()), ["sda.lock"], "that of sdb is gone");
     drop(guard);
     assert_eq!(locks(dir.path()), [""; 0]);
+}
+
+#[test]
+fn the_affinity_of_a_process_and_its_threads_is_restored() {
+    let dir = tempfile::tempdir().expect("directory");
+    let settings = Settings::new(Roots::default(), dir.path().join("run"));
+    // A shell with a child that outlives the change.
+    let mut shell = Command::new("sh").args(["-c", "sleep 100 & wait"]).spawn().expect("started");
+    let pid = shell.id();
+    let child = || {
+        let all = std::fs::read_dir("/proc").expect("readable").flatten();
+        let mut all = all.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+        all.find(|other| {
+            let stat = std::fs::read_to_string(format!("/proc/{other}/stat")).unwrap_or_default();
+            stat.contains(&format!(") S {pid} ")) && stat.contains("(sleep)")
+        })
+    };
+    let child = std::iter::repeat_with(child).flatten().next().expect("a child");
+    let allowed = |pid: u32| {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("readable");
+        let line = status.lines().find(|line| line.starts_with("Cpus_allowed_list:"));
+        line.expect("a list").split_whitespace().nth(1).expect("a list").to_string()
+    };
+    let before = allowed(pid);
+    let one = before.split(['-', ',']).next().expect("a CPU").to_string();
+    let text = format!("cpu_affinity:{pid}={one}");
+    let change = [SettingChange::parse(&text, "").expect("a change")];
+    let guard = settings.apply(&change).expect("applied");
+    assert_eq!([allowed(pid), allowed(child)], [one.clone(), one.clone()]);
+    assert_eq!(settings.left().expect("readable")[0].old, before);
+    none_failed(&guard.restore());
+    assert_eq!([allowed(pid), allowed(child)], [before.clone(), before.clone()]);
+    for step in 0.. {
+        let was_killed = is_killed_with(dir.path(), step, false, Some(&text));
+        none_failed(&settings.recover());
+        let now = [allowed(pid), allowed(child)];
+        assert_eq!(now, [before.clone(), before.clone()], "killed at step {step}");
+        if !was_killed {
+            assert!(step > 8, "{step} steps");
+            break;
+        }
+    }
+    let guard = settings.apply(&change).expect("applied");
+    shell.kill().expect("killed");
+    shell.wait().expect("ended");
+    assert_eq!(guard.restore()[0].how, RestoredHow::Gone);
+    let raw = i32::try_from(child).ok().and_then(rustix::process::Pid::from_raw).expect("an ID");
+    kill_process(raw, Signal::KILL).expect("killed");
+    let error = settings.apply(&change).err().expect("refused").to_string();
+    assert_eq!(error, format!("cpu_affinity of {pid}={one}: there is no process {pid}"));
 }
 
 #[test]
@@ -436,13 +492,19 @@ fn locks(dir: &Path) -> Vec<String> {
 const KILL_AT: &str = "FATHOM_TEST_KILL_AT";
 const IN_TREE: &str = "FATHOM_TEST_TREE";
 const RECOVERS: &str = "FATHOM_TEST_RECOVERS";
+/// A change of a real process's affinity, instead of those in the tree.
+const AFFINITY_OF: &str = "FATHOM_TEST_AFFINITY_OF";
 
 /// Runs as a child of the test below: changes and restores settings, or recovers, until it is killed.
 #[test]
 fn child_that_is_killed() {
     let Some(dir) = std::env::var_os(IN_TREE).map(PathBuf::from) else { return };
     let at: usize = std::env::var(KILL_AT).expect("a step").parse().expect("a number");
-    let roots = Roots { proc: dir.join("proc"), sys: dir.join("sys") };
+    let process = std::env::var(AFFINITY_OF).ok();
+    let (roots, wanted) = match &process {
+        Some(text) => (Roots::default(), vec![text.as_str()]),
+        None => (Roots { proc: dir.join("proc"), sys: dir.join("sys") }, CHANGES.to_vec()),
+    };
     let (steps, tree) = (AtomicUsize::new(0), dir.clone());
     let hook = move || {
         resets(&tree);
@@ -454,18 +516,23 @@ fn child_that_is_killed() {
     if std::env::var_os(RECOVERS).is_some() {
         none_failed(&settings.recover());
     } else {
-        none_failed(&settings.apply(&changes(CHANGES)).expect("applied").restore());
+        none_failed(&settings.apply(&changes(&wanted)).expect("applied").restore());
     }
 }
 
 /// Whether it was killed at step `at`, and not done before.
 fn is_killed(dir: &Path, at: usize, recovers: bool) -> bool {
+    is_killed_with(dir, at, recovers, None)
+}
+
+fn is_killed_with(dir: &Path, at: usize, recovers: bool, affinity: Option<&str>) -> bool {
     let mut child = Command::new(std::env::current_exe().expect("this test"));
     child.args(["--exact", "settings::child_that_is_killed", "--test-threads=1"]);
     child.env(IN_TREE, dir).env(KILL_AT, at.to_string());
     if recovers {
         child.env(RECOVERS, "1");
     }
+    child.envs(affinity.map(|change| (AFFINITY_OF, change)));
     let output = child.output().expect("runs");
     let is_killed = output.status.signal() == Some(9);
     assert!(is_killed || output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
