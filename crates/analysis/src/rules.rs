@@ -26,7 +26,7 @@ mod topology;
 
 pub(crate) use cache::from_disk;
 use confirmation::{Change, Confirmation};
-pub use confirmation::{ConfirmationTest, confirmation_test, repeatable};
+pub use confirmation::{ConfirmationTest, Workload, confirmation_test, repeatable};
 pub use doctor::{Diagnosed, Diagnosis, NotChecked, Passed, diagnose, relevant_checks};
 pub use requested::unpolled;
 

@@ -6,6 +6,7 @@ mod end;
 pub use child::{EXEC_STOPPED, ExecStoppedArgs, exec_stopped};
 pub use end::{StopCondition, TICK};
 
+use crate::live::MeasureView;
 use crate::output::Destination;
 use crate::page::{PageArgs, RecordArgs};
 use crate::stdio::{self, error};
@@ -16,7 +17,7 @@ use fathom_model::watch::{Level, Unavailable};
 use fathom_model::{RunRecord, escape};
 use fathom_report::json::{self, WatchResult};
 use fathom_report::pages;
-use fathom_runner::{RecordTo, SamplingOptions, Session};
+use fathom_runner::{CancelToken, RecordTo, SamplingOptions, Session, experiment};
 use fathom_watch::threads::HZ_MAX;
 use std::ffi::OsString;
 use std::io::IsTerminal;
@@ -26,6 +27,8 @@ use std::time::{Duration, Instant};
 
 /// The first sample comes at once, unless the record's disk is slow.
 const FIRST_SAMPLE: Duration = Duration::from_secs(5);
+/// Observed before a verdict is tested, unless a duration is given.
+const BEFORE_TESTS: Duration = Duration::from_secs(10);
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -62,6 +65,12 @@ pub struct Args {
     /// These are at the other end of its pipes and sockets on this machine: a client waits for what its server does.
     #[arg(long, value_name = "on|off", value_parser = quantity::on_off(), default_value = "on")]
     follow_peers: bool,
+    /// Afterwards test the first limiter of the processes, which continue to run, for up to 30 s
+    ///
+    /// Changes one thing outside of them for single windows, and restores it: the I/O scheduler, nr_requests or
+    /// read-ahead of the disk, their CPU affinity, or the CPU quota of their cgroup. Without --duration, watches for 10 s first.
+    #[arg(long, requires = "pid")]
+    confirm: bool,
     #[command(flatten)]
     record: RecordArgs,
     #[command(flatten)]
@@ -73,6 +82,7 @@ pub struct Args {
 
 pub fn command(args: &Args) -> Result<ExitCode, String> {
     let time = args.time.or(args.count.and_then(|count| args.interval.checked_mul(count)));
+    let time = time.or(args.confirm.then_some(BEFORE_TESTS));
     let mut end = StopCondition::new(&args.command, &args.pid, time)?;
     if let Some(code) = end.spawn_error() {
         return Ok(code);
@@ -89,7 +99,9 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
         ignores_peers: !args.follow_peers,
         ..SamplingOptions::default()
     };
-    let mut view = Summary { page: &args.page, to, is_command: !args.command.is_empty() };
+    let tested =
+        end.processes().filter(|_| args.confirm).map(|(pids, cancel)| (pids, cancel.clone()));
+    let mut view = Summary { page: &args.page, to, is_command: !args.command.is_empty(), tested };
     observe(&options, &record, end, &args.command, &mut view)
 }
 
@@ -98,9 +110,22 @@ pub struct Summary<'a> {
     pub to: Option<Destination>,
     /// Whether standard output belongs to a command.
     pub is_command: bool,
+    /// The processes whose verdict is tested, and what interrupts that.
+    pub tested: Option<(Vec<i32>, CancelToken)>,
 }
 
 impl SampleView for Summary<'_> {
+    fn judged(&mut self, record: &mut RunRecord) -> Result<(), String> {
+        let Some((pids, cancel)) = &self.tested else { return Ok(()) };
+        if !record.header.outcome.is_finished() {
+            return Ok(());
+        }
+        let mut progress = MeasureView::of_experiment();
+        let confirmed = experiment::confirm_watched(pids, record, cancel, &mut progress);
+        progress.clear();
+        confirmed.map_err(|why| format!("not confirmed: {why}"))
+    }
+
     fn finish(&mut self, record: &RunRecord, observed: &Observed) -> Result<(), String> {
         let page = pages::watch(observed, record, self.page.verbose);
         let json = || json::text(&WatchResult::of(record, observed));
@@ -119,6 +144,11 @@ pub trait SampleView {
     /// Takes the next sample. Whether there may be another one.
     fn add(&mut self, _sample: &Sample) -> Result<bool, String> {
         Ok(true)
+    }
+
+    /// The record has its verdict, which may still be tested.
+    fn judged(&mut self, _record: &mut RunRecord) -> Result<(), String> {
+        Ok(())
     }
 
     fn finish(&mut self, record: &RunRecord, observed: &Observed) -> Result<(), String>;
@@ -157,9 +187,11 @@ pub fn observe(
     let path = session.record_dir().map(Path::to_path_buf);
     let ran = end.command(command, began);
     let rest = session.end(&mut record, ran, end.interrupted());
+    let judged = view.judged(&mut record);
     let shown = state
         .and_then(|_| rest.iter().try_for_each(|sample| view.add(sample).map(drop)))
-        .and_then(|()| view.finish(&record, session.observed()));
+        .and_then(|()| view.finish(&record, session.observed()))
+        .and(judged);
     let code = end.exit_code(shown);
     // After the result is printed: the record's disk may be full, or stall.
     let finished = session.finish(&mut record, |record| &mut record.header, Ok(()), &mut notice);

@@ -4,9 +4,10 @@ mod command;
 mod confirm;
 mod executor;
 mod plans;
+mod processes;
 
 pub use command::Limits;
-pub use confirm::{confirm, confirm_recorded};
+pub use confirm::{confirm, confirm_recorded, confirm_watched};
 
 use crate::cancel::CancelToken;
 use crate::run::Hooks;

@@ -5,13 +5,14 @@ use super::limiters::queue::twice;
 use super::limiters::setting::WORKER_FULL;
 use fathom_model::Dir;
 use fathom_model::experiment::{Claim, Effect, Metric};
+use fathom_model::facts::Host;
 use fathom_model::finding::{Confirmed, ConfirmedVerdict, Finding, Subject};
 use fathom_model::plan::{
     Engine, FlushPlan, JobPlan, Order, Plan, Psync, RateFloor, Region, SyncIo, Until,
 };
 use fathom_model::record::{JobRecord, RunRecord};
 use fathom_model::setting::{Setting, SettingChange};
-use fathom_model::units;
+use fathom_model::{cpus, units};
 
 /// From this ratio on, more IOPS are a gain: less may be noise of short windows, and changes no verdict.
 const GAIN_MIN: f64 = 1.10;
@@ -41,16 +42,7 @@ impl Confirmation {
     /// For docs/rules.md.
     #[cfg(test)]
     pub(super) fn documented(self) -> String {
-        let change = match self.change {
-            Change::InFlight => {
-                "twice the iodepth (twice the jobs with engines of one I/O at a time)"
-            }
-            Change::Jobs => "twice the jobs, where CPUs are free",
-            Change::NoScheduler => "scheduler=none",
-            Change::Requests => "twice the nr_requests",
-            Change::NoFlushes => "neither fsync nor fdatasync",
-            Change::Direct => "direct=1",
-        };
+        let change = self.change.described();
         let gain = (self.gain_min - 1.0) * 100.0;
         match self.predicts_gain {
             true => format!("With {change}, IOPS rise by {gain:.0}% or more"),
@@ -73,6 +65,51 @@ pub(super) enum Change {
     NoFlushes,
     /// O_DIRECT.
     Direct,
+    /// No read-ahead of the device.
+    NoReadAhead,
+    /// All CPUs, where some were not allowed.
+    AllCpus,
+    /// No CPU quota of the cgroups.
+    NoCpuQuota,
+}
+
+impl Change {
+    const fn described(self) -> &'static str {
+        match self {
+            Self::InFlight => {
+                "twice the iodepth (twice the jobs with engines of one I/O at a time)"
+            }
+            Self::Jobs => "twice the jobs, where CPUs are free",
+            Self::NoScheduler => "scheduler=none",
+            Self::Requests => "twice the nr_requests",
+            Self::NoFlushes => "neither fsync nor fdatasync",
+            Self::Direct => "direct=1",
+            Self::NoReadAhead => "read_ahead_kb=0",
+            Self::AllCpus => "all CPUs allowed",
+            Self::NoCpuQuota => "cpu_max=max",
+        }
+    }
+
+    /// Whether it can be made from outside the program.
+    const fn is_external(self) -> bool {
+        match self {
+            Self::InFlight | Self::Jobs | Self::NoFlushes | Self::Direct => false,
+            Self::NoScheduler
+            | Self::Requests
+            | Self::NoReadAhead
+            | Self::AllCpus
+            | Self::NoCpuQuota => true,
+        }
+    }
+}
+
+/// What runs during a test.
+#[derive(Debug, Clone, Copy)]
+pub enum Workload<'a> {
+    /// The jobs of a run, in short windows.
+    Jobs(&'a Plan),
+    /// Processes that run anyway, by their IDs.
+    Processes(&'a [i32]),
 }
 
 /// The test of a limiter, ready to be measured.
@@ -80,8 +117,10 @@ pub(super) enum Change {
 pub struct ConfirmationTest {
     /// What is changed, such as `doubling the queue depth`.
     pub experiment: String,
-    /// The changed jobs.
+    /// The changed jobs; none for processes.
     pub plan: Plan,
+    /// What is compared.
+    pub metric: Metric,
     /// Settings that are in effect while these run.
     pub settings: Vec<SettingChange>,
     confirmation: Confirmation,
@@ -146,19 +185,29 @@ fn flushes(job: &JobPlan) -> bool {
     job.sync.fsync_every > 0 || job.sync.fdatasync_every > 0
 }
 
-/// The test of `finding`, a limiter of `record`, whose jobs in short windows are `base`.
+/// The test of `finding`, a limiter of `record`, with its `workload`.
 ///
 /// # Errors
-/// Why there is none, or not for these jobs.
+/// Why there is none, or not for this workload.
 pub fn confirmation_test(
     record: &RunRecord,
-    base: &Plan,
+    workload: Workload,
     finding: &Finding,
 ) -> Result<ConfirmationTest, String> {
     let rule = RULES.iter().find(|rule| rule.id == finding.rule);
     let confirmation = rule.and_then(|rule| rule.confirmation);
     let confirmation = confirmation.ok_or("there is no confirmation test for this cause")?;
-    let mut plan = base.clone();
+    let (mut plan, metric) = match workload {
+        Workload::Jobs(base) => (base.clone(), Metric::Iops),
+        // The kernel counts their bytes, not their I/Os.
+        Workload::Processes(_) if confirmation.change.is_external() => {
+            (Plan::default(), Metric::Bandwidth)
+        }
+        Workload::Processes(_) => {
+            let change = confirmation.change.described();
+            return Err(format!("only the program itself can be changed for its test ({change})"));
+        }
+    };
     let mut settings = Vec::new();
     let host = &record.header.facts.host;
     let experiment = match confirmation.change {
@@ -172,6 +221,17 @@ pub fn confirmation_test(
             let twice = twice.ok_or("nr_requests of the device cannot be doubled")?;
             set(&mut settings, finding, Setting::NrRequests, &twice.to_string())?
         }
+        Change::NoReadAhead => set(&mut settings, finding, Setting::ReadAheadKb, "0")?,
+        Change::AllCpus => all_cpus(&mut plan, &mut settings, workload, host)?,
+        Change::NoCpuQuota => {
+            let own = [i32::try_from(std::process::id()).unwrap_or(i32::MAX)];
+            let processes = match workload {
+                Workload::Jobs(_) => own.as_slice(),
+                Workload::Processes(processes) => processes,
+            };
+            settings.extend(of_processes(processes, Setting::CpuMax, "max"));
+            "removing the CPU quota of the cgroup".into()
+        }
     };
     let need = plan.memory_need(host.cpus_online).resident_bytes;
     let available = Some(host.memory_available_bytes).filter(|bytes| *bytes > 0);
@@ -183,7 +243,7 @@ pub fn confirmation_test(
         ));
     }
     let unclear_without_gain = full_cpu(record).filter(|_| !confirmation.predicts_gain);
-    Ok(ConfirmationTest { experiment, plan, settings, confirmation, unclear_without_gain })
+    Ok(ConfirmationTest { experiment, plan, metric, settings, confirmation, unclear_without_gain })
 }
 
 /// A CPU that was in use so much that more I/Os in flight could gain nothing, whatever the device can do.
@@ -277,6 +337,37 @@ fn with_direct(plan: &mut Plan) -> Result<String, String> {
     }
 }
 
+fn all_cpus(
+    plan: &mut Plan,
+    settings: &mut Vec<SettingChange>,
+    workload: Workload,
+    host: &Host,
+) -> Result<String, String> {
+    match workload {
+        Workload::Jobs(_) => {
+            let pinned = plan.jobs.iter_mut().filter(|job| !job.placement.cpus.is_empty());
+            if pinned.map(|job| job.placement.cpus.clear()).count() == 0 {
+                return Err("its jobs may use all CPUs already".into());
+            }
+        }
+        Workload::Processes(processes) => {
+            let cpus = cpus::list(&Vec::from_iter(0..host.cpus_online));
+            settings.extend(of_processes(processes, Setting::CpuAffinity, &cpus));
+        }
+    }
+    Ok("allowing all CPUs".into())
+}
+
+fn of_processes(
+    processes: &[i32],
+    setting: Setting,
+    value: &str,
+) -> impl Iterator<Item = SettingChange> {
+    let change =
+        move |pid: &i32| SettingChange { setting, target: pid.to_string(), value: value.into() };
+    processes.iter().map(change)
+}
+
 fn twice_requests(record: &RunRecord, name: &str) -> Option<u32> {
     let sampled = record.header.sampling.iter().flat_map(|sampling| &sampling.devices);
     let targets = record.header.facts.targets.iter().filter_map(|target| target.device.as_ref());
@@ -304,7 +395,7 @@ fn set(
 }
 
 impl ConfirmationTest {
-    /// What the measured effect on IOPS says about the limiter.
+    /// What the measured effect on its metric says about the limiter.
     pub fn judge(&self, effect: &Effect) -> Confirmed {
         let Confirmation { gain_min, predicts_gain, .. } = self.confirmation;
         let (verdict, reason) = match gains(effect, gain_min) {
@@ -316,7 +407,7 @@ impl ConfirmationTest {
             None => (ConfirmedVerdict::Inconclusive, Some(why_open(effect, gain_min))),
         };
         let experiment = self.experiment.clone();
-        Confirmed { verdict, metric: Metric::Iops, ratio: effect.ratio, experiment, reason }
+        Confirmed { verdict, metric: self.metric, ratio: effect.ratio, experiment, reason }
     }
 }
 
@@ -379,7 +470,7 @@ mod tests {
         let subject = Some(Subject::device("vda"));
         confirmation_test(
             &record,
-            base,
+            Workload::Jobs(base),
             &Finding { rule: rule.into(), subject, ..Finding::default() },
         )
     }
@@ -391,9 +482,45 @@ mod tests {
             let judges_runs = rule.checks.iter().any(|check| matches!(check, Check::View(_)));
             assert!(judges_runs && !rule.limits.is_empty(), "{}", rule.id);
         }
-        assert_eq!(tested().count(), 9);
+        assert_eq!(tested().count(), 13);
         let error = test("swapping", &plan(&[job(uring())])).unwrap_err();
         assert_eq!(error, "there is no confirmation test for this cause");
+    }
+
+    #[test]
+    fn other_programs_are_changed_from_outside_only() {
+        let mut record = RunRecord::default();
+        record.header.facts.host.cpus_online = 4;
+        let of = |rule: &str| {
+            let subject = Some(Subject::device("vda"));
+            let finding = Finding { rule: rule.into(), subject, ..Finding::default() };
+            confirmation_test(&record, Workload::Processes(&[7, 8]), &finding)
+        };
+        let changes = |rule: &str| {
+            let test = of(rule).unwrap();
+            assert_eq!((test.metric, test.plan.jobs.len()), (Metric::Bandwidth, 0));
+            test.settings.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(changes("io-scheduler"), ["scheduler of /dev/vda=none"]);
+        assert_eq!(changes("readahead"), ["read_ahead_kb of /dev/vda=0"]);
+        assert_eq!(changes("cgroup-cpu-quota"), ["cpu_max of 7=max", "cpu_max of 8=max"]);
+        assert_eq!(
+            changes("other-programs-cpu"),
+            ["cpu_affinity of 7=0-3", "cpu_affinity of 8=0-3"]
+        );
+        for rule in ["device", "one-at-a-time", "fsync", "io-wq"] {
+            assert!(of(rule).unwrap_err().contains("only the program itself"), "{rule}");
+        }
+    }
+
+    #[test]
+    fn jobs_may_use_all_cpus_only_if_they_are_pinned() {
+        let mut pinned = job(uring());
+        pinned.placement.cpus = vec![1];
+        let free = test("busy-cpus", &plan(&[pinned, job(uring())])).unwrap();
+        assert!(free.plan.jobs.iter().all(|job| job.placement.cpus.is_empty()));
+        let error = test("busy-cpus", &plan(&[job(uring())])).unwrap_err();
+        assert_eq!(error, "its jobs may use all CPUs already");
     }
 
     #[test]
@@ -520,7 +647,7 @@ mod tests {
         record.jobs = vec![JobRecord { runtime_ns: 100, usage, ..JobRecord::default() }];
         let judged_with = |record: &RunRecord, effect: &Effect| {
             let finding = Finding { rule: "device".into(), ..Finding::default() };
-            confirmation_test(record, &base, &finding).unwrap().judge(effect)
+            confirmation_test(record, Workload::Jobs(&base), &finding).unwrap().judge(effect)
         };
         let found = judged_with(&record, &same);
         assert_eq!(found.verdict, ConfirmedVerdict::Inconclusive);

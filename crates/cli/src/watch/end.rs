@@ -6,6 +6,7 @@ use crate::signals::{self, Signals};
 use crate::stdio::error;
 use fathom_machine::Roots;
 use fathom_model::watch::CommandRecord;
+use fathom_runner::CancelToken;
 use fathom_watch::{Process, Scope};
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -52,6 +53,13 @@ impl StopCondition {
         let child = self.child.iter().map(|child| child.id().as_raw_nonzero().get());
         let pids: Vec<i32> = child.chain(self.processes.iter().map(|p| p.pid)).collect();
         if pids.is_empty() { Scope::Machine } else { Scope::Trees(pids) }
+    }
+
+    /// The processes that `--pid` names, and what a signal cancels; `None` without any.
+    pub fn processes(&self) -> Option<(Vec<i32>, &CancelToken)> {
+        let pids: Vec<i32> = self.processes.iter().map(|process| process.pid).collect();
+        let cancel = self.signals.as_ref()?.cancel_token();
+        (!pids.is_empty()).then_some((pids, cancel))
     }
 
     /// Starts the duration, and releases the command.

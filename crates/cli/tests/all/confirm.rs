@@ -1,11 +1,13 @@
 //! `run --confirm` and `fathom confirm` as a user sees them. None of these asserts which verdict is right.
 
 use crate::common::{
-    Answer, Loop, MIB, Place, as_root, assert_one_error, block, checksum, says, until,
+    Answer, Cgroup, FATHOM, Loop, MIB, Place, Running, as_root, assert_one_error, block, checksum,
+    says, until,
 };
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::fs;
+use std::process::Command;
 
 const READS: [&str; 4] = ["--rw=randread", "--bs=4k", "--direct=1", "--time_based"];
 const VERDICTS: [&str; 4] = ["confirmed", "refuted", "inconclusive", "not_tested"];
@@ -48,7 +50,9 @@ fn verdict(place: &Place, page: &str) -> (String, String) {
     // On a busy machine, no I/O may complete in a window.
     if !confirmed["ratio"].is_null() {
         let experiment = confirmed["experiment"].as_str().unwrap();
-        says(&below, &[&format!("{experiment} yields "), "× the IOPS (95% CI "]);
+        let metric = if confirmed["metric"] == "bandwidth" { "bandwidth" } else { "IOPS" };
+        let yields = format!("{experiment} yields ");
+        says(&below, &[&yields, &format!("× the {metric} (95% CI ")]);
     }
     (verdict, below)
 }
@@ -146,6 +150,76 @@ fn options_that_contradict_it_are_refused() {
     };
     refuses("--repeat=2", "--confirm and --repeat conflict");
     refuses("--sampling=off", "remove --sampling=off");
+    let answer = place.ask(&["watch", "--confirm", "-t", "1s"]);
+    assert_eq!(answer.code, Some(2));
+    assert_one_error(&answer.stderr, &["--pid"]);
+}
+
+#[test]
+fn files_that_a_run_created_are_not_written_again_without_permission() {
+    let place = Place::new();
+    let args = ["--ioengine=psync", "--runtime=200ms", "--size=8m", "--filename=made"];
+    run(&place, &[&READS[..], &args].concat()).done();
+    blame(&place, "one-at-a-time", "vda");
+    let before = checksum(place.path("made"));
+    let page = place.ask(&["confirm", "kept"]).done().stdout;
+    verdict(&place, &page);
+    assert_eq!(checksum(place.path("made")), before);
+
+    let place = Place::new();
+    let args = ["--rw=randwrite", "--bs=4k", "--direct=1", "--fsync=1", "--time_based"];
+    let more = ["--runtime=200ms", "--size=8m", "--filename=made"];
+    run(&place, &[&args[..], &more].concat()).done();
+    blame(&place, "fsync", "vda");
+    let before = checksum(place.path("made"));
+    let answer = place.ask(&["confirm", "kept"]);
+    assert_eq!(answer.code, Some(1));
+    assert_one_error(&answer.stderr, &["--overwrite"]);
+    assert_eq!(checksum(place.path("made")), before);
+    let page = place.ask(&["confirm", "kept", "--overwrite=made"]).done().stdout;
+    verdict(&place, &page);
+}
+
+/// What a shell does in a cgroup with a CPU quota.
+fn in_cgroup(place: &Place, cgroup: &Cgroup, script: &str) -> Running {
+    let script = format!("{}{script}", cgroup.enter());
+    Running::start(Command::new("sh").args(["-c", &script]).current_dir(place.path(".")))
+}
+
+fn quota(cgroup: &Cgroup) -> String {
+    fs::read_to_string(cgroup.path().join("cpu.cfs_quota_us")).unwrap().trim().to_string()
+}
+
+#[test]
+fn another_program_is_tested_from_outside() {
+    let Some(_guard) = as_root("cgroups") else { return };
+    let Some(cgroup) = Cgroup::new("cpu", "cpu.cfs_quota_us", "10000") else { return };
+    let place = Place::new();
+    place.data("data", 16 * MIB);
+    let reads = "while :; do dd if=data of=/dev/null bs=4k iflag=direct status=none; done";
+    let program = in_cgroup(&place, &cgroup, reads);
+    let pid = program.id().to_string();
+    let answer =
+        place.ask(&["watch", "--confirm", "--record=kept", "-t", "3s", "-i", "500ms", "-p", &pid]);
+    assert_eq!(quota(&cgroup), "10000");
+    let causes = causes(&record(&place));
+    match causes.first() {
+        Some(cause) => {
+            assert_eq!(answer.code, Some(0), "{}", answer.stderr);
+            let (found, below) = verdict(&place, &answer.stdout);
+            println!("{found}: {below}");
+            let is_quota = cause["rule"] == "cgroup-cpu-quota";
+            assert!(!is_quota || found != "not_tested", "{below}");
+        }
+        // Something else kept the machine busy.
+        None => {
+            assert_eq!(answer.code, Some(1));
+            says(&answer.stderr, &["not confirmed: no limiter was found"]);
+        }
+    }
+    assert_eq!(place.ask(&["show", "kept"]).done().stdout, answer.stdout);
+    program.signal(Signal::KILL);
+    program.wait();
 }
 
 #[test]
@@ -234,4 +308,22 @@ fn settings_of_a_killed_test_can_be_restored() {
         .any(|said| restored.stdout.contains(said));
     assert!(!is_changed || is_said, "{}", restored.stdout);
     assert_eq!(place.read("kept/record.json"), record);
+}
+
+#[test]
+fn the_quota_of_a_killed_test_can_be_restored() {
+    let Some(_guard) = as_root("cgroups") else { return };
+    let Some(cgroup) = Cgroup::new("cpu", "cpu.cfs_quota_us", "50000") else { return };
+    let place = Place::new();
+    place.data("data", 16 * MIB);
+    let args = ["--ioengine=psync", "--runtime=200ms", "data"];
+    run(&place, &[&READS[..], &args].concat()).done();
+    blame(&place, "cgroup-cpu-quota", "vda");
+    let script = format!("HOME={} exec {FATHOM} confirm kept", place.home().display());
+    let running = in_cgroup(&place, &cgroup, &script);
+    until("a removed quota", || quota(&cgroup) == "-1");
+    running.signal(Signal::KILL);
+    assert_eq!(running.wait().signal, Some(9));
+    let restored = place.ask(&["restore"]).done();
+    assert_eq!(quota(&cgroup), "50000", "{}{}", restored.stdout, restored.stderr);
 }

@@ -1,18 +1,20 @@
-//! Tests of a run's verdict: its jobs with one thing changed, compared with the same jobs unchanged.
+//! Tests of a verdict: a run's jobs, or the programs that were watched, with one thing changed, compared with the same
+//! unchanged.
 
-use super::executor::ConditionExecutor;
+use super::executor::{ConditionExecutor, all_restored};
 use super::plans::{Plans, Work};
 use super::rounds;
 use crate::cancel::CancelToken;
 use crate::run::Hooks;
 use crate::sources::System;
 use crate::targets::OpenTargets;
+use crate::wording::Vocabulary;
 use fathom_analysis::experiment::Trial;
-use fathom_analysis::rules::{ConfirmationTest, confirmation_test, repeatable};
+use fathom_analysis::rules::{ConfirmationTest, Workload, confirmation_test, repeatable};
 use fathom_machine::guard::Permissions;
-use fathom_machine::settings::Settings;
+use fathom_machine::settings::{Settings, SettingsError};
 use fathom_machine::{Lookup, Roots};
-use fathom_model::experiment::{Condition, Experiment, Metric, Protocol, Request};
+use fathom_model::experiment::{Condition, Experiment, Protocol, Request};
 use fathom_model::facts::{Facts, TargetFacts, TargetKind};
 use fathom_model::finding::{Confirmed, ConfirmedVerdict};
 use fathom_model::plan::{Plan, Target};
@@ -29,12 +31,20 @@ const CHANGED: usize = 2;
 /// All tests together: on a busy machine, what is between the windows takes longer than these.
 const TIME_MAX: Duration = Duration::from_secs(30);
 
+/// Windows of other programs: these are not restarted for each, but may do their I/O in bursts.
+const PROCESSES_RAMP_NS: u64 = 60_000_000;
+const PROCESSES_WINDOW_NS: u64 = 300_000_000;
+
 /// Time and precision of one test: with 8 rounds or more of three windows, some 8 to 20 seconds.
-fn protocol() -> Protocol {
+fn protocol(workload: Workload) -> Protocol {
+    let (ramp_ns, window_ns) = match workload {
+        Workload::Jobs(_) => (40_000_000, 200_000_000),
+        Workload::Processes(_) => (PROCESSES_RAMP_NS, PROCESSES_WINDOW_NS),
+    };
     Protocol {
         seconds: 20.0,
-        window_ns: 200_000_000,
-        ramp_ns: 40_000_000,
+        window_ns,
+        ramp_ns,
         // "No gain" is a claim about less than the gain that counts.
         precision: 0.03,
         rounds_min: 8,
@@ -55,6 +65,30 @@ pub fn confirm(
     hooks: &mut dyn Hooks,
 ) -> Result<(), String> {
     let base = repeatable(&record.plan)?;
+    test_causes((targets, Workload::Jobs(&base)), record, cancel, hooks)
+}
+
+/// The same for an observation of `processes`, which are still running: only settings outside of them are changed.
+///
+/// # Errors
+/// As [`confirm`].
+pub fn confirm_watched(
+    processes: &[i32],
+    record: &mut RunRecord,
+    cancel: &CancelToken,
+    hooks: &mut dyn Hooks,
+) -> Result<(), String> {
+    let host = record.header.facts.host.clone();
+    let targets = OpenTargets::with(host, Vec::new(), Vocabulary::Keys);
+    test_causes((&targets, Workload::Processes(processes)), record, cancel, hooks)
+}
+
+fn test_causes(
+    (targets, workload): (&OpenTargets, Workload),
+    record: &mut RunRecord,
+    cancel: &CancelToken,
+    hooks: &mut dyn Hooks,
+) -> Result<(), String> {
     record.header.findings.iter_mut().for_each(|finding| finding.confirmed = None);
     let findings = record.header.findings.iter().enumerate();
     let causes = findings.filter(|(_, finding)| finding.is_cause()).map(|(index, _)| index);
@@ -64,8 +98,11 @@ pub fn confirm(
     }
     let end = Instant::now().checked_add(TIME_MAX);
     for index in causes {
-        let confirmed = match confirmation_test(record, &base, &record.header.findings[index]) {
-            Ok(test) => measure(targets, &base, &test, (&protocol(), end, cancel), hooks)?,
+        let confirmed = match confirmation_test(record, workload, &record.header.findings[index]) {
+            Ok(test) => {
+                let protocol = protocol(workload);
+                measure(targets, workload, &test, (&protocol, end, cancel), hooks)?
+            }
             Err(why) => Confirmed::not_tested(why),
         };
         let is_refuted = confirmed.verdict == ConfirmedVerdict::Refuted;
@@ -148,32 +185,39 @@ fn is_same(then: &TargetFacts, now: &TargetFacts) -> bool {
     }
 }
 
-/// Measures `test` against the jobs of `base`.
+/// Measures `test` against the unchanged `workload`.
 fn measure(
     targets: &OpenTargets,
-    base: &Plan,
+    workload: Workload,
     test: &ConfirmationTest,
     (protocol, end, cancel): (&Protocol, Option<Instant>, &CancelToken),
     hooks: &mut dyn Hooks,
 ) -> Result<Confirmed, String> {
-    if let Err(refused) = Settings::system().check(&test.settings) {
-        return Ok(Confirmed::not_tested(refused.to_string()));
+    // What cannot be changed is known before windows are spent on it.
+    match Settings::system().apply(&test.settings) {
+        Ok(guard) => all_restored(&guard.restore(), hooks).map_err(|failure| failure.why)?,
+        Err(error @ SettingsError::NotRestored { .. }) => return Err(error.to_string()),
+        Err(refused) => return Ok(Confirmed::not_tested(refused.to_string())),
     }
     let condition = |name: &str| Condition { name: name.into(), ..Condition::default() };
     let conditions = vec![
-        condition("the jobs as they are"),
+        condition("the unchanged workload"),
         Condition { repeats: Some(BASE), ..condition("again (A/A)") },
         Condition { against: vec![BASE], ..condition(&test.experiment) },
     ];
     let experiment = Experiment {
         name: "confirm".into(),
-        metric: Metric::Iops,
+        metric: test.metric,
         conditions,
         ..Experiment::default()
     };
     let request = Request { experiment, protocol: protocol.clone(), ..Request::default() };
+    let jobs = |plan: &Plan| Work::Jobs(Box::new(plan.clone()));
     let plans = Plans {
-        works: [base, base, &test.plan].map(|plan| Work::Jobs(Box::new(plan.clone()))).into(),
+        works: match workload {
+            Workload::Jobs(base) => [base, base, &test.plan].map(jobs).into(),
+            Workload::Processes(processes) => vec![Work::Processes(processes.to_vec()); 3],
+        },
         settings: vec![Vec::new(), Vec::new(), test.settings.clone()],
         facts: targets.facts.clone(),
         ..Plans::default()
@@ -238,13 +282,18 @@ mod tests {
         let record = record(&["one-at-a-time"]);
         let mut base = record.plan.clone();
         base.jobs[0].think = Some(Think { time_ns: 1_000_000, spin_ns: 0, blocks: 1 });
-        let changed = confirmation_test(&record, &record.plan, &record.header.findings[0]).unwrap();
-        let protocol =
-            Protocol { window_ns: 130_000_000, ramp_ns: 2_000_000, seconds: 30.0, ..protocol() };
+        let workload = Workload::Jobs(&record.plan);
+        let changed = confirmation_test(&record, workload, &record.header.findings[0]).unwrap();
+        let protocol = Protocol {
+            window_ns: 130_000_000,
+            ramp_ns: 2_000_000,
+            seconds: 30.0,
+            ..protocol(workload)
+        };
         let cancel = CancelToken::default();
         let found = measure(
             &idle_targets(),
-            &base,
+            Workload::Jobs(&base),
             &changed,
             (&protocol, Instant::now().checked_add(TIME_MAX), &cancel),
             &mut (),
@@ -278,12 +327,13 @@ mod tests {
     #[test]
     fn a_setting_of_a_device_that_is_gone_shows_nothing() {
         let record = record(&["io-scheduler"]);
-        let test = confirmation_test(&record, &record.plan, &record.header.findings[0]).unwrap();
+        let workload = Workload::Jobs(&record.plan);
+        let test = confirmation_test(&record, workload, &record.header.findings[0]).unwrap();
         let (protocol, cancel) =
-            (Protocol { window_ns: 20_000_000, ..protocol() }, CancelToken::default());
+            (Protocol { window_ns: 20_000_000, ..protocol(workload) }, CancelToken::default());
         let found = measure(
             &idle_targets(),
-            &record.plan,
+            workload,
             &test,
             (&protocol, Instant::now().checked_add(TIME_MAX), &cancel),
             &mut (),

@@ -2,6 +2,7 @@
 
 use super::command;
 use super::plans::{Plans, Work, pace};
+use super::processes;
 use crate::cancel::CancelToken;
 use crate::run::Hooks;
 use crate::sampling::{Sampling, SamplingOptions, during_run};
@@ -107,6 +108,10 @@ impl<'a> ConditionExecutor<'a> {
                     command::measure(text, paths, command_limits, &self.machine, self.cancel);
                 sample.map_err(Failure::once)
             }
+            Some(Work::Processes(pids)) => {
+                let lengths = (Duration::from_nanos(self.request.protocol.ramp_ns), window);
+                processes::measure(pids, lengths, &self.machine, self.cancel).map_err(Failure::once)
+            }
             Some(Work::Jobs(plan)) => self.jobs(plan.clone(), index, window),
             None => Err(Failure::rejected("this condition has no work")),
         };
@@ -180,7 +185,7 @@ impl<'a> ConditionExecutor<'a> {
 }
 
 /// Reports settings that others changed or that no longer exist; fails if one is still to be restored.
-fn all_restored(restored: &[Restored], hooks: &mut dyn Hooks) -> Result<(), Failure> {
+pub(super) fn all_restored(restored: &[Restored], hooks: &mut dyn Hooks) -> Result<(), Failure> {
     for one in restored {
         if matches!(one.how, RestoredHow::ChangedByOthers { .. } | RestoredHow::Gone) {
             hooks.notice(&one.to_string());

@@ -17,6 +17,8 @@ use std::collections::BTreeMap;
 pub(super) enum Work {
     Jobs(Box<Plan>),
     Command(String),
+    /// Other programs that run anyway, by the IDs of their processes.
+    Processes(Vec<i32>),
 }
 
 #[derive(Debug, Default)]
@@ -159,7 +161,7 @@ fn settings(condition: &Condition, targets: &[String]) -> Result<Vec<SettingChan
 fn check_size(plans: &Plans) -> Result<(), String> {
     let jobs = plans.works.iter().filter_map(|work| match work {
         Work::Jobs(plan) => Some(&plan.jobs),
-        Work::Command(_) => None,
+        Work::Command(_) | Work::Processes(_) => None,
     });
     for job in jobs.flatten() {
         if let Engine::Names(_) = job.engine {
@@ -204,7 +206,7 @@ impl Plans {
                 nice.extend(plan.jobs.iter().map(|job| job.placement.nice));
                 plan.jobs.len() <= cpus && plan.jobs.iter().all(is_serial)
             }
-            Work::Command(_) => false,
+            Work::Command(_) | Work::Processes(_) => false,
         };
         !has_settings
             && !is_sampled
@@ -236,7 +238,7 @@ impl Plans {
         let jobs = || {
             self.works.iter().flat_map(|work| match work {
                 Work::Jobs(plan) => plan.jobs.as_slice(),
-                Work::Command(_) => &[],
+                Work::Command(_) | Work::Processes(_) => &[],
             })
         };
         let direct = |target: usize| {

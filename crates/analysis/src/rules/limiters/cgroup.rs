@@ -10,7 +10,7 @@ use crate::limit::percent;
 use crate::machine::DiskRates;
 #[cfg(test)]
 use crate::rules::testing::{Case, cpu, queue};
-use crate::rules::{Check, Claim, Rule};
+use crate::rules::{Change, Check, Claim, Confirmation, Rule};
 use crate::watch::{IoLimit, REACHED};
 use fathom_model::finding::{Confidence, Evidence, Subject, Unit};
 use fathom_model::watch::ThreadState;
@@ -364,6 +364,7 @@ pub(in crate::rules) static CPU_QUOTA: Rule = Rule {
     },
     remedy: "Raise cpu.max (cgroup v1: cpu.cfs_quota_us)",
     supersedes: &[&super::cpu::OWN_TIME, &super::cpu::OTHER_PROGRAMS],
+    confirmation: Some(Confirmation::gain(Change::NoCpuQuota)),
     checks: &[
         Check::View(cpu_quota),
         Check::Setting("the CPU quota of its cgroup", quota_at_setting),

@@ -48,6 +48,7 @@ pub(in crate::rules) static OTHER_PROGRAMS: Rule = Rule {
     },
     remedy: "Stop the other program, or separate the two with taskset or a cpuset",
     supersedes: &[&OWN_TIME],
+    confirmation: Some(Confirmation::gain(Change::AllCpus)),
     checks: &[Check::View(other_programs)],
     #[cfg(test)]
     cases: &[
@@ -189,6 +190,7 @@ pub(in crate::rules) static BUSY_CPUS: Rule = Rule {
         )
     },
     remedy: "Use more CPUs, or reduce CPU time; `fathom top` shows what uses it",
+    confirmation: Some(Confirmation::gain(Change::AllCpus)),
     checks: &[Check::View(busy_cpus), Check::Setting("the CPUs", cpus_at_setting)],
     #[cfg(test)]
     cases: &[

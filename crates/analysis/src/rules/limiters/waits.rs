@@ -391,6 +391,7 @@ pub(in crate::rules) static READAHEAD: Rule = Rule {
         )
     },
     remedy: "Say that reads are random (posix_fadvise with POSIX_FADV_RANDOM), use O_DIRECT, or lower read_ahead_kb of the device",
+    confirmation: Some(Confirmation::gain(Change::NoReadAhead)),
     checks: &[Check::View(readahead)],
     #[cfg(test)]
     cases: &[Case::View {
@@ -429,7 +430,13 @@ fn readahead(view: &View) -> Option<Claim> {
     let claim = Claim::new(summary, vec![ratio.with_source("rchar, read_bytes of /proc/PID/io")]);
     // The part of the reads that nobody wanted.
     let weight = share * (1.0 - read / from_disk);
-    Some(claim.about(view.workload()).weight(weight).confidence(Confidence::Medium))
+    let device = view.disk().map(|disk| Subject::device(&disk.name));
+    Some(
+        claim
+            .about(device.unwrap_or_else(|| view.workload()))
+            .weight(weight)
+            .confidence(Confidence::Medium),
+    )
 }
 
 pub(in crate::rules) static BLOCKING_SUBMIT: Rule = Rule {
