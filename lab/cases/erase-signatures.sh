@@ -1,4 +1,5 @@
 # A disk with a file system, a partition table, swap, an array's member or unknown data is not erased by name alone.
+# when: all
 disk=$(disk 0) big=$(disk 2) ng=$(passthrough 0)
 pass="--ioengine=io_uring_cmd --cmd_type=nvme"
 

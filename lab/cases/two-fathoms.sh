@@ -4,18 +4,23 @@ pass="--ioengine=io_uring_cmd --cmd_type=nvme"
 watched=0
 tr '\0' '\21' </dev/zero | head -c 1048576 >wanted
 
+# stays WANTED DEVICE: waits until the device begins with these bytes, as it does from then on.
+stays() {
+    set +x
+    for try in $(seq 200); do
+        blockdev --flushbufs "$2"
+        cmp -s -n 1048576 "$1" "$2" && break
+        usleep 50000
+    done
+    set -x
+}
+
 # Writes the same bytes over and over, so that the disk stays as it is after the first second.
 writes() {
     fathom run --name=first --rw=write --bs=64k --size=1m --buffer_pattern=0x11 --time_based --runtime=50 \
         "$@" >first.out 2>&1 &
     first=$!
-    set +x
-    for try in $(seq 200); do
-        blockdev --flushbufs "$disk"
-        cmp -s -n 1048576 wanted "$disk" && break
-        usleep 50000
-    done
-    set -x
+    stays wanted "$disk"
     check "the first writes" kill -0 $first
     before=$(sums)
 }
@@ -51,10 +56,10 @@ exec 6<&-
 printf 'label: gpt\n,16M\n,\n' | sfdisk -q "$disk"
 fathom run --name=both --rw=write --bs=64k --size=1m --filename="${disk}p1:${disk}p2" --erase="${disk}p1" \
     --erase="${disk}p2"
-fathom run --name=first --rw=write --bs=64k --size=1m --zero_buffers --time_based --runtime=50 \
+fathom run --name=first --rw=write --bs=64k --size=1m --direct=1 --zero_buffers --time_based --runtime=50 \
     --filename="${disk}p1" --erase="${disk}p1" >first.out 2>&1 &
 first=$!
-sleep 2
+stays /dev/zero "${disk}p1"
 kill -0 $first
 before=$(sums)
 refused write "${disk}p2" "another part of the same disk" --erase="${disk}p2"

@@ -1,4 +1,5 @@
 # I/O errors are counted per device, request-based and bio-based.
+# when: all
 # kernels: 7 6.1
 # modules: dm_mod
 bad_disk

@@ -18,7 +18,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 /// So many stacks are built, unless `FATHOM_STACKS` says another number.
-const STACKS: u32 = 100;
+const STACKS: u32 = 40;
 
 fn stacks() -> impl Strategy<Value = Stack> {
     let place = prop_oneof![
