@@ -245,6 +245,7 @@ fn lines(chart: &Chart, size: &Size) -> String {
     let mut names = Labels::default();
     for event in events {
         let x = area.x(event.at);
+        // Writing to a string cannot fail.
         let _ = writeln!(out, "<g class=\"event\" data-at=\"{}\">", event.at);
         let top = names.above(&mut out, (x, 2.0 * LINE), &area, &event.name);
         line(&mut out, "mark", (x, top + 4.0), (x, area.bottom));
