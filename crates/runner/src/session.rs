@@ -265,10 +265,10 @@ impl Session {
 
     fn add(&mut self, sample: Sample, complete: impl FnOnce(Sample) -> Sample) -> Sample {
         self.elapsed_ns = sample.elapsed_ns;
+        let sample = complete(sample);
         if !self.without_sum {
             self.observed.add(&sample);
         }
-        let sample = complete(sample);
         self.record(&sample);
         sample
     }
