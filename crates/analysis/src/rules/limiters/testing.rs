@@ -6,7 +6,7 @@ use crate::watch::Observed;
 use fathom_model::facts::{DeviceFacts, HeldBy, TargetFacts};
 use fathom_model::finding::Finding;
 use fathom_model::outcome::RecordKind;
-use fathom_model::plan::{Engine, JobPlan, Mix, Order, Psync, Region, Uring};
+use fathom_model::plan::{Engine, JobPlan, Mix, Order, Psync, Rate, Region, Uring};
 use fathom_model::progress::{JobSample, Phase, Sample};
 use fathom_model::record::JobRecord;
 use fathom_model::watch::{
@@ -253,6 +253,15 @@ impl Scene {
         self.whole_machine();
         self.record.header.kind = RecordKind::Run;
         self.own().pid = pid;
+    }
+
+    /// A run whose job has a rate limit.
+    pub fn has_a_rate(&mut self) {
+        self.record.header.kind = RecordKind::Run;
+        let order = Order::Sequential { skip: 0 };
+        let mut plan = JobPlan::new("a", Engine::Psync(Psync::Plain), Mix::Only(Dir::Read), order);
+        plan.rate.read = Some(Rate::Iops(200));
+        self.record.plan.jobs = vec![plan];
     }
 
     /// A run whose job had this many I/Os in flight.

@@ -7,10 +7,12 @@ use super::testing::Scene;
 use super::threads::ONE_AT_A_TIME;
 use super::view::NAMED_MIN;
 use crate::account::Account;
+use crate::rules::rates::COULD_NOT_KEEP_UP;
 #[cfg(test)]
 use crate::rules::testing::Case;
 use crate::rules::{Change, Check, Claim, Confirmation, Rule};
 use fathom_model::finding::{Confidence, Evidence, Subject, Unit};
+use fathom_model::plan::JobPlan;
 use fathom_model::units;
 use fathom_model::watch::{RemotePeer, ThreadState};
 use std::net::SocketAddr;
@@ -228,23 +230,52 @@ pub(in crate::rules) static TIMER: Rule = Rule {
     remedy: "Look for a rate limit, think time or polling interval of the program; nothing outside of it is the limit meanwhile",
     checks: &[Check::View(timer)],
     #[cfg(test)]
-    cases: &[Case::View {
-        holds: |s| s.spends(&[(ThreadState::Timer, 0.97), (ThreadState::OnCpu, 0.03)]),
-        near_miss: |s| s.spends(&[(ThreadState::Timer, 0.05), (ThreadState::OnCpu, 0.95)]),
-        summary: "fio slept 97% of the time, for times of its own choice: nothing else limits it meanwhile.",
-    }],
+    cases: &[
+        Case::View {
+            holds: |s| s.spends(&[(ThreadState::Timer, 0.97), (ThreadState::OnCpu, 0.03)]),
+            near_miss: |s| s.spends(&[(ThreadState::Timer, 0.05), (ThreadState::OnCpu, 0.95)]),
+            summary: "fio slept 97% of the time, for times of its own choice: nothing else limits it meanwhile.",
+        },
+        Case::View {
+            holds: |s| {
+                s.spends(&[(ThreadState::Timer, 0.97), (ThreadState::OnCpu, 0.03)]);
+                s.has_a_rate();
+            },
+            near_miss: |s| {
+                s.spends(&[(ThreadState::Timer, 0.05), (ThreadState::OnCpu, 0.95)]);
+                s.has_a_rate();
+            },
+            summary: "fathom slept 97% of the time, to keep to the rate of its jobs, which they reached: nothing else limits it \
+                      meanwhile.",
+        },
+    ],
     ..Rule::LIMITER
 };
 
 fn timer(view: &View) -> Option<Claim> {
     let share = share_of(view, &[ThreadState::Timer])?;
+    let has = |pace: fn(&JobPlan) -> bool| view.is_run() && view.record.plan.jobs.iter().any(pace);
+    let is_late = view.findings.iter().any(|finding| finding.rule == COULD_NOT_KEEP_UP.id);
+    let (why, step) = if has(JobPlan::is_paced) {
+        let rate = "to keep to the rate of its jobs";
+        let reached = if is_late { "" } else { ", which they reached" };
+        (format!("{rate}{reached}"), "Leave out the rate to see what limits the device")
+    } else if has(|job| job.think.is_some()) {
+        (
+            "in the think time of its jobs".into(),
+            "Leave out thinktime to see what limits the device",
+        )
+    } else {
+        ("for times of its own choice".into(), "")
+    };
     let summary = format!(
-        "{} slept {:.0}% of the time{}, for times of its own choice: nothing else limits it meanwhile.",
+        "{} slept {:.0}% of the time{}, {why}: nothing else limits it meanwhile.",
         view.who_in(ThreadState::Timer),
         share * 100.0,
         rate_and_time(view, &[ThreadState::Timer])
     );
-    Some(wait(share, summary, "time asleep").about(view.workload()))
+    let claim = wait(share, summary, "time asleep").about(view.workload());
+    Some(if step.is_empty() { claim } else { claim.remedy(step) })
 }
 
 pub(in crate::rules) static NOT_RUNNING: Rule = Rule {
