@@ -142,7 +142,6 @@ Examples:
     #[command(after_help = "\
 Examples:
   fathom watch -- make -j8           a command and everything it starts
-  fathom watch -p 4711 -t 1m         a process, for a minute
   fathom watch --confirm -p 4711     a process, and a test of what limits it")]
     Watch(watch::Args),
     /// Show what threads do: state, system call, wait channel, kernel stack
