@@ -37,7 +37,7 @@ impl Default for Size {
 /// One section of a job file, or one `--name`: `numjobs` identical workers.
 ///
 /// Keys write into the plan, except for those that only mean something together with another key, a clone or the
-/// machine; these have the other fields, named like the key where there is one. [`Job::complete`] does what other keys
+/// machine; these have the other fields, named like the key where there is one. `Job::complete` does what other keys
 /// decide, `plan::jobs::resolve` what the machine does.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Job {
