@@ -1,4 +1,4 @@
-# cause: io_uring is told to hand each read to a worker thread.
+# cause: io_uring hands each read to a worker thread (force_async).
 # expect: io-wq
 # runs: fathom
 prepare() { filled data 512m; }

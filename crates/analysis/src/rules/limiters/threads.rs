@@ -100,11 +100,8 @@ fn fsync(view: &View) -> Option<Claim> {
     let jobs = view.record.jobs.iter();
     let flush_ns: u64 = jobs.clone().map(|job| job.flushes.lat.sum_ns()).sum();
     let runtime_ns: u64 = jobs.map(|job| job.runtime_ns).sum();
-    // Writes with O_SYNC and O_DSYNC wait for flushes without a call of their own.
-    let of_jobs = (flush_ns as f64 / runtime_ns.max(1) as f64).min(1.0);
     let share = match view.is_run() {
-        true if view.account.is_none() => of_jobs,
-        true => of_jobs.max(view.share(view.state(ThreadState::Flush))),
+        true => (flush_ns as f64 / runtime_ns.max(1) as f64).min(1.0),
         false if view.account.is_some() => view.share(view.state(ThreadState::Flush)),
         false => view
             .share(view.threads(|_, call, wchan| SYNC_CALLS.contains(&call) || of_journal(wchan))),
@@ -114,7 +111,7 @@ fn fsync(view: &View) -> Option<Claim> {
     }
     let spent = Evidence::number("time in syncs", share, Unit::Share);
     let source = match view.waits_in(ThreadState::Flush) {
-        _ if view.is_run() && share <= of_jobs => "",
+        _ if view.is_run() => "",
         Some(_) => "context switches",
         None => "system call and wchan of the threads",
     };
