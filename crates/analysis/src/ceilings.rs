@@ -9,7 +9,9 @@ pub use limit::{PeakCeilings, of_limit};
 pub(crate) use path::{DeviceLoad, LinkLoad, link_loads};
 pub use run::of_run;
 
+use fathom_model::facts::Host;
 use fathom_model::limit::is_large;
+use fathom_model::record::Cost;
 use fathom_model::units;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -64,6 +66,10 @@ pub enum CeilingKind {
     Tags,
     /// A link on the way to a disk.
     Link,
+    /// The bandwidth of memory.
+    Memory,
+    /// What a search found for the device.
+    Device,
     /// What the device is specified for.
     Specification,
 }
@@ -125,6 +131,18 @@ impl Ceilings {
         self.all.push(Ceiling { kind, part, most, used, unit, basis, source });
     }
 
+    /// Adds the CPU of a worker that did `iops` with `used` of it, and with `cost` where counters exist.
+    fn core(&mut self, part: &str, (iops, used): (f64, f64), cost: Option<&Cost>) {
+        let each_ns = used * 1e9 / iops.max(1e-9);
+        let cycles = cost.and_then(|cost| Some(cost.user_cycles + cost.kernel_cycles?));
+        let cycles = cycles.filter(|cycles| *cycles > 0.0).map_or(String::new(), |cycles| {
+            format!(": {cycles:.0} cycles at {:.1} GHz", cycles / each_ns)
+        });
+        let source = format!("CPU time per I/O, {}{cycles}", units::time(each_ns));
+        let part = (CeilingKind::Core, part.to_string());
+        self.add(part, (iops, used), (Basis::Measured, source));
+    }
+
     /// Adds all CPUs that the workers may run on, and the CPU limit of their cgroup: they do `iops` with `used` CPUs.
     fn cpus(&mut self, (iops, used): (f64, f64), allowed: f64, limit: Option<f64>) {
         let each = units::time(used * 1e9 / iops);
@@ -142,6 +160,15 @@ impl Ceilings {
             let source = format!("CPU time per I/O, {each}");
             self.add(part, (iops, used / limit), (Basis::Measured, source));
         }
+    }
+
+    /// Adds the bandwidth of memory, through which the workload moves `traffic` bytes per second.
+    fn memory(&mut self, host: &Host, (iops, traffic): (f64, f64)) {
+        let Some(copied) = host.memory_copy_bytes_per_second else { return };
+        // Each byte that is copied is read once and written once.
+        let share = traffic / (2.0 * copied);
+        let source = format!("2 × {}, copied by all CPUs", units::bandwidth(copied));
+        self.add((CeilingKind::Memory, "memory".into()), (iops, share), (Basis::Assumed, source));
     }
 
     /// All of them, the tightest first.

@@ -14,13 +14,14 @@ use fathom_machine::{Lookup, Roots};
 use fathom_model::finding::Severity;
 use fathom_model::outcome::{Outcome, RecordKind};
 use fathom_model::progress::JobTotals;
-use fathom_model::record::Header;
+use fathom_model::record::{DeviceLimit, Header};
 use fathom_model::watch::Level;
 use fathom_model::{Facts, Plan, Progress, RunRecord, escape, shell};
 use fathom_report::doc::Document;
 use fathom_runner::experiment;
 use fathom_runner::{Hooks, RecordTo, RunOptions, Runner, System, cost, new_header};
 use fathom_spec::{Eta, Format, Help, Output, Problems, Spec};
+use fathom_store::Runs;
 use std::fs::File;
 use std::io::{ErrorKind, IsTerminal, Read};
 use std::path::Path;
@@ -215,6 +216,17 @@ fn facts(spec: &Spec) -> Result<Facts, String> {
     Ok(Facts { host: fathom_machine::host(&roots), targets, ..Facts::default() })
 }
 
+/// What earlier searches found for the devices of a run; nothing if there were none, or they cannot be read.
+fn device_limits(record: &RunRecord) -> Vec<DeviceLimit> {
+    let facts = &record.header.facts;
+    let mut devices: Vec<_> = facts.targets.iter().filter_map(|t| t.device.as_ref()).collect();
+    devices.sort_by_key(|device| &device.name);
+    devices.dedup_by_key(|device| &device.name);
+    let found = record.kind_of_io().zip(Runs::open().ok().flatten());
+    let found = found.map(|(kind, runs)| runs.device_limits(&facts.host, devices, kind));
+    found.and_then(Result::ok).unwrap_or_default()
+}
+
 struct Request<'a> {
     spec: &'a Spec,
     job_files: &'a [String],
@@ -259,6 +271,9 @@ impl Request<'_> {
         view.clear();
         if record.header.outcome.is_finished() {
             cost::measure(runner.targets(), plan, signals.cancel_token(), &mut record.jobs);
+        }
+        if sampled && record.header.outcome.is_finished() {
+            record.device_limits = device_limits(&record);
         }
         record.header.findings = fathom_analysis::rules::judge(&record, runner.observed());
         let is_confirmed = self.confirm(&runner, &mut record, &mut view);

@@ -57,6 +57,9 @@ pub struct Host {
     /// Address space that this process may still map under RLIMIT_AS, in bytes; `None` is unlimited.
     #[serde(default)]
     pub address_space_available_bytes: Option<u64>,
+    /// What all CPUs together copy in memory, in bytes per second, as `limit` measures once per boot; absent before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_copy_bytes_per_second: Option<f64>,
     /// RLIMIT_MEMLOCK in bytes; `None` means unlimited.
     pub memlock_limit_bytes: Option<u64>,
     /// RLIMIT_NOFILE.

@@ -4,12 +4,13 @@ use crate::experiment::ExperimentRecord;
 use crate::facts::Facts;
 use crate::finding::{Finding, Severity};
 use crate::histogram::Histogram;
-use crate::limit::LimitRecord;
+use crate::limit::{BlockSpec, LimitRecord};
 use crate::outcome::{self, Outcome, RecordKind};
 use crate::per_dir::{Dir, PerDir};
-use crate::plan::Plan;
+use crate::plan::{Distribution, Order, Plan};
 use crate::progress::Counts;
 use crate::watch::{CacheEvent, SamplingRecord, Unavailable};
+use crate::window::Rw;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -75,9 +76,47 @@ pub struct RunRecord {
     pub jobs: Vec<JobRecord>,
     /// Block devices below the targets, without duplicates.
     pub disks: Vec<DiskRecord>,
+    /// What a search found earlier for these devices and this kind of I/O.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub device_limits: Vec<DeviceLimit>,
+}
+
+/// The peak of a device in an earlier search.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct DeviceLimit {
+    /// Kernel name of the device.
+    pub device: String,
+    /// The peak, in bytes per second.
+    pub bytes_per_second: f64,
+    /// Name of the search's run directory.
+    pub run: String,
 }
 
 impl RunRecord {
+    /// The kind of I/O that all jobs do, if it is one that a search measures: direct, of one size, uniform if random, without
+    /// a rate or pauses of their own.
+    pub fn kind_of_io(&self) -> Option<BlockSpec> {
+        let mut kinds = self.plan.jobs.iter().map(|job| {
+            let rw = Rw::ALL.into_iter().find(|rw| {
+                rw.mix() == job.access.mix
+                    && match job.access.order {
+                        Order::Sequential { skip } => skip == 0 && !rw.is_random(),
+                        Order::Random { ref distribution, run } => {
+                            let is_even = matches!(
+                                distribution,
+                                Distribution::EachOnce | Distribution::Uniform
+                            );
+                            run == 1 && is_even && rw.is_random()
+                        }
+                    }
+            })?;
+            let (least, most) = (job.block_min(), job.block_max());
+            (job.direct && least == most).then(|| BlockSpec::new(most, rw))
+        });
+        let first = kinds.next()??;
+        kinds.all(|kind| kind == Some(first)).then_some(first)
+    }
+
     /// Whether the whole request was carried out.
     pub fn is_complete(&self) -> bool {
         let undone = |finding: &Finding| finding.severity == Severity::Error;

@@ -252,6 +252,8 @@ pub struct MachineProbes {
     pub process_counting: Option<CountingCost>,
     /// CPU time of a sample taken by a timer interrupt, in nanoseconds.
     pub timer_interrupt_ns: Option<f64>,
+    /// What all CPUs together copy in memory, in bytes per second.
+    pub memory_copy: Option<f64>,
 }
 
 /// Overhead of counting.

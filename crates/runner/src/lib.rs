@@ -36,6 +36,7 @@ mod cancel;
 pub mod cost;
 pub mod experiment;
 pub mod limit;
+mod memory;
 mod ring;
 mod ring_threads;
 mod run;

@@ -5,6 +5,7 @@ mod targets;
 
 use crate::cancel::CancelToken;
 use crate::cost;
+use crate::memory;
 use crate::run::Hooks;
 use crate::session::{Measuring, RecordTo, Session, new_header};
 use crate::targets::OpenTargets;
@@ -88,6 +89,10 @@ impl Limit {
     /// Measures until everything is known, time is up or the search is cancelled, and returns the record with findings.
     pub fn run(&mut self, hooks: &mut dyn Hooks) -> Result<LimitRecord, String> {
         let mut record = self.new_record();
+        // Before the samplers begin, which would count it as load.
+        let host = &mut record.header.facts.host;
+        host.memory_copy_bytes_per_second =
+            memory::measured_copy_rate(host, record.config.buffers_bytes_max);
         let unfinished = LimitRecord { header: record.header.unfinished(), ..record.clone() };
         let session = &mut self.session;
         session.begin(&unfinished, &mut |text: &str| hooks.notice(text))?;

@@ -1,6 +1,7 @@
 //! Targets that passed all checks and are held open, for any number of runs.
 
 use crate::cancel::CancelToken;
+use crate::memory;
 use crate::run::Hooks;
 use crate::session::new_header;
 use crate::shrink::ShrinkDetector;
@@ -155,8 +156,10 @@ impl OpenTargets {
 
     /// A record of `plan` on these targets, without results.
     pub fn new_record(&self, plan: &Plan) -> RunRecord {
+        let mut facts = self.facts.clone();
+        facts.host.memory_copy_bytes_per_second = memory::copy_rate(&facts.host);
         RunRecord {
-            header: new_header(RecordKind::Run, self.facts.clone()),
+            header: new_header(RecordKind::Run, facts),
             plan: plan.clone(),
             jobs: vec![JobRecord::default(); plan.jobs.len()],
             ..RunRecord::default()

@@ -2,8 +2,12 @@
 
 use crate::dir::{self, HeldDir, Readers};
 use crate::run_dir::{RunDir, TAGS, state_dir};
+use crate::stored::read_search;
 use crate::time::instant;
+use fathom_model::facts::{DeviceFacts, Host};
+use fathom_model::limit::BlockSpec;
 use fathom_model::list;
+use fathom_model::record::DeviceLimit;
 use rustix::fs::{FlockOperation, flock};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,6 +21,11 @@ pub const DEFAULT_BYTES_MAX: u64 = 4 << 30;
 const TAG_MAX: usize = 64;
 const TAGS_MAX: usize = 64;
 pub(crate) const TAG_FILE_MAX: u64 = 64 << 10;
+
+/// Runs among which searches are looked for, the latest first.
+const SEARCHED_MAX: usize = 500;
+/// Part of a search's I/Os that reached the device, from which on it measured that device.
+const FROM_DISK_MIN: f64 = 0.9;
 
 #[derive(Debug, Default)]
 pub struct Pruned {
@@ -63,6 +72,50 @@ impl Runs {
         let mut entries: Vec<RunEntry> = names.filter_map(|name| self.entry(name)).collect();
         entries.sort_by(|a, b| list::natural(&a.name, &b.name));
         Ok(entries)
+    }
+
+    /// What the latest complete search of each of `host`'s `devices` found for `kind`. A search whose record cannot be read
+    /// shows nothing.
+    pub fn device_limits<'a>(
+        &self,
+        host: &Host,
+        devices: impl IntoIterator<Item = &'a DeviceFacts>,
+        kind: BlockSpec,
+    ) -> Result<Vec<DeviceLimit>, String> {
+        let mut wanted: Vec<&DeviceFacts> = devices.into_iter().collect();
+        let mut found = Vec::new();
+        for entry in self.list()?.iter().rev().take(SEARCHED_MAX) {
+            if wanted.is_empty() || host.host_id.is_empty() {
+                break;
+            }
+            let Some(search) = read_search(&entry.path) else { continue };
+            let facts = &search.header.facts;
+            if facts.host.host_id != host.host_id || !search.header.outcome.is_finished() {
+                continue;
+            }
+            for (target, limits) in facts.targets.iter().zip(&search.report.targets) {
+                let is_it = |device: &&DeviceFacts| {
+                    let known =
+                        |of: &DeviceFacts| (of.name.clone(), of.serial.clone(), of.size_bytes);
+                    target.device.as_ref().map(known) == Some(known(device))
+                };
+                let peak = limits
+                    .blocks
+                    .iter()
+                    .find(|b| (b.block_bytes, b.rw) == (kind.block_bytes, kind.rw));
+                let peak = peak.and_then(|block| block.peak.as_ref());
+                // Elsewhere, another layer served the I/Os.
+                let peak =
+                    peak.filter(|peak| peak.from_disk.is_some_and(|part| part > FROM_DISK_MIN));
+                let Some((at, peak)) = wanted.iter().position(is_it).zip(peak) else { continue };
+                found.push(DeviceLimit {
+                    device: wanted.swap_remove(at).name.clone(),
+                    bytes_per_second: peak.iops.mean * kind.block_bytes as f64,
+                    run: entry.name.clone(),
+                });
+            }
+        }
+        Ok(found)
     }
 
     fn entry(&self, name: String) -> Option<RunEntry> {
@@ -244,7 +297,12 @@ fn is_locked(dir: &HeldDir) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fathom_model::RunRecord;
+    use fathom_model::facts::TargetFacts;
+    use fathom_model::limit::{BlockLimit, LimitRecord, LimitReport, TargetLimit};
+    use fathom_model::outcome::RecordKind;
+    use fathom_model::record::{Header, RECORD_VERSION};
+    use fathom_model::window::{Estimate, Point, Rw};
+    use fathom_model::{Facts, Outcome, RunRecord};
     use std::fs;
 
     const DAY: u64 = 86_400_000_000_000;
@@ -270,6 +328,80 @@ mod tests {
         let all = runs.list().unwrap();
         assert_eq!(names(&all), in_order);
         assert!(all.iter().all(|run| run.started_unix_ns == all[0].started_unix_ns));
+    }
+
+    /// A search of a device of this serial number, whose reads of 4 KiB reached the device with `from_disk`.
+    fn search(serial: &str, iops: f64, from_disk: f64) -> LimitRecord {
+        let config = serde_json::json!({
+            "targets": ["data"], "seconds": 1.0, "cores": 1, "buffers_bytes_max": 1
+        });
+        let mean = Estimate { mean: iops, ..Estimate::default() };
+        let peak = Point { iops: mean, from_disk: Some(from_disk), ..Point::default() };
+        let block = BlockLimit { block_bytes: 4096, peak: Some(peak), ..BlockLimit::default() };
+        let target = TargetLimit { name: "data".into(), blocks: vec![block] };
+        LimitRecord {
+            header: Header {
+                kind: RecordKind::Limit,
+                record_version: RECORD_VERSION,
+                outcome: Outcome::Finished,
+                facts: Facts {
+                    host: host("here"),
+                    targets: vec![TargetFacts {
+                        device: Some(device(serial)),
+                        ..Default::default()
+                    }],
+                    ..Facts::default()
+                },
+                ..Header::default()
+            },
+            config: serde_json::from_value(config).unwrap(),
+            conditions: Vec::new(),
+            competitors: Vec::new(),
+            report: LimitReport { targets: vec![target], ..LimitReport::default() },
+            costs: Vec::new(),
+            costs_missing: None,
+        }
+    }
+
+    fn host(id: &str) -> Host {
+        Host { host_id: id.into(), ..Host::default() }
+    }
+
+    fn device(serial: &str) -> DeviceFacts {
+        DeviceFacts { name: "vda".into(), serial: Some(serial.into()), ..DeviceFacts::default() }
+    }
+
+    #[test]
+    fn the_latest_search_of_a_device_is_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let runs = Runs { dir: HeldDir::open(dir.path()).unwrap() };
+        let add_search = |day: u32, record: &LimitRecord| {
+            let name = format!("202611{day:02}-120000-1");
+            fs::create_dir(dir.path().join(&name)).unwrap();
+            let text = serde_json::to_vec_pretty(record).unwrap();
+            fs::write(dir.path().join(name).join("record.json"), text).unwrap();
+        };
+        add_search(1, &search("a", 1000.0, 1.0));
+        add_search(2, &search("a", 2000.0, 1.0));
+        // Another disk of this name, a search in the page cache, an interrupted one, and a run.
+        add_search(3, &search("b", 3000.0, 1.0));
+        add_search(4, &search("a", 4000.0, 0.1));
+        let mut interrupted = search("a", 5000.0, 1.0);
+        interrupted.header.outcome = Outcome::unfinished();
+        add_search(5, &interrupted);
+        drop(add(dir.path(), "20261106-120000-1"));
+        let (disk, reads) = (device("a"), BlockSpec::new(4096, Rw::Randread));
+        let found = |host: &Host, kind| runs.device_limits(host, [&disk], kind).unwrap();
+        let expected = DeviceLimit {
+            device: "vda".into(),
+            bytes_per_second: 2000.0 * 4096.0,
+            run: "20261102-120000-1".into(),
+        };
+        assert_eq!(found(&host("here"), reads), [expected]);
+        assert_eq!(found(&host("there"), reads), []);
+        assert_eq!(found(&host(""), reads), []);
+        assert_eq!(found(&host("here"), BlockSpec::new(4096, Rw::Read)), []);
+        assert_eq!(found(&host("here"), BlockSpec::new(8192, Rw::Randread)), []);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use crate::dir::HeldDir;
 use crate::read::{check_version, read_text, unread};
 use fathom_model::Record;
+use fathom_model::limit::LimitRecord;
 use fathom_model::outcome::RecordKind;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -10,6 +11,9 @@ use std::path::Path;
 
 /// Maximum size of a `record.json` in bytes. Those of the largest machines have some MiB.
 pub(crate) const RECORD_MAX: u64 = 64 << 20;
+
+/// A record of version 3 has its kind within so many bytes.
+const KIND_WITHIN: usize = 256;
 
 /// Fields that determine the kind. Version 1 does not store it: a search has a `config`, and only a watch has no
 /// jobs.
@@ -42,6 +46,14 @@ pub fn read_record(dir: &Path) -> Result<Record, String> {
         RecordKind::Run | RecordKind::Watch => serde_json::from_slice(&text).map(Record::Run),
     };
     record.map_err(not_a_record)
+}
+
+/// The record in `dir`, if it is that of a search and can be read. Others are not parsed.
+pub(crate) fn read_search(dir: &Path) -> Option<LimitRecord> {
+    let text = read_text(&HeldDir::open(dir).ok()?).ok()?;
+    // It is one of the first fields.
+    let first = String::from_utf8_lossy(&text[..text.len().min(KIND_WITHIN)]);
+    first.contains("\"limit\"").then(|| serde_json::from_slice(&text).ok()).flatten()
 }
 
 /// The record of version 1 with its kind, which it does not store.

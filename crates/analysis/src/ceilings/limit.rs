@@ -2,7 +2,8 @@
 
 use super::path::{self, DeviceLoad, QueueSizes};
 use super::{Basis, Ceiling, CeilingKind, Ceilings};
-use fathom_model::limit::{BlockLimit, LimitRecord, QueueFacts};
+use fathom_model::limit::{BlockLimit, LimitRecord, PeakCost, QueueFacts};
+use fathom_model::record::Cost;
 use fathom_model::window::Point;
 use fathom_model::{PerDir, units};
 use schemars::JsonSchema;
@@ -37,8 +38,16 @@ fn at_peak(record: &LimitRecord, target: usize, limit: &BlockLimit, peak: &Point
     let (config, report) = (&record.config, &record.report);
     let iops = peak.iops.mean;
     let mut all = Ceilings::new(limit.block_bytes as f64);
-    of_cpus(&mut all, record, peak);
+    let is_of = |cost: &&PeakCost| {
+        (cost.target, cost.block_bytes, cost.rw) == (target, limit.block_bytes, limit.rw)
+    };
+    let cost = record.costs.iter().find(is_of).map(|found| &found.cost);
+    of_cpus(&mut all, record, peak, cost);
     let own = if peak.workers == 1 { report.own.one_worker } else { report.own.all_cores };
+    let is_direct = record.conditions.get(target).is_none_or(|conditions| conditions.direct);
+    let passes = if is_direct { 1.0 } else { 2.0 + peak.from_disk.unwrap_or(0.0) };
+    let traffic = iops * limit.block_bytes as f64 * passes;
+    all.memory(&record.header.facts.host, (iops, traffic));
     if let Some(own) = own {
         let part = (CeilingKind::LoadGenerator, "fathom itself".to_string());
         let source = (Basis::Measured, "no-ops without a device".to_string());
@@ -94,13 +103,11 @@ fn shares(limit: &BlockLimit) -> PerDir<f64> {
     shares
 }
 
-fn of_cpus(all: &mut Ceilings, record: &LimitRecord, peak: &Point) {
+fn of_cpus(all: &mut Ceilings, record: &LimitRecord, peak: &Point, cost: Option<&Cost>) {
     let (iops, each_ns) = (peak.iops.mean, peak.cpu_ns_per_io());
     let used = iops * each_ns / 1e9;
     let workers = f64::from(peak.workers.max(1));
-    let source = (Basis::Measured, format!("CPU time per I/O, {}", units::time(each_ns)));
-    let part = (CeilingKind::Core, "one submitting core".to_string());
-    all.add(part, (iops / workers, used / workers), source);
+    all.core("one submitting core", (iops / workers, used / workers), cost);
     all.cpus((iops, used), f64::from(record.report.cores), record.config.cpu_limit);
 }
 

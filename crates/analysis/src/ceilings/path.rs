@@ -4,6 +4,7 @@ use super::{Basis, CeilingKind, Ceilings};
 use crate::machine::DiskRates;
 use crate::topology::analyze;
 use crate::watch::IoLimit;
+use fathom_model::record::DeviceLimit;
 use fathom_model::topology::{Hop, Link, LinkStandard, Topology};
 use fathom_model::{Dir, PerDir, units};
 
@@ -71,6 +72,16 @@ pub(super) fn queues(all: &mut Ceilings, load: &DeviceLoad, sizes: QueueSizes) {
         let part = (kind, format!("{noun} {}", load.name));
         let source = format!("{source}, {in_flight:.1} in use");
         all.add(part, (iops, in_flight / capacity), (Basis::Measured, source));
+    }
+}
+
+/// What a search found for the device by itself.
+pub(super) fn device(all: &mut Ceilings, load: &DeviceLoad, limits: &[DeviceLimit]) {
+    let bytes: f64 = load.bytes.iter().map(|(_, bytes)| bytes).sum();
+    for limit in limits.iter().filter(|limit| limit.device == load.name) {
+        let part = (CeilingKind::Device, format!("{} by itself", load.name));
+        let used = (load.iops(all.io_bytes), bytes / limit.bytes_per_second);
+        all.add(part, used, (Basis::Measured, format!("`fathom limit`, {}", limit.run)));
     }
 }
 

@@ -34,6 +34,8 @@ pub fn of_run(record: &RunRecord, observed: Option<&Observed>) -> Vec<Ceiling> {
     let mut all = Ceilings::new(if iops > 0.0 { bandwidth / iops } else { 0.0 });
     let cgroup = observed.and_then(|seen| seen.last().system.as_ref()?.cgroup.as_ref());
     of_cpus(&mut all, record, &jobs, iops, cgroup.and_then(|cgroup| cgroup.cpu_limit));
+    let traffic = memory_traffic(&jobs, &record.disks);
+    all.memory(&record.header.facts.host, (iops, traffic));
     depths(&mut all, &jobs, iops);
     rates(&mut all, &jobs, iops);
     let loads: Vec<DeviceLoad> = record.disks.iter().filter_map(load).collect();
@@ -42,6 +44,7 @@ pub fn of_run(record: &RunRecord, observed: Option<&Observed>) -> Vec<Ceiling> {
         let mut devices = targets.filter_map(|target| target.device.as_ref());
         if let Some(device) = devices.find(|device| device.name == load.name) {
             path::queues(&mut all, load, sizes(device));
+            path::device(&mut all, load, &record.device_limits);
             let limits = cgroup.map_or(&[][..], |cgroup| &cgroup.io_limits);
             path::cgroup_limits(&mut all, load, (ios, bytes), limits);
         }
@@ -69,8 +72,7 @@ fn of_cpus(
         let share = own_cpu(job);
         let own = derive::per_second(derive::ios(job), job.runtime_ns);
         let part = if jobs.len() == 1 { "one submitting core" } else { "busiest submitting core" };
-        let source = format!("CPU time per I/O, {}", units::time(share * 1e9 / own.max(1e-9)));
-        all.add((CeilingKind::Core, part.into()), (own, share), (Basis::Measured, source));
+        all.core(part, (own, share), job.cost.as_ref());
     }
     if !jobs.iter().all(|(_, job)| measured(job)) {
         return;
@@ -78,6 +80,20 @@ fn of_cpus(
     let helpers = |job: &JobRecord| job.usage.helper_ns as f64 / job.runtime_ns as f64;
     let used: f64 = jobs.iter().map(|(_, job)| own_cpu(job) + helpers(job)).sum();
     all.cpus((iops, used), allowed(record, jobs) as f64, limit);
+}
+
+/// Bytes per second that the jobs and their disks move through memory: once for each byte that a device transfers, and twice
+/// for each that is copied to or from the page cache. Engines without a target move nothing.
+fn memory_traffic(jobs: &[(&JobPlan, &JobRecord)], disks: &[DiskRecord]) -> f64 {
+    let of = |direct: bool| -> f64 {
+        let jobs =
+            jobs.iter().filter(|(plan, _)| plan.direct == direct && !plan.regions.is_empty());
+        jobs.map(|(_, job)| derive::per_second(derive::bytes(job), job.runtime_ns)).sum()
+    };
+    let loads = disks.iter().filter_map(load);
+    let by_disks: f64 =
+        loads.map(|load| load.bytes.iter().map(|(_, bytes)| bytes).sum::<f64>()).sum();
+    by_disks.max(of(true)) + 2.0 * of(false)
 }
 
 /// The number of CPUs that the workers may run on; 0 if that is not known.

@@ -5,9 +5,9 @@ use fathom_model::facts::{DeviceFacts, Host, TargetFacts};
 use fathom_model::limit::{
     BlockLimit, BlockSpec, Config, LimitRecord, LimitReport, OwnCeiling, QueueFacts, TargetLimit,
 };
-use fathom_model::plan::{Distribution, Engine, JobPlan, Mix, Order, Plan, Rate};
+use fathom_model::plan::{Distribution, Engine, JobPlan, Mix, Order, Plan, Rate, Region};
 use fathom_model::progress::Sample;
-use fathom_model::record::{DiskRecord, Header, JobRecord, RunRecord};
+use fathom_model::record::{Cost, DeviceLimit, DiskRecord, Header, JobRecord, RunRecord};
 use fathom_model::topology::{
     Hop, HopKind, Link, LinkMode, LinkStandard, Topology, Volume, VolumeKind,
 };
@@ -212,6 +212,50 @@ fn requests_of_a_device_by_its_time_per_request() {
     assert_eq!(with(|device| device.nr_requests = None), None);
     assert_eq!(with(|device| device.hardware_queues = None), None);
     assert_eq!(with(|device| device.name = "vda".into()), None);
+}
+
+#[test]
+fn a_device_sustains_what_a_search_found() {
+    let mut record = on_disk(run(vec![job(100_000, 4096, 1000.0, (64, 640_000))]), 62);
+    let limit = |device: &str| DeviceLimit {
+        device: device.into(),
+        bytes_per_second: 125_000.0 * 4096.0,
+        run: "20261102-120000-1".into(),
+    };
+    record.device_limits = vec![limit("nvme0n1"), limit("nvme1n1")];
+    assert_eq!(of(&of_run(&record, None), CeilingKind::Device), Some((125_000.0, 100_000.0)));
+    record.device_limits.remove(0);
+    assert_eq!(of(&of_run(&record, None), CeilingKind::Device), None);
+}
+
+#[test]
+fn memory_carries_what_devices_transfer_and_what_is_copied() {
+    // 1 GB/s of direct reads, where CPUs copy 5 GB/s: a tenth of what memory reads and writes.
+    let mut record = on_disk(run(vec![job(1000, 1_000_000, 1000.0, (1, 1000))]), 1);
+    record.plan.jobs[0].direct = true;
+    let region = Region { target: 0, start: 0, len: 1 << 30 };
+    record.plan.jobs[0].regions = vec![region];
+    assert_eq!(of(&of_run(&record, None), CeilingKind::Memory), None);
+    record.header.facts.host.memory_copy_bytes_per_second = Some(5e9);
+    let most = |record: &RunRecord| of(&of_run(record, None), CeilingKind::Memory).unwrap().0 / 1e9;
+    assert!((most(&record) - 10.0).abs() < 0.01, "{}", most(&record));
+    // From the page cache, each byte is copied; those that come from the disk go there first.
+    record.plan.jobs[0].direct = false;
+    assert!((most(&record) - 10.0 / 3.0).abs() < 0.01, "{}", most(&record));
+    record.disks.clear();
+    assert!((most(&record) - 5.0).abs() < 0.01, "{}", most(&record));
+}
+
+#[test]
+fn a_core_has_its_clock_and_cycles_where_they_are_counted() {
+    let mut record = run(vec![job(400_000, 4096, 8_666.0 / 3.9, (128, 320_000))]);
+    let source = |record: &RunRecord| of_run(record, None)[0].source.clone();
+    assert_eq!(source(&record), "CPU time per I/O, 2.22 µs");
+    let cost = Cost { user_cycles: 666.0, kernel_cycles: Some(8_000.0), ios: 1, ..Cost::default() };
+    record.jobs[0].cost = Some(cost);
+    assert_eq!(source(&record), "CPU time per I/O, 2.22 µs: 8666 cycles at 3.9 GHz");
+    record.jobs[0].cost = Some(Cost { kernel_cycles: None, ..cost });
+    assert_eq!(source(&record), "CPU time per I/O, 2.22 µs");
 }
 
 #[test]

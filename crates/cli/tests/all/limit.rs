@@ -205,6 +205,30 @@ fn a_block_that_the_device_does_not_take_is_refused_before_anything_is_measured(
 }
 
 #[test]
+fn a_run_is_held_against_what_a_search_found_for_its_device() {
+    let Some(_alone) = as_root("loop devices") else { return };
+    let place = Place::new();
+    place.data("image", 64 * MIB);
+    let device = Loop::with_blocks(&place.path("image"), 512);
+    let found = place.ask(&["limit", "-t", "5", "--bs=4k", "--rw=randread", "--json", &device.0]);
+    let found: LimitRecord = serde_json::from_str(&found.done().stdout).unwrap();
+    let peak = found.report.targets[0].blocks[0].peak.as_ref().unwrap().iops.mean;
+    let run = |rw: &str, direct: &str| {
+        let options = ["run", "--ioengine=io_uring", "--iodepth=4", "--runtime=1", "--time_based"];
+        let own = ["--bs=4k", "--json", direct, rw, &device.0];
+        let json = place.ask(&[&options[..], &own].concat()).done().json();
+        let all = json["fathom"]["ceilings"].as_array().unwrap().clone();
+        all.into_iter().find(|ceiling| ceiling["kind"] == "device")
+    };
+    let row = run("--rw=randread", "--direct=1").unwrap();
+    assert!((row["most"].as_f64().unwrap() / peak - 1.0).abs() < 0.01, "{row} {peak}");
+    assert!(row["used"].as_f64() > Some(0.0) && row["basis"] == "measured", "{row}");
+    // The search says nothing about others.
+    assert_eq!(run("--rw=read", "--direct=1"), None);
+    assert_eq!(run("--rw=randread", "--direct=0"), None);
+}
+
+#[test]
 fn a_cpu_quota_is_not_taken_for_the_device() {
     let Some(_alone) = as_root("cgroups") else { return };
     let place = Place::new();
