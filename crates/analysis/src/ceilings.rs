@@ -66,6 +66,8 @@ pub enum CeilingKind {
     Tags,
     /// A link on the way to a disk.
     Link,
+    /// The CPU that spends most of its time in interrupts.
+    InterruptCpu,
     /// The bandwidth of memory.
     Memory,
     /// What a search found for the device.

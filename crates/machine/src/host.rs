@@ -53,6 +53,7 @@ pub fn host(roots: &Roots) -> Host {
         clocksource: text(cpu.join("clocksource/clocksource0/current_clocksource"))
             .unwrap_or_default(),
         virtualization: virtualization(roots, &cpuinfo),
+        memory_copy_bytes_per_second: None,
     }
 }
 

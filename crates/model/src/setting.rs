@@ -43,6 +43,10 @@ pub enum Setting {
     CpuAffinity,
     /// The CPU quotas of a process's cgroups: cpu.max (v1: cpu.cfs_quota_us).
     CpuMax,
+    /// The I/O limits of a process's cgroups: io.max (v1: blkio.throttle.*).
+    IoMax,
+    /// The I/O weights of a process's cgroups: io.weight, io.bfq.weight (v1: blkio.bfq.weight).
+    IoWeight,
 }
 
 /// What a setting belongs to.
@@ -79,7 +83,7 @@ enum Values {
 type Row = (Setting, &'static str, SettingScope, Values);
 
 /// All settings.
-const TABLE: [Row; 16] = [
+const TABLE: [Row; 18] = [
     (Setting::Scheduler, "scheduler", SettingScope::Disk, Values::Word),
     (Setting::ReadAheadKb, "read_ahead_kb", SettingScope::Disk, Values::Number(0, 1 << 22)),
     (Setting::NrRequests, "nr_requests", SettingScope::Disk, Values::Number(4, 1 << 16)),
@@ -101,6 +105,8 @@ const TABLE: [Row; 16] = [
     (Setting::Cgroup, "cgroup", SettingScope::Machine, Values::Limits),
     (Setting::CpuAffinity, "cpu_affinity", SettingScope::Process, Values::Cpus),
     (Setting::CpuMax, "cpu_max", SettingScope::Process, Values::OneOf(&["max"])),
+    (Setting::IoMax, "io_max", SettingScope::Process, Values::OneOf(&["max"])),
+    (Setting::IoWeight, "io_weight", SettingScope::Process, Values::Number(1, 1000)),
 ];
 
 impl Setting {

@@ -81,7 +81,7 @@ pub(super) fn device(all: &mut Ceilings, load: &DeviceLoad, limits: &[DeviceLimi
     for limit in limits.iter().filter(|limit| limit.device == load.name) {
         let part = (CeilingKind::Device, format!("{} by itself", load.name));
         let used = (load.iops(all.io_bytes), bytes / limit.bytes_per_second);
-        all.add(part, used, (Basis::Measured, format!("`fathom limit`, {}", limit.run)));
+        all.add(part, used, (Basis::Measured, format!("`fathom limit`, {}", limit.run_name)));
     }
 }
 

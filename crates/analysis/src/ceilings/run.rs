@@ -13,7 +13,7 @@ use fathom_model::{Outcome, PerDir, units};
 const RUNTIME_MIN_NS: u64 = 500_000_000;
 
 /// Ceilings of the jobs of a run together, the tightest first; with the samples, those of the cgroup, too. None where jobs
-/// ran one after the other, since disks are counted over the whole run, where they worked on names, or only for a moment.
+/// ran one after the other, since disks are counted over the whole run, where they worked on names, or only for a moment, and of several machines together.
 pub fn of_run(record: &RunRecord, observed: Option<&Observed>) -> Vec<Ceiling> {
     let jobs: Vec<(&JobPlan, &JobRecord)> = derive::jobs(record).collect();
     let is_usable = |(plan, job): &(&JobPlan, &JobRecord)| {
@@ -22,7 +22,8 @@ pub fn of_run(record: &RunRecord, observed: Option<&Observed>) -> Vec<Ceiling> {
             && job.runtime_ns >= RUNTIME_MIN_NS
     };
     let is_failed = matches!(record.header.outcome, Outcome::Failed { .. });
-    if is_failed || jobs.is_empty() || !jobs.iter().all(is_usable) {
+    let is_of_many = !record.ranks.is_empty();
+    if is_failed || is_of_many || jobs.is_empty() || !jobs.iter().all(is_usable) {
         return Vec::new();
     }
     let of_all = |of: &dyn Fn(&JobRecord) -> u64| -> f64 {
@@ -34,6 +35,9 @@ pub fn of_run(record: &RunRecord, observed: Option<&Observed>) -> Vec<Ceiling> {
     let mut all = Ceilings::new(if iops > 0.0 { bandwidth / iops } else { 0.0 });
     let cgroup = observed.and_then(|seen| seen.last().system.as_ref()?.cgroup.as_ref());
     of_cpus(&mut all, record, &jobs, iops, cgroup.and_then(|cgroup| cgroup.cpu_limit));
+    if let Some(seen) = observed {
+        interrupts(&mut all, seen, iops);
+    }
     let traffic = memory_traffic(&jobs, &record.disks);
     all.memory(&record.header.facts.host, (iops, traffic));
     depths(&mut all, &jobs, iops);
@@ -80,6 +84,18 @@ fn of_cpus(
     let helpers = |job: &JobRecord| job.usage.helper_ns as f64 / job.runtime_ns as f64;
     let used: f64 = jobs.iter().map(|(_, job)| own_cpu(job) + helpers(job)).sum();
     all.cpus((iops, used), allowed(record, jobs) as f64, limit);
+}
+
+/// The CPU that spent most of its time in interrupts, of devices and of softirqs. Those of all programs count.
+fn interrupts(all: &mut Ceilings, seen: &Observed, iops: f64) {
+    let Some(system) = &seen.rates().system else { return };
+    let cpus =
+        system.cpus.iter().map(|one| (one.cpu, (one.shares.irq + one.shares.softirq) / 100.0));
+    if let Some((cpu, share)) = cpus.max_by(|a, b| a.1.total_cmp(&b.1)) {
+        let part = (CeilingKind::InterruptCpu, format!("interrupts on CPU {cpu}"));
+        let source = format!("{:.1}% of its time", share * 100.0);
+        all.add(part, (iops, share), (Basis::Measured, source));
+    }
 }
 
 /// Bytes per second that the jobs and their disks move through memory: once for each byte that a device transfers, and twice

@@ -11,7 +11,7 @@ use fathom_model::record::{Cost, DeviceLimit, DiskRecord, Header, JobRecord, Run
 use fathom_model::topology::{
     Hop, HopKind, Link, LinkMode, LinkStandard, Topology, Volume, VolumeKind,
 };
-use fathom_model::watch::{CgroupSample, MachineSample, SystemSample};
+use fathom_model::watch::{CgroupSample, CpuSample, MachineSample, SystemSample};
 use fathom_model::window::{Estimate, Point};
 use fathom_model::{Dir, Facts, PerDir};
 
@@ -220,7 +220,7 @@ fn a_device_sustains_what_a_search_found() {
     let limit = |device: &str| DeviceLimit {
         device: device.into(),
         bytes_per_second: 125_000.0 * 4096.0,
-        run: "20261102-120000-1".into(),
+        run_name: "20261102-120000-1".into(),
     };
     record.device_limits = vec![limit("nvme0n1"), limit("nvme1n1")];
     assert_eq!(of(&of_run(&record, None), CeilingKind::Device), Some((125_000.0, 100_000.0)));
@@ -244,6 +244,27 @@ fn memory_carries_what_devices_transfer_and_what_is_copied() {
     assert!((most(&record) - 10.0 / 3.0).abs() < 0.01, "{}", most(&record));
     record.disks.clear();
     assert!((most(&record) - 5.0).abs() < 0.01, "{}", most(&record));
+}
+
+#[test]
+fn interrupts_are_those_of_the_cpu_that_has_most() {
+    let record = run(vec![job(100_000, 4096, 1000.0, (64, 640_000))]);
+    let mut observed = Observed::default();
+    for second in [0, 1] {
+        let cpu = |cpu, softirq, idle| CpuSample {
+            cpu,
+            softirq: softirq * second,
+            idle: idle * second,
+            ..CpuSample::default()
+        };
+        let cpus = vec![cpu(0, 10, 90), cpu(1, 50, 50)];
+        let system = SystemSample { cpus, ..SystemSample::default() };
+        let machine = MachineSample { system: Some(system), ..MachineSample::default() };
+        observed.add(&Sample { elapsed_ns: second * SECOND, machine, ..Sample::default() });
+    }
+    let all = of_run(&record, Some(&observed));
+    assert_eq!(of(&all, CeilingKind::InterruptCpu), Some((200_000.0, 100_000.0)));
+    assert!(all.iter().any(|one| one.part == "interrupts on CPU 1"), "{all:?}");
 }
 
 #[test]

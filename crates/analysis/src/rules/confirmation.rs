@@ -13,12 +13,15 @@ use fathom_model::plan::{
 use fathom_model::record::{JobRecord, RunRecord};
 use fathom_model::setting::{Setting, SettingChange};
 use fathom_model::{cpus, units};
+use std::borrow::Cow;
 
 /// From this ratio on, more IOPS are a gain: less may be noise of short windows, and changes no verdict.
 const GAIN_MIN: f64 = 1.10;
 /// Limits of io_uring, and of the jobs that can run.
 const DEPTH_MAX: u32 = 32768;
 const JOBS_MAX: usize = 4096;
+/// The highest I/O weight that all schedulers take.
+const WEIGHT_MAX: &str = "1000";
 /// Regions are divided at a multiple of this, in bytes: direct I/O needs no larger alignment.
 const ALIGNMENT: u64 = 4096;
 
@@ -71,6 +74,10 @@ pub(super) enum Change {
     AllCpus,
     /// No CPU quota of the cgroups.
     NoCpuQuota,
+    /// No I/O limit of the cgroups.
+    NoIoLimit,
+    /// The highest I/O weight of the cgroups.
+    IoWeight,
 }
 
 impl Change {
@@ -87,6 +94,8 @@ impl Change {
             Self::NoReadAhead => "read_ahead_kb=0",
             Self::AllCpus => "all CPUs allowed",
             Self::NoCpuQuota => "cpu_max=max",
+            Self::NoIoLimit => "io_max=max",
+            Self::IoWeight => "io_weight=1000",
         }
     }
 
@@ -98,7 +107,9 @@ impl Change {
             | Self::Requests
             | Self::NoReadAhead
             | Self::AllCpus
-            | Self::NoCpuQuota => true,
+            | Self::NoCpuQuota
+            | Self::NoIoLimit
+            | Self::IoWeight => true,
         }
     }
 }
@@ -224,13 +235,16 @@ pub fn confirmation_test(
         Change::NoReadAhead => set(&mut settings, finding, Setting::ReadAheadKb, "0")?,
         Change::AllCpus => all_cpus(&mut plan, &mut settings, workload, host)?,
         Change::NoCpuQuota => {
-            let own = [i32::try_from(std::process::id()).unwrap_or(i32::MAX)];
-            let processes = match workload {
-                Workload::Jobs(_) => own.as_slice(),
-                Workload::Processes(processes) => processes,
-            };
-            settings.extend(of_processes(processes, Setting::CpuMax, "max"));
+            settings.extend(of_processes(&processes_of(workload), Setting::CpuMax, "max"));
             "removing the CPU quota of the cgroup".into()
+        }
+        Change::NoIoLimit => {
+            settings.extend(of_processes(&processes_of(workload), Setting::IoMax, "max"));
+            "removing the I/O limits of the cgroup".into()
+        }
+        Change::IoWeight => {
+            settings.extend(of_processes(&processes_of(workload), Setting::IoWeight, WEIGHT_MAX));
+            format!("an I/O weight of {WEIGHT_MAX} of the cgroup")
         }
     };
     let need = plan.memory_need(host.cpus_online).resident_bytes;
@@ -358,14 +372,18 @@ fn all_cpus(
     Ok("allowing all CPUs".into())
 }
 
-fn of_processes(
-    processes: &[i32],
-    setting: Setting,
-    value: &str,
-) -> impl Iterator<Item = SettingChange> {
+/// The processes whose cgroups are changed: of jobs, this one.
+fn processes_of<'a>(workload: Workload<'a>) -> Cow<'a, [i32]> {
+    match workload {
+        Workload::Jobs(_) => vec![i32::try_from(std::process::id()).unwrap_or(i32::MAX)].into(),
+        Workload::Processes(processes) => processes.into(),
+    }
+}
+
+fn of_processes(processes: &[i32], setting: Setting, value: &str) -> Vec<SettingChange> {
     let change =
         move |pid: &i32| SettingChange { setting, target: pid.to_string(), value: value.into() };
-    processes.iter().map(change)
+    processes.iter().map(change).collect()
 }
 
 fn twice_requests(record: &RunRecord, name: &str) -> Option<u32> {

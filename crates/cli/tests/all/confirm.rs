@@ -1,8 +1,8 @@
 //! `run --confirm` and `fathom confirm` as a user sees them. None of these asserts which verdict is right.
 
 use crate::common::{
-    Answer, Cgroup, Loop, MIB, Place, Running, as_root, assert_one_error, block, checksum, says,
-    until,
+    Answer, Cgroup, FATHOM, Loop, MIB, Place, Running, as_root, assert_one_error, block, checksum,
+    says, until,
 };
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -173,8 +173,26 @@ fn in_cgroup(place: &Place, cgroup: &Cgroup, script: &str) -> Running {
     Running::start(Command::new("sh").args(["-c", &script]).current_dir(place.path(".")))
 }
 
-fn quota(cgroup: &Cgroup) -> String {
-    fs::read_to_string(cgroup.path().join("cpu.cfs_quota_us")).unwrap().trim().to_string()
+/// Watches a program that runs `script` in the cgroup with --confirm: its first cause, and what was found of it.
+fn tested_in(place: &Place, cgroup: &Cgroup, script: &str) -> Option<(String, String)> {
+    let program = in_cgroup(place, cgroup, script);
+    let pid = program.id().to_string();
+    let answer =
+        place.ask(&["watch", "--confirm", "--record=kept", "-t", "3s", "-i", "500ms", "-p", &pid]);
+    program.signal(Signal::KILL);
+    program.wait();
+    assert_eq!(place.ask(&["show", "kept"]).done().stdout, answer.stdout);
+    let causes = causes(&record(place));
+    let Some(cause) = causes.first() else {
+        // Something else kept the machine busy.
+        assert_eq!(answer.code, Some(1));
+        says(&answer.stderr, &["not confirmed: no limiter was found"]);
+        return None;
+    };
+    assert_eq!(answer.code, Some(0), "{}", answer.stderr);
+    let (found, below) = verdict(place, &answer.stdout);
+    println!("{cause}: {found}: {below}");
+    Some((cause["rule"].as_str().unwrap().to_string(), found))
 }
 
 #[test]
@@ -184,29 +202,32 @@ fn another_program_is_tested_from_outside() {
     let place = Place::new();
     place.data("data", 16 * MIB);
     let reads = "while :; do dd if=data of=/dev/null bs=4k iflag=direct status=none; done";
-    let program = in_cgroup(&place, &cgroup, reads);
-    let pid = program.id().to_string();
-    let answer =
-        place.ask(&["watch", "--confirm", "--record=kept", "-t", "3s", "-i", "500ms", "-p", &pid]);
-    assert_eq!(quota(&cgroup), "10000");
-    let causes = causes(&record(&place));
-    match causes.first() {
-        Some(cause) => {
-            assert_eq!(answer.code, Some(0), "{}", answer.stderr);
-            let (found, below) = verdict(&place, &answer.stdout);
-            println!("{found}: {below}");
-            let is_quota = cause["rule"] == "cgroup-cpu-quota";
-            assert!(!is_quota || found != "not_tested", "{below}");
-        }
-        // Something else kept the machine busy.
-        None => {
-            assert_eq!(answer.code, Some(1));
-            says(&answer.stderr, &["not confirmed: no limiter was found"]);
-        }
+    if let Some((rule, found)) = tested_in(&place, &cgroup, reads) {
+        assert!(rule != "cgroup-cpu-quota" || found != "not_tested");
     }
-    assert_eq!(place.ask(&["show", "kept"]).done().stdout, answer.stdout);
-    program.signal(Signal::KILL);
-    program.wait();
+    assert_eq!(fs::read_to_string(cgroup.path().join("cpu.cfs_quota_us")).unwrap(), "10000\n");
+}
+
+#[test]
+fn an_io_limit_of_another_program_is_lifted_and_restored() {
+    let Some(_guard) = as_root("cgroups and loop devices") else { return };
+    let place = Place::new();
+    place.data("image", 64 * MIB);
+    let device = Loop::on(&place.path("image"));
+    let number = fs::read_to_string(device.queue().join("../dev")).unwrap();
+    let limit = format!("{} 200", number.trim());
+    let file = "blkio.throttle.read_iops_device";
+    let Some(cgroup) = Cgroup::new("blkio", file, &limit) else { return };
+    // One process, which does not outlive the test.
+    let reads = format!(
+        "exec {FATHOM} run --no-record --sampling=off --eta=never --rw=randread --bs=4k --direct=1 \
+         --runtime=100 --time_based {}",
+        device.0
+    );
+    if let Some((rule, found)) = tested_in(&place, &cgroup, &reads) {
+        assert!(rule != "cgroup-io-limit" || found != "not_tested");
+    }
+    assert_eq!(fs::read_to_string(cgroup.path().join(file)).unwrap().trim(), limit);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::SettingsError;
 use super::journal::JournalEntry;
 use super::place::{self, SettingFile};
-use super::process::ProcessAffinity;
+use super::process::{KeyedLine, ProcessAffinity};
 use super::{StepHook, below};
 use fathom_model::setting::Setting;
 use fathom_sys::roots::{self, Roots};
@@ -45,6 +45,9 @@ impl Effects {
         if let Some(process) = ProcessAffinity::parse(file) {
             return process.read(&self.roots);
         }
+        if let Some(line) = KeyedLine::parse(file) {
+            return Ok(line.value(&self.read_file(line.file)?));
+        }
         let bytes = roots::bytes(&self.resolve(file)?).map_err(io::Error::other)?;
         let bytes = bytes.ok_or(io::ErrorKind::NotFound)?;
         Ok(String::from_utf8(bytes).map_err(io::Error::other)?.trim().to_string())
@@ -56,6 +59,9 @@ impl Effects {
             process.write(&self.roots, value)?;
             self.step();
             return Ok(());
+        }
+        if let Some(line) = KeyedLine::parse(file) {
+            return self.write(line.file, &line.line(value));
         }
         let path = self.resolve(file)?;
         match roots::exists(&path).map_err(io::Error::other)? {
@@ -91,7 +97,8 @@ impl Effects {
             // The kernel refuses only the change itself.
             return Ok(());
         }
-        let writable = self.resolve(&place.file).and_then(|path| may_write(&path));
+        let file = KeyedLine::parse(&place.file).map_or(place.file.as_str(), |line| line.file);
+        let writable = self.resolve(file).and_then(|path| may_write(&path));
         writable.map_err(|error| place.refused(error))
     }
 

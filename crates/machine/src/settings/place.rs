@@ -148,13 +148,17 @@ pub(super) fn resolve(
             let key = format!("{name}-{}", change.target);
             Ok(vec![place(&change.target, file, Some(key))])
         }
-        Setting::CpuMax => {
-            let quotas = process::quota_files(roots, &change.target).map_err(missing)?;
-            let file = |(file, value): (String, &str)| SettingFile {
-                value: value.into(),
+        Setting::CpuMax | Setting::IoMax | Setting::IoWeight => {
+            let files = match change.setting {
+                Setting::CpuMax => process::quota_files(roots, &change.target),
+                Setting::IoMax => process::io_limit_files(roots, &change.target),
+                _ => process::io_weight_files(roots, &change.target, &change.value),
+            };
+            let file = |(file, value)| SettingFile {
+                value,
                 ..place(&change.target, file, Some(name.into()))
             };
-            Ok(quotas.into_iter().map(file).collect())
+            Ok(files.map_err(missing)?.into_iter().map(file).collect())
         }
         _ => {
             let disk = disk(roots, &change.target).map_err(missing)?;

@@ -1,4 +1,4 @@
-//! Settings of running processes: their CPU affinity, and the CPU quotas of their cgroups.
+//! Settings of running processes: their CPU affinity, and the CPU quotas, I/O limits and I/O weights of their cgroups.
 
 use super::below;
 use crate::host::cpu_list;
@@ -126,29 +126,107 @@ fn stat(roots: &Roots, pid: &str, field: usize) -> Option<String> {
     stat.rsplit_once(')')?.1.split_whitespace().nth(field).map(ToString::to_string)
 }
 
+/// The file of a setting of a cgroup, and what it is set to.
+pub(super) type GroupFile = (String, String);
+
 /// The files of the CPU quotas that apply to process `pid`, and what removes them.
-pub(super) fn quota_files(roots: &Roots, pid: &str) -> Result<Vec<(String, &'static str)>, String> {
+pub(super) fn quota_files(roots: &Roots, pid: &str) -> Result<Vec<GroupFile>, String> {
+    group_files(roots, pid, "a CPU quota", |dir, is_v2| {
+        let (name, none) = if is_v2 { ("cpu.max", "max") } else { ("cpu.cfs_quota_us", "-1") };
+        let quota = text(dir.join(name));
+        let is_set = quota.is_some_and(|quota| quota.split_whitespace().next() != Some(none));
+        is_set.then(|| (name.to_string(), none.to_string())).into_iter().collect()
+    })
+}
+
+/// The I/O limits that apply to process `pid`, each a line of a file, and what removes them.
+pub(super) fn io_limit_files(roots: &Roots, pid: &str) -> Result<Vec<GroupFile>, String> {
+    group_files(roots, pid, "an I/O limit", |dir, is_v2| {
+        let names: &[&str] = if is_v2 { &["io.max"] } else { &THROTTLES };
+        let of = |name: &&str| {
+            let lines = text(dir.join(name)).unwrap_or_default();
+            let devices = lines.lines().filter_map(|line| line.split_whitespace().next());
+            devices.map(|device| format!("{name}@{device}")).collect::<Vec<_>>()
+        };
+        let lines = names.iter().flat_map(of);
+        lines.map(|file| (file, if is_v2 { NO_IO_LIMIT } else { "0" }.to_string())).collect()
+    })
+}
+
+/// The I/O weights of the cgroups of process `pid`, which are set to `weight`.
+pub(super) fn io_weight_files(
+    roots: &Roots,
+    pid: &str,
+    weight: &str,
+) -> Result<Vec<GroupFile>, String> {
+    group_files(roots, pid, "an I/O weight", |dir, is_v2| {
+        let names: &[&str] = match is_v2 {
+            true => &["io.bfq.weight@default", "io.weight@default"],
+            false => &["blkio.bfq.weight"],
+        };
+        let exists = |name: &&&str| dir.join(name.split('@').next().unwrap_or(name)).exists();
+        let found = names.iter().filter(exists);
+        found.map(|name| ((*name).to_string(), weight.to_string())).collect()
+    })
+}
+
+/// What `of` names in the directories of all cgroups of process `pid`; an error if that is nothing.
+fn group_files(
+    roots: &Roots,
+    pid: &str,
+    what: &str,
+    of: impl Fn(&Path, bool) -> Vec<GroupFile>,
+) -> Result<Vec<GroupFile>, String> {
     pid.parse::<u32>().map_err(|_| "expected a process ID".to_string())?;
     let groups = text(roots.proc.join(pid).join("cgroup"));
     let groups = groups.ok_or_else(|| format!("there is no process {pid}"))?;
     let mut found = Vec::new();
     for hierarchy in cgroup::hierarchies(roots, &groups) {
-        let (name, none) = match hierarchy.is_v2 {
-            true => ("cpu.max", "max"),
-            false => ("cpu.cfs_quota_us", "-1"),
-        };
         for dir in hierarchy.groups() {
-            let quota = text(dir.join(name));
-            if quota.is_some_and(|quota| quota.split_whitespace().next() != Some(none)) {
+            for (name, value) in of(dir, hierarchy.is_v2) {
                 let file = in_roots(roots, &dir.join(name));
                 let file = file.ok_or("its cgroups are not mounted below /sys/fs/cgroup")?;
-                found.push((file, none));
+                found.push((file, value));
             }
         }
     }
     match found.is_empty() {
-        true => Err("no cgroup of this process has a CPU quota".into()),
+        true => Err(format!("no cgroup of this process has {what}")),
         false => Ok(found),
+    }
+}
+
+/// The I/O limits of version 1, each a file with a line for each device.
+const THROTTLES: [&str; 4] = [
+    "blkio.throttle.read_bps_device",
+    "blkio.throttle.write_bps_device",
+    "blkio.throttle.read_iops_device",
+    "blkio.throttle.write_iops_device",
+];
+/// A device without a limit in io.max, which then lacks its line.
+const NO_IO_LIMIT: &str = "rbps=max wbps=max riops=max wiops=max";
+
+/// A line of a file, `FILE@KEY`, that begins with this word. The kernel takes one line at a time.
+pub(super) struct KeyedLine<'a> {
+    pub file: &'a str,
+    key: &'a str,
+}
+
+impl<'a> KeyedLine<'a> {
+    pub fn parse(file: &'a str) -> Option<Self> {
+        let (file, key) = file.rsplit_once('@')?;
+        Some(Self { file, key })
+    }
+
+    /// The rest of the line in the file's text. A device without a line has no limit.
+    pub fn value(&self, text: &str) -> String {
+        let rest = |line: &str| Some(line.strip_prefix(self.key)?.strip_prefix(' ')?.to_string());
+        let none = if self.file.ends_with("/io.max") { NO_IO_LIMIT } else { "0" };
+        text.lines().find_map(rest).unwrap_or_else(|| none.to_string())
+    }
+
+    pub fn line(&self, value: &str) -> String {
+        format!("{} {value}", self.key)
     }
 }
 

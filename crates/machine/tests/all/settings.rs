@@ -40,6 +40,8 @@ const TREE: &[(&str, &str)] = &[
     ("sys/fs/cgroup/cgroup.subtree_control", "memory\n"),
     ("sys/fs/cgroup/user/cgroup.procs", ""),
     ("sys/fs/cgroup/user/cpu.max", "20000 100000\n"),
+    ("sys/fs/cgroup/user/io.max", "8:0 rbps=1048576 wbps=max riops=max wiops=max\n"),
+    ("sys/fs/cgroup/user/io.bfq.weight", "default 10\n"),
     ("proc/4711/cgroup", "0::/user\n"),
     ("sys/fs/cpu/user/cgroup.procs", ""),
 ];
@@ -54,6 +56,8 @@ const CHANGES: &[&str] = &[
     "irq_affinity:24=1,2",
     "scheduler=none",
     "cpu_max:4711=max",
+    "io_max:4711=max",
+    "io_weight:4711=1000",
 ];
 
 fn tree() -> tempfile::TempDir {
@@ -105,7 +109,8 @@ fn value(dir: &Path, file: &str) -> String {
 }
 
 fn is_setting(path: &str) -> bool {
-    !path.contains("cgroup") || path.ends_with("/cpu.max")
+    let of_group = ["/cpu.max", "/io.max", "/io.bfq.weight"];
+    !path.contains("cgroup") || of_group.iter().any(|file| path.ends_with(file))
 }
 
 /// Values of all files that the tests change.

@@ -51,6 +51,7 @@ pub(in crate::rules) static IO_LIMIT: Rule = Rule {
         )
     },
     remedy: "Raise the limit, or run it in another cgroup",
+    confirmation: Some(Confirmation::gain(Change::NoIoLimit)),
     // What it holds back is not held by the queue, whatever is there when it lets some through.
     supersedes: &[
         &DEVICE,
@@ -291,6 +292,7 @@ pub(in crate::rules) static IO_WEIGHT: Rule = Rule {
         )
     },
     remedy: "Raise the weight, or stop the other programs",
+    confirmation: Some(Confirmation::gain(Change::IoWeight)),
     supersedes: &[&DEVICE, &super::queue::SCHEDULER],
     checks: &[Check::View(io_weight)],
     #[cfg(test)]
