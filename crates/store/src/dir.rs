@@ -94,9 +94,16 @@ impl HeldDir {
                 Component::CurDir => continue,
                 component => component.as_os_str(),
             };
-            mkdirat(&fd, name, PRIVATE_DIR).map_err(|e| with_path(path, e))?;
+            let is_own = match mkdirat(&fd, name, PRIVATE_DIR) {
+                Ok(()) => true,
+                // Another fathom made it meanwhile.
+                Err(Errno::EXIST) => false,
+                Err(error) => return Err(with_path(path, error)),
+            };
             let inner = openat(&fd, name, way | OFlags::NOFOLLOW, Mode::empty());
-            made.0.push((fd, name.to_os_string()));
+            if is_own {
+                made.0.push((fd, name.to_os_string()));
+            }
             fd = inner.map_err(|e| with_path(path, e))?;
         }
         let fd = openat(&fd, ".", DIRECTORY, Mode::empty()).map_err(|e| with_path(path, e))?;

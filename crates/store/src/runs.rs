@@ -111,7 +111,7 @@ impl Runs {
                 found.push(DeviceLimit {
                     device: wanted.swap_remove(at).name.clone(),
                     bytes_per_second: peak.iops.mean * kind.block_bytes as f64,
-                    run: entry.name.clone(),
+                    run_name: entry.name.clone(),
                 });
             }
         }
@@ -395,7 +395,7 @@ mod tests {
         let expected = DeviceLimit {
             device: "vda".into(),
             bytes_per_second: 2000.0 * 4096.0,
-            run: "20261102-120000-1".into(),
+            run_name: "20261102-120000-1".into(),
         };
         assert_eq!(found(&host("here"), reads), [expected]);
         assert_eq!(found(&host("there"), reads), []);

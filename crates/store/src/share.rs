@@ -43,7 +43,7 @@ const KEEP: &str = "\
     driver engine event exit_what fallocate fathom_version features file_service file_system \
     fill firmware function group_by held_by host_id irq irqs kernel kind kstack layer level \
     limit members memory metric mix model name only op outcome phase process psync \
-    rate_process refused_flags revisions rule run_id rw sampler sampling scheduler setup_flags \
+    rate_process refused_flags revisions rule run_id run_name rw sampler sampling scheduler setup_flags \
     severity slot standard stat state sync_io syscall unified unit verdict version view \
     virtualization wchan write write_cache write_life write_modes";
 /// Fields of words for users.
