@@ -20,6 +20,7 @@ pub mod machine;
 pub mod metrics;
 pub mod predict;
 pub mod processes;
+pub mod ranks;
 pub mod rules;
 pub mod stats;
 pub mod threads;

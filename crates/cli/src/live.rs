@@ -3,10 +3,11 @@
 use crate::stdio;
 use fathom_model::limit::{Config, Phase};
 use fathom_model::window::Probe;
-use fathom_model::{Plan, Progress, escape};
+use fathom_model::{Plan, Progress, escape, units};
 use fathom_report::live;
 use fathom_runner::Hooks;
 use fathom_runner::experiment::TrialProgress;
+use fathom_runner::ranks::Status;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
@@ -55,6 +56,8 @@ impl Line {
 pub struct Live {
     line: Line,
     before: Progress,
+    /// I/Os and bytes of all ranks in the last line, and when that was.
+    of_ranks: (u64, u64, Instant),
 }
 
 impl Live {
@@ -62,7 +65,27 @@ impl Live {
     pub fn new(interval: Option<Duration>) -> Self {
         let terminal = std::io::stderr().is_terminal() && interval.is_none();
         let interval = interval.unwrap_or(RUN[usize::from(!terminal)]);
-        Self { line: Line::new(terminal, interval, interval), before: Progress::default() }
+        let of_ranks = (0, 0, Instant::now());
+        Self {
+            line: Line::new(terminal, interval, interval),
+            before: Progress::default(),
+            of_ranks,
+        }
+    }
+
+    /// What several ranks do together, where that is known for a later moment than that of the last line.
+    pub fn show_ranks(&mut self, all: &[Status]) {
+        let (ios, bytes) = all.iter().fold((0, 0), |sum, one| (sum.0 + one.ios, sum.1 + one.bytes));
+        let (ios_before, bytes_before, at) = self.of_ranks;
+        if ios == ios_before || !self.line.is_due() {
+            return;
+        }
+        let per_second =
+            |now: u64, before: u64| now.saturating_sub(before) as f64 / at.elapsed().as_secs_f64();
+        let iops = units::count(per_second(ios, ios_before));
+        let rate = units::bandwidth(per_second(bytes, bytes_before));
+        self.line.show(&format!("{} ranks: {iops} IOPS, {rate}", all.len()));
+        self.of_ranks = (ios, bytes, Instant::now());
     }
 
     pub fn show(&mut self, progress: &Progress, plan: &Plan) {

@@ -18,6 +18,7 @@ mod output;
 mod page;
 mod predict;
 mod quantity;
+mod ranks;
 mod record;
 mod report;
 mod rounds;

@@ -4,6 +4,7 @@ use crate::live::{LayoutProgress, Live, MeasureView};
 use crate::logs::LogWriters;
 use crate::output::{self, Destination, Interim};
 use crate::page::{self, Color};
+use crate::ranks::{self, Joined, Member};
 use crate::rounds::{Judged, Rounds};
 use crate::signals::Signals;
 use crate::stdio::{self, Kind, error};
@@ -19,8 +20,9 @@ use fathom_model::watch::Level;
 use fathom_model::{Facts, Plan, Progress, RunRecord, escape, shell};
 use fathom_report::doc::Document;
 use fathom_runner::experiment;
+use fathom_runner::ranks::{Gate, Reading};
 use fathom_runner::{Hooks, RecordTo, RunOptions, Runner, System, cost, new_header};
-use fathom_spec::{Eta, Format, Help, Output, Problems, Spec};
+use fathom_spec::{Eta, Format, Help, Output, Problems, Share, Spec};
 use fathom_store::Runs;
 use std::fs::File;
 use std::io::{ErrorKind, IsTerminal, Read};
@@ -30,9 +32,35 @@ use std::time::Duration;
 
 /// Runs the jobs that `args` describe. The exit status is 0 only if all of them were carried out.
 pub fn command(args: &[String]) -> Result<ExitCode, String> {
+    if let Some(joined) = ranks::join(args)? {
+        return as_rank(args, joined);
+    }
     let system = System::default();
     let parsed = fathom_spec::parse(args, &system);
-    perform_or_explain(args, parsed, system)
+    perform_or_explain(args, parsed, &system.into_files(), None)
+}
+
+/// The same as one of several ranks, which all do what rank 0 is told.
+fn as_rank(args: &[String], mut joined: Joined) -> Result<ExitCode, String> {
+    let first = joined.is_first().then(|| {
+        let reading = Reading::default();
+        let parsed = fathom_spec::parse(args, &reading);
+        (reading, parsed)
+    });
+    let runs = |parsed: &Result<Spec, Problems>| {
+        parsed.as_ref().is_ok_and(|spec| answer_without_running(spec).is_none())
+    };
+    let read = first.as_ref().map(|(reading, parsed)| (reading, runs(parsed)));
+    let Some(given) = joined.share(read, args)? else {
+        joined.leave();
+        return first.map_or(Ok(ExitCode::SUCCESS), |(reading, parsed)| {
+            perform_or_explain(args, parsed, &reading.into_files(), None)
+        });
+    };
+    let host = fathom_machine::host(&Roots::default()).hostname;
+    let (member, args, received) = joined.begin(given, &host);
+    let parsed = fathom_spec::parse(&args, &received);
+    perform_or_explain(&args, parsed, &received.into_files(), Some(&member))
 }
 
 /// The same for the program started as `fio`.
@@ -43,28 +71,43 @@ pub fn as_fio(args: &[String]) -> Result<ExitCode, String> {
     }
     let system = System::default();
     let parsed = fathom_spec::parse_as_fio(args, &system);
-    perform_or_explain(args, parsed, system)
+    perform_or_explain(args, parsed, &system.into_files(), None)
 }
 
 fn perform_or_explain(
     args: &[String],
     parsed: Result<Spec, Problems>,
-    system: System,
+    files: &[String],
+    member: Option<&Member>,
 ) -> Result<ExitCode, String> {
-    let spec = match parsed {
+    let mut spec = match parsed {
         Ok(spec) => spec,
         Err(problems) => {
             let json = asks_for_json(args);
-            return explain(problems.errors, &problems.request, &system.into_files(), json);
+            let request = &problems.request;
+            let errors = match member {
+                None => texts(&problems),
+                Some(member) => match member.reach::<()>(Gate::Planned, Err(texts(&problems))) {
+                    Err(all) => all,
+                    Ok(_) => return Ok(ExitCode::FAILURE),
+                },
+            };
+            return explain(errors, request, files, json);
         }
     };
+    if member.is_some_and(|member| member.rank > 0) {
+        // Rank 0 prints for all.
+        let output = &mut spec.output;
+        (output.file, output.formats) = (None, Vec::new());
+        (output.quiet, output.eta, output.status_interval_ns) = (true, Eta::Never, None);
+        (output.compare, output.fail_if) = (None, Vec::new());
+    }
     set_style(&spec.output);
     if let Some(text) = answer_without_running(&spec) {
         return output::stream(&text?, Kind::Lines).map(|_| ExitCode::SUCCESS);
     }
-    let files = system.into_files();
     let json = spec.output.formats.iter().any(|f| matches!(f, Format::Json | Format::JsonPlus));
-    execute(&spec, &files).or_else(|errors| explain(errors, &spec, &files, json))
+    execute(&spec, files, member).or_else(|errors| explain(errors, &spec, files, json))
 }
 
 /// Applies the options that all commands share.
@@ -82,26 +125,50 @@ fn set_style(output: &Output) {
     }
 }
 
-fn execute(spec: &Spec, job_files: &[String]) -> Result<ExitCode, Vec<String>> {
+fn execute(
+    spec: &Spec,
+    job_files: &[String],
+    member: Option<&Member>,
+) -> Result<ExitCode, Vec<String>> {
     let one = |error: String| vec![error];
     if spec.output.parse_only {
         Rounds::of(&spec.output).map_err(one)?;
-        return fathom_spec::check(spec).map(|()| ExitCode::SUCCESS).map_err(texts);
+        let checked = fathom_spec::check(spec);
+        return checked.map(|()| ExitCode::SUCCESS).map_err(|problems| texts(&problems));
     }
     let is_restored = settings::recover();
-    let mut rounds = Rounds::of(&spec.output).map_err(one)?;
-    let known = facts(spec).map_err(one)?;
-    let to = check_outputs(&spec.output, &known, job_files).map_err(one)?;
-    let mut planned = plan(spec, known).map(Some)?;
-    let signals = Signals::take().map_err(one)?;
-    let request = Request { spec, job_files, to: to.as_ref(), signals: &signals };
+    let prepare = || {
+        let rounds = Rounds::of(&spec.output).map_err(one)?;
+        let known = facts(spec).map_err(one)?;
+        let to = check_outputs(&spec.output, &known, job_files).map_err(one)?;
+        let (mut plan, facts) = plan(spec, known)?;
+        match member {
+            Some(member) => member.share(&mut plan, &facts, spec.output.share).map_err(one)?,
+            None if spec.output.share == Some(Share::Split) => {
+                return Err(vec![
+                    "--share=split is for several ranks: docs/many-machines.md".into(),
+                ]);
+            }
+            None => {}
+        }
+        Ok((rounds, to, Some((plan, facts))))
+    };
+    let prepared = match member {
+        None => Some(prepare()?),
+        Some(member) => {
+            let refused = ranks::unsuited(&spec.output);
+            member.reach(Gate::Planned, refused.map_err(one).and_then(|()| prepare()))?
+        }
+    };
+    let Some((mut rounds, to, mut planned)) = prepared else { return Ok(ExitCode::FAILURE) };
+    let signals = member.map_or_else(Signals::take, |member| Ok(member.signals.clone()));
+    let signals = signals.map_err(one)?;
+    let request = Request { spec, job_files, to: to.as_ref(), signals: &signals, member };
     let mut done = is_restored;
     for round in 1..=rounds.count() {
         // The last round may have created files.
         let ran = planned.take().map_or_else(|| plan(spec, facts(spec).map_err(one)?), Ok);
-        let ran = ran.and_then(|(plan, facts)| {
-            request.perform(&plan, facts, round, &mut rounds).map_err(one)
-        });
+        let ran = ran.and_then(|(plan, facts)| request.perform(&plan, facts, round, &mut rounds));
         match ran {
             Ok(is_done) => done &= is_done,
             Err(errors) if round == 1 => return Err(errors),
@@ -128,12 +195,12 @@ fn execute(spec: &Spec, job_files: &[String]) -> Result<ExitCode, Vec<String>> {
     })
 }
 
-fn texts(problems: Problems) -> Vec<String> {
+fn texts(problems: &Problems) -> Vec<String> {
     problems.errors.iter().map(ToString::to_string).collect()
 }
 
 fn plan(spec: &Spec, facts: Facts) -> Result<(Plan, Facts), Vec<String>> {
-    let plan = fathom_spec::plan(spec, &facts).map_err(texts)?;
+    let plan = fathom_spec::plan(spec, &facts).map_err(|problems| texts(&problems))?;
     let has_logs =
         spec.output.bandwidth_log.is_some() || plan.jobs.iter().any(|job| job.logs.is_some());
     match spec.output.repeat > 1 && has_logs {
@@ -232,6 +299,8 @@ struct Request<'a> {
     job_files: &'a [String],
     to: Option<&'a Destination>,
     signals: &'a Signals,
+    /// What this rank is among several.
+    member: Option<&'a Member>,
 }
 
 impl Request<'_> {
@@ -242,8 +311,9 @@ impl Request<'_> {
         facts: Facts,
         round: u32,
         rounds: &mut Rounds,
-    ) -> Result<bool, String> {
-        let Self { spec, job_files, to, signals } = *self;
+    ) -> Result<bool, Vec<String>> {
+        let Self { spec, job_files, to, signals, member } = *self;
+        let one = |error: String| vec![error];
         let output = &spec.output;
         let record = record_to(output, round);
         // No samples are taken if they would be neither printed, recorded nor compared.
@@ -258,16 +328,22 @@ impl Request<'_> {
             cancel: signals.cancel_token().clone(),
         };
         let mut view = RunView::new(output, plan, to, &rounds.printed);
+        view.member = member;
         let targets = facts.targets.iter().map(|target| target.path.clone()).collect::<Vec<_>>();
-        let mut runner = Runner::open(plan, facts, options, &mut view)?;
+        let opened = Runner::open(plan, facts, options, &mut view).map_err(one);
+        let opened = match member {
+            Some(member) => member.reach(Gate::Opened, opened)?,
+            None => Some(opened?),
+        };
+        let Some(mut runner) = opened else { return Ok(false) };
         let used = targets.iter().chain(&output.file).chain(job_files).map(String::as_str);
-        view.logs = LogWriters::create(plan, output.bandwidth_log.as_deref(), used)?;
+        view.logs = LogWriters::create(plan, output.bandwidth_log.as_deref(), used).map_err(one)?;
         // After the targets were opened, so that a refusal is a single line.
         plan.notes.iter().for_each(|note| stdio::info(&format!("fathom: note: {note}")));
         let ran = runner.run(plan, &mut view);
         let errors = view.logs.finish();
         view.report_errors(&errors);
-        let mut record = ran?;
+        let mut record = ran.map_err(one)?;
         view.clear();
         if record.header.outcome.is_finished() {
             cost::measure(runner.targets(), plan, signals.cancel_token(), &mut record.jobs);
@@ -277,6 +353,8 @@ impl Request<'_> {
         }
         record.header.findings = fathom_analysis::rules::judge(&record, runner.observed());
         let is_confirmed = self.confirm(&runner, &mut record, &mut view);
+        let is_whole = member.is_none_or(|member| member.merge(&mut record));
+        let is_printed = member.is_none_or(|member| member.rank == 0);
         let closed = runner.close_targets();
         let dir = runner.record_dir().map(Path::to_path_buf);
         let added = rounds.add(&record, runner.observed(), dir.as_deref());
@@ -285,6 +363,7 @@ impl Request<'_> {
         }
         // Printed before the record is completed, because its disk may be full or stall.
         let shown = match rounds.is_several() {
+            _ if !is_printed => Ok(()),
             true => {
                 let observed = runner.observed();
                 output::write_for_programs(&record, observed, output, to, &mut rounds.printed)
@@ -312,6 +391,7 @@ impl Request<'_> {
         }
         Ok(added.is_ok()
             && is_confirmed
+            && is_whole
             && shown.is_ok()
             && closed.is_ok()
             && tagged.is_ok()
@@ -366,6 +446,7 @@ struct RunView<'a> {
     layout: LayoutProgress,
     interim: Option<Interim<'a>>,
     logs: LogWriters,
+    member: Option<&'a Member>,
     /// Whether a log or an interim result could not be written.
     has_failed: bool,
 }
@@ -380,7 +461,7 @@ impl<'a> RunView<'a> {
         let live = (!quiet || interval.is_some()).then(|| Live::new(interval));
         let layout = LayoutProgress::new(quiet);
         let logs = LogWriters::default();
-        Self { plan, live, layout, interim, logs, has_failed: false }
+        Self { plan, live, layout, interim, logs, member: None, has_failed: false }
     }
 
     fn report_errors(&mut self, errors: &[String]) {
@@ -398,9 +479,18 @@ impl Hooks for RunView<'_> {
         self.layout.show(path, done, total);
     }
 
+    fn ready(&mut self) -> Result<(), String> {
+        self.member.map_or(Ok(()), Member::start)
+    }
+
     fn progress(&mut self, progress: &Progress) {
-        if let Some(live) = &mut self.live {
-            live.show(progress, self.plan);
+        if let Some(member) = self.member {
+            member.progress(progress);
+        }
+        match (&mut self.live, self.member) {
+            (Some(live), Some(member)) => live.show_ranks(&member.all()),
+            (Some(live), None) => live.show(progress, self.plan),
+            (None, _) => {}
         }
         let errors = self.logs.take_total(progress);
         self.report_errors(&errors);

@@ -5,7 +5,7 @@ use crate::stdio::error;
 use fathom_runner::CancelToken;
 use fathom_runner::experiment::Limits;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGXFSZ};
 use signal_hook::flag;
 use signal_hook::iterator;
 use std::io;
@@ -56,6 +56,14 @@ impl Signals {
             }
         }
         Ok(this)
+    }
+
+    /// Becomes true when the launcher says that another rank was killed. Without a handler, its signal would end this one.
+    pub fn of_lost_rank(&self) -> Result<Arc<AtomicBool>, String> {
+        let gone = Arc::default();
+        flag::register(SIGUSR1, Arc::clone(&gone))
+            .map_err(|e| format!("cannot install signal handlers: {e}"))?;
+        Ok(gone)
     }
 
     /// Waits for signals in a separate thread, so that a second one ends the program even if other threads hang.

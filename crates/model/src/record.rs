@@ -79,6 +79,33 @@ pub struct RunRecord {
     /// What a search found earlier for these devices and this kind of I/O.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub device_limits: Vec<DeviceLimit>,
+    /// The machines that ran these jobs together, by rank; empty for one alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ranks: Vec<RankRecord>,
+}
+
+/// One of several fathoms that a launcher started together.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RankRecord {
+    /// Its host name.
+    pub hostname: String,
+    /// Kernel release.
+    pub kernel: String,
+    /// Random UUID of its own record, which that host keeps; that of rank 0 is this one.
+    pub run_id: String,
+    /// Indices of its jobs in this record; none if it was lost.
+    pub jobs: Vec<usize>,
+    /// Start of its first job, in nanoseconds after that of the earliest rank.
+    pub started_ns: u64,
+    /// By how much that may be wrong, because clocks differ, in nanoseconds.
+    pub clock_error_ns: u64,
+    /// End of its last job, in nanoseconds after the start of the earliest rank.
+    pub ended_ns: u64,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// What limited it most: the rule, and its sentence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limited_by: Option<Finding>,
 }
 
 /// The peak of a device in an earlier search.
@@ -89,7 +116,7 @@ pub struct DeviceLimit {
     /// The peak, in bytes per second.
     pub bytes_per_second: f64,
     /// Name of the search's run directory.
-    pub run: String,
+    pub run_name: String,
 }
 
 impl RunRecord {

@@ -37,6 +37,7 @@ pub mod cost;
 pub mod experiment;
 pub mod limit;
 mod memory;
+pub mod ranks;
 mod ring;
 mod ring_threads;
 mod run;

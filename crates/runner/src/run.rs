@@ -32,6 +32,10 @@ const TIMER_SLACK: Option<NonZeroU64> = NonZeroU64::new(5_000_000);
 pub trait Hooks {
     /// A file is being laid out: its path, the bytes written so far, and the bytes in total.
     fn laying_out(&mut self, _path: &str, _done: u64, _total: u64) {}
+    /// All is ready for the first I/O, which waits for this to return. An error ends the run.
+    fn ready(&mut self) -> Result<(), String> {
+        Ok(())
+    }
     /// The state of all workers, about 20 times a second and at the end.
     fn progress(&mut self, _progress: &Progress) {}
     /// A window of a search begins; `done` is the share of the search's time that is used.
@@ -118,6 +122,7 @@ impl Runner {
         let of_single_ios = |index: usize| {
             plan.jobs[index].logs.as_ref().is_some_and(|logs| logs.are_of_single_ios())
         };
+        hooks.ready()?;
         let running = targets.start_logged(plan, |index| {
             of_single_ios(index).then(|| hooks.io_log(index)).flatten()
         })?;

@@ -31,7 +31,7 @@ pub use job::{Given, Job, Nodes, PriorityShare, Size};
 pub use keys::{Action, Key, KeyGroup, Takes, find as find_key, keys};
 pub use machine::machine;
 pub use names::TargetQuery;
-pub use output::{Eta, Format, Help, Output, RunOption, run_options};
+pub use output::{Eta, Format, Help, Output, RunOption, Share, run_options};
 pub use plan::{check, check_memory, plan};
 pub use sources::{INCLUDE_DEPTH_MAX, JOB_FILE_BYTES_MAX, MachineNumbers, Sources};
 pub use spec::{JOBS_MAX, Spec, parse, parse_as_fio};

@@ -24,6 +24,10 @@ pub struct Output {
     pub showcmd: bool,
     pub record: Option<String>,
     pub no_record: bool,
+    /// `--share`: what several ranks do with one file.
+    pub share: Option<Share>,
+    /// `--no-ranks`: run alone, whatever launcher started it.
+    pub no_ranks: bool,
     /// `--repeat`: how often the jobs run, one round after the other; 0 means once.
     pub repeat: u32,
     /// `--tag`: the tag that the runs get.
@@ -46,6 +50,15 @@ pub struct Output {
     pub help: Option<Help>,
     /// The program was started as `fio`, and prints what fio prints.
     pub as_fio: bool,
+}
+
+/// What several ranks do with one file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Share {
+    /// All use all of it.
+    Same,
+    /// Each has its own part.
+    Split,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -152,7 +165,8 @@ macro_rules! options {
 }
 
 const REPEAT_MAX: u32 = 1000;
-const MANY: &str = "remote jobs are not supported yet; start fathom on each machine";
+const MANY: &str =
+    "fathom has no client and no server; start it with mpiexec or srun: docs/many-machines.md";
 const LOGS: &str = "use samples.ndjson in the run directory, which has one line per second";
 const TESTS: &str = "this tests fio itself; use 'fathom limit' to measure fathom";
 
@@ -200,6 +214,9 @@ options! {
     "utc": "Show times in UTC instead of local time" => |o, _, _| o.utc = true;
     "color" "auto|always|never": "When to use color" => |o, _, v| o.color =
         value(v).choice(&[("auto", None), ("always", Some(true)), ("never", Some(false))])?;
+    "share" "same|split": "Whether several ranks use all of one file, or each its own part"
+        => |o, _, v| o.share = Some(value(v).choice(&[("same", Share::Same), ("split", Share::Split)])?);
+    "no-ranks": "Run alone, also as one of several that a launcher started" => |o, _, _| o.no_ranks = true;
     "no-record": "Write no run directory" => |o, _, _| o.no_record = true;
     "sampling" "off|default|full": "How much of the machine to sample"
         => |o, _, v| o.sampling = value(v).choice(&Level::NAMES)?;

@@ -63,6 +63,8 @@ mod pages;
 #[cfg(test)]
 mod predict;
 #[cfg(test)]
+mod ranks;
+#[cfg(test)]
 mod readers;
 #[cfg(test)]
 mod results;

@@ -2,6 +2,7 @@
 
 mod cost;
 pub(super) mod figures;
+mod ranks;
 
 use super::header::{Origin, incomplete};
 use super::watch::machine;
@@ -37,6 +38,7 @@ pub fn run(record: &RunRecord, observed: Option<&Observed>, verbose: bool) -> Do
         section(&mut page, record, group);
     }
     totals(&mut page, record, &groups);
+    ranks::ranks(&mut page, record);
     limited_by(&mut page, &record.header.findings);
     let mut body = Document::default();
     ceilings(&mut body, "part", &of_run(record, observed));
@@ -115,7 +117,8 @@ fn section(page: &mut Document, record: &RunRecord, group: &JobGroup) {
     }
     if group.record.runtime_ns > 0 {
         figures::figures(&mut body, group);
-        if figures::differ(record, group) {
+        // Those of several ranks have a table of their own.
+        if record.ranks.is_empty() && figures::differ(record, group) {
             match group.jobs.len() {
                 0..=JOBS_SHOWN => figures::each_job(&mut body, record, group),
                 _ => figures::extremes(&mut body, record, group),

@@ -1,0 +1,238 @@
+//! `fathom run` as one of several that a launcher started: rank 0 reads the command and the job files for all, all begin at the
+//! same time, and rank 0 prints one result.
+
+use crate::signals::Signals;
+use crate::stdio::{self, error};
+use fathom_analysis::ranks::{OfRank, merge};
+use fathom_engine::clock::unix_ns;
+use fathom_model::facts::HeldBy;
+use fathom_model::record::RunRecord;
+use fathom_model::{Dir, Facts, Plan, Progress, escape};
+use fathom_runner::ranks::{
+    ClockBounds, Gate, Given, Lost, Ranks, Reading, Received, Status, Together,
+};
+use fathom_spec::{Output, Share};
+use std::time::Duration;
+
+/// Rank 0 reads standard input or a slow file system in this time.
+const READ: Duration = Duration::from_secs(120);
+/// A record is merged and sent within this time.
+const GATHER: Duration = Duration::from_secs(120);
+
+/// This rank, until the jobs are resolved.
+pub struct Joined {
+    ranks: Ranks,
+    signals: Signals,
+    clock: ClockBounds,
+}
+
+/// This rank, while its run is prepared and in progress.
+pub struct Member {
+    together: Together,
+    pub rank: u32,
+    size: u32,
+    host: String,
+    clock: ClockBounds,
+    pub signals: Signals,
+}
+
+/// Joins the other ranks, if there are any and `args` do not say otherwise.
+pub fn join(args: &[String]) -> Result<Option<Joined>, String> {
+    let var = |name: &str| std::env::var(name).ok();
+    if var("PMI_FD").is_none() || args.iter().any(|arg| arg == "--no-ranks") {
+        return Ok(None);
+    }
+    let signals = Signals::take()?;
+    let gone = signals.of_lost_rank()?;
+    let Some(ranks) = Ranks::join(var, signals.cancel_token(), &gone)? else { return Ok(None) };
+    Ok(Some(Joined { ranks, signals, clock: ClockBounds::NONE }))
+}
+
+impl Joined {
+    pub fn is_first(&self) -> bool {
+        self.ranks.rank == 0
+    }
+
+    /// Ends in order, without a run.
+    pub fn leave(mut self) {
+        // The launcher may have gone already.
+        let _ = self.ranks.leave();
+    }
+
+    /// What rank 0 has read for all; `own` is what it read, and whether it could be parsed. `None` if it could not.
+    pub fn share(
+        &mut self,
+        own: Option<(&Reading, bool)>,
+        args: &[String],
+    ) -> Result<Option<Given>, String> {
+        let own = own.map_or_else(Given::default, |(reading, is_valid)| {
+            is_valid.then(|| reading.given(args)).unwrap_or_else(Given::refused)
+        });
+        let who = format!("rank {} of {}", self.ranks.rank, self.ranks.size);
+        let told = |lost: Lost| format!("{who}: {lost}");
+        let given = self.ranks.broadcast(&own, READ).map_err(told)?;
+        if given.is_refused {
+            return Ok(None);
+        }
+        self.clock = self.ranks.compare_clocks(READ).map_err(told)?;
+        Ok(Some(given))
+    }
+
+    /// Begins to tell the others how far this rank is, and the sources of its jobs.
+    pub fn begin(self, given: Given, host: &str) -> (Member, Vec<String>, Received) {
+        let (rank, size) = (self.ranks.rank, self.ranks.size);
+        let (args, received) = given.received(rank, size, host);
+        let together = Together::begin(self.ranks, host, self.signals.cancel_token());
+        let Self { signals, clock, .. } = self;
+        (Member { together, rank, size, host: host.into(), clock, signals }, args, received)
+    }
+}
+
+impl Member {
+    /// Waits at `gate` for the others, with what this rank got there. `None` if one of them cannot take part: rank 0 says why.
+    ///
+    /// # Errors
+    /// On rank 0, the reasons of all ranks.
+    pub fn reach<T>(
+        &self,
+        gate: Gate,
+        own: Result<T, Vec<String>>,
+    ) -> Result<Option<T>, Vec<String>> {
+        let (own, refusals) = match own {
+            Ok(own) => (Some(own), Vec::new()),
+            Err(refusals) => (None, refusals),
+        };
+        match self.together.reach(gate, refusals) {
+            Ok(()) => Ok(own),
+            Err(all) if self.rank == 0 => Err(all),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// Gives this rank its share of the plan's regions, and tells the others what it would write where they might.
+    pub fn share(
+        &self,
+        plan: &mut Plan,
+        facts: &Facts,
+        share: Option<Share>,
+    ) -> Result<(), String> {
+        if share == Some(Share::Split) {
+            split(plan, self.rank, self.size)?;
+        }
+        let writers = plan.jobs.iter().filter(|job| job.used_dirs().any(Dir::modifies));
+        let written = writers
+            .flat_map(|job| &job.regions)
+            .filter_map(|region| facts.targets.get(region.target));
+        let shared = written.filter(|target| target.held_by == HeldBy::Hidden && share.is_none());
+        let mut paths: Vec<String> = shared.map(|target| target.resolved.clone()).collect();
+        paths.sort_unstable();
+        paths.dedup();
+        self.together.writes(paths);
+        Ok(())
+    }
+
+    /// Waits until all ranks are ready, and then until the common start.
+    pub fn start(&self) -> Result<(), String> {
+        self.together.reach(Gate::Ready, Vec::new()).map_err(|why| why.join("; "))?;
+        let start = self.together.start_unix_ns().unwrap_or(0);
+        let start = start.saturating_add_signed(self.clock.offset_ns());
+        std::thread::sleep(Duration::from_nanos(start.saturating_sub(unix_ns())));
+        Ok(())
+    }
+
+    pub fn progress(&self, progress: &Progress) {
+        let counts =
+            || progress.jobs.iter().flat_map(|job| job.dirs.iter().map(|(_, counts)| counts));
+        self.together.progress(counts().map(|c| c.ios).sum(), counts().map(|c| c.bytes).sum());
+    }
+
+    /// What all ranks did so far, for the progress line of rank 0.
+    pub fn all(&self) -> Vec<Status> {
+        self.together.all()
+    }
+
+    /// Makes `record` that of all ranks, on rank 0; whether none was lost.
+    pub fn merge(&self, record: &mut RunRecord) -> bool {
+        let reached = self.together.reach(Gate::Done, Vec::new());
+        let own = || OfRank {
+            record: record.clone(),
+            clock_offset_ns: self.clock.offset_ns(),
+            clock_error_ns: self.clock.error_ns(),
+        };
+        let (ranks, lost) = self.together.end();
+        let gathered = match (reached, ranks, lost) {
+            (Ok(()), Some(mut ranks), None) => ranks.gather(&own(), GATHER).inspect(|_| {
+                // The launcher may have gone already.
+                let _ = ranks.leave();
+            }),
+            (_, ranks, Some(lost)) => {
+                // A launcher may kill the others once one ends without a word.
+                let _ = ranks.map(|mut ranks| ranks.leave());
+                Err(lost)
+            }
+            (reached, ..) => {
+                let why = reached.err().filter(|why| !why.is_empty());
+                let why = why.unwrap_or_else(|| vec!["another rank ended without a result".into()]);
+                Err(Lost::Ended(why.join("; ")))
+            }
+        };
+        match gathered {
+            Ok(all) => {
+                if let Some(merged) = merge(&all) {
+                    *record = merged;
+                }
+                true
+            }
+            Err(lost) => {
+                self.report_lost(&lost);
+                false
+            }
+        }
+    }
+
+    /// Says that this rank has the result of its own host only, and on rank 0 how far the others were.
+    fn report_lost(&self, lost: &Lost) {
+        let host = escape::text(&self.host);
+        error!("{lost}; {host} (rank {} of {}) has its own result only", self.rank, self.size);
+        if self.rank > 0 {
+            return;
+        }
+        for (rank, status) in self.together.all().iter().enumerate().skip(1) {
+            let (host, ios) = (escape::text(&status.host), status.ios);
+            stdio::info(&format!("fathom: {host} (rank {rank}): {ios} I/Os when last heard of"));
+        }
+    }
+}
+
+/// Leaves of each region the part of one rank, in whole blocks.
+fn split(plan: &mut Plan, rank: u32, size: u32) -> Result<(), String> {
+    for job in &mut plan.jobs {
+        let block = job.block_max().max(1);
+        for region in &mut job.regions {
+            let part = region.len / u64::from(size) / block * block;
+            if part == 0 {
+                return Err(format!(
+                    "--share=split: job '{}' has no block of {block} bytes for each of {size} ranks; use a larger size",
+                    job.name
+                ));
+            }
+            (region.start, region.len) = (region.start + part * u64::from(rank), part);
+        }
+    }
+    Ok(())
+}
+
+/// Refuses options that ask for more than one run of all ranks.
+pub fn unsuited(output: &Output) -> Result<(), String> {
+    let options = [
+        ("--repeat", output.repeat > 1),
+        ("--confirm", output.confirm),
+        ("--compare", output.compare.is_some()),
+    ];
+    match options.iter().find(|(_, is_given)| *is_given) {
+        Some((name, _)) => Err(format!(
+            "{name} is not supported with several ranks yet; remove it, or use --no-ranks for a run of each by itself"
+        )),
+        None => Ok(()),
+    }
+}

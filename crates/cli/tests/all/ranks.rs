@@ -1,0 +1,177 @@
+//! `fathom run` under MPICH's mpiexec. Where that is not installed, nothing is tested.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use crate::common::{Answer, FATHOM, MIB, Place, Running, says, until};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::fs;
+
+fn mpiexec(place: &Place, launcher: &[&str], args: &[&str]) -> Option<Running> {
+    let found = std::env::var("PATH").unwrap_or_default();
+    if !found.split(':').any(|dir| fs::exists(format!("{dir}/mpiexec.hydra")).unwrap_or(false)) {
+        println!("skipped: no mpiexec.hydra (Debian package mpich)");
+        return None;
+    }
+    let args = [launcher, &[FATHOM], args].concat();
+    Some(Running::start(&mut place.command("mpiexec.hydra", &args)))
+}
+
+fn ranks(place: &Place, count: &str, args: &[&str]) -> Option<Answer> {
+    let args = [&["run", "--eta=never", "--sampling=off"], args].concat();
+    mpiexec(place, &["-n", count], &args).map(Running::wait)
+}
+
+/// Records of all runs, that of rank 0 last.
+fn records(place: &Place) -> Vec<Value> {
+    let runs = fs::read_dir(place.home().join(".local/state/fathom/runs")).unwrap();
+    let read = |dir: fs::DirEntry| fs::read(dir.path().join("record.json")).unwrap();
+    let mut all: Vec<Value> =
+        runs.map(|dir| serde_json::from_slice(&read(dir.unwrap())).unwrap()).collect();
+    all.sort_by_key(|record| record["ranks"].is_array());
+    all
+}
+
+/// Buckets of the read latencies of all jobs.
+fn buckets(record: &Value) -> Vec<(u64, u64)> {
+    let mut sums = std::collections::BTreeMap::new();
+    for job in record["jobs"].as_array().unwrap() {
+        let latency: fathom_model::Histogram =
+            serde_json::from_value(job["dirs"]["read"]["clat"].clone()).unwrap();
+        for (value, count) in latency.buckets() {
+            *sums.entry(value).or_insert(0) += count;
+        }
+    }
+    sums.into_iter().collect()
+}
+
+const JOBS: &str = "[a]\nfilename=data\nrw=randread\nbs=4k\nnumber_ios=64\ntime_based=0\n[b]\nfilename=data\nrw=read\nbs=8k\nnumber_ios=16\n";
+
+#[test]
+fn two_ranks_have_one_result_from_the_job_file_of_rank_0() {
+    let place = Place::new();
+    place.data("data", MIB);
+    place.write("jobs.fio", JOBS);
+    let Some(answer) = ranks(&place, "2", &["--output-format=json", "jobs.fio"]) else { return };
+    let json = answer.done().json();
+    let names: Vec<&str> = json["jobs"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|job| job["jobname"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["a", "b"]);
+    assert_eq!(json["jobs"][0]["read"]["total_ios"], 128);
+    assert_eq!(json["jobs"][1]["read"]["io_bytes"], 2 * 16 * 8192);
+    let all = records(&place);
+    assert_eq!(all.len(), 2);
+    let merged = &all[1];
+    assert_eq!(merged["ranks"].as_array().unwrap().len(), 2);
+    assert_eq!(merged["ranks"][1]["run_id"], all[0]["run_id"]);
+    // The percentiles are those of all I/Os.
+    let of_rank = |rank: usize| {
+        let mut record = merged.clone();
+        let indices = merged["ranks"][rank]["jobs"].as_array().unwrap();
+        let jobs = indices.iter().map(|at| merged["jobs"][at.as_u64().unwrap() as usize].clone());
+        record["jobs"] = jobs.collect();
+        buckets(&record)
+    };
+    assert_eq!(of_rank(1), buckets(&all[0]));
+    let mut sums = std::collections::BTreeMap::new();
+    for (value, count) in [of_rank(0), of_rank(1)].concat() {
+        *sums.entry(value).or_insert(0) += count;
+    }
+    assert_eq!(sums.into_iter().collect::<Vec<_>>(), buckets(merged));
+    // It is shown again as it was.
+    let page =
+        place.ask(&["show", place.home().join(".local/state/fathom/runs").to_str().unwrap()]);
+    assert_ne!(page.code, Some(101));
+}
+
+#[test]
+fn sixteen_ranks_have_names_of_their_own() {
+    let place = Place::new();
+    let write =
+        ["--name=w", "--filename=out.$rank-$ranks", "--rw=write", "--bs=64k", "--size=256k"];
+    let Some(answer) = ranks(&place, "16", &write) else { return };
+    let page = answer.done().stdout;
+    says(&page, &["ranks", "16 started within", "median", "ended first"]);
+    for rank in 0..16 {
+        assert_eq!(fs::metadata(place.path(&format!("out.{rank}-16"))).unwrap().len(), 256 << 10);
+    }
+}
+
+#[test]
+fn refusals_of_all_ranks_come_before_anything_is_changed() {
+    let place = Place::new();
+    place.data("data.0", MIB);
+    let read =
+        ["--name=r", "--filename=data.$rank", "--rw=randread", "--readonly", "--record=kept.$rank"];
+    let Some(answer) = ranks(&place, "3", &read) else { return };
+    assert_eq!((answer.code, answer.stdout.as_str()), (Some(1), ""), "{}", answer.stderr);
+    says(&answer.stderr, &["(rank 1): ", "data.1", "(rank 2): ", "data.2"]);
+    assert!(!answer.stderr.contains("(rank 0): "), "{}", answer.stderr);
+    assert!(
+        !place.path("kept.0").exists()
+            || fs::read_dir(place.path("kept.0")).unwrap().next().is_none()
+    );
+    // A command that nobody understands is refused once.
+    let Some(answer) = ranks(&place, "3", &["--rw=raed", "data.0"]) else { return };
+    assert_eq!(answer.code, Some(1));
+    assert_eq!(answer.stderr.matches("raed").count(), 1, "{}", answer.stderr);
+}
+
+#[test]
+fn ranks_that_are_ignored_run_alone() {
+    let place = Place::new();
+    place.data("data", MIB);
+    let read = ["--no-ranks", "--rw=read", "--bs=64k", "--output-format=terse", "data"];
+    let Some(answer) = ranks(&place, "2", &read) else { return };
+    assert_eq!(answer.done().stdout.lines().count(), 2);
+    assert!(records(&place).iter().all(|record| record["ranks"].is_null()));
+}
+
+fn is_lost(record: &Value) -> bool {
+    record["outcome"]["interrupted"]["by"] == "the loss of another rank"
+}
+
+#[test]
+fn the_others_keep_their_results_when_one_stops() {
+    let place = Place::new();
+    place.data("data", MIB);
+    let args = ["run", "--eta=never", "--sampling=off", "--rw=randread", "--bs=4k", "--runtime=60"];
+    let args = [&args[..], &["--time_based", "data"]].concat();
+    let launcher = ["-n", "3"];
+    let Some(running) = mpiexec(&place, &launcher, &args) else { return };
+    let children = |of: u32| -> Vec<u32> {
+        let list = fs::read_to_string(format!("/proc/{of}/task/{of}/children")).unwrap_or_default();
+        list.split_whitespace().map(|pid| pid.parse().unwrap()).collect()
+    };
+    let started = || {
+        let proxies = children(running.id());
+        let all: Vec<u32> = proxies.into_iter().flat_map(children).collect();
+        // All have begun their jobs.
+        let runs = fs::read_dir(place.home().join(".local/state/fathom/runs"));
+        let begun = runs.map_or(0, |runs| {
+            let has_samples = |dir: &fs::DirEntry| {
+                fs::metadata(dir.path().join("samples.ndjson")).is_ok_and(|file| file.len() > 0)
+            };
+            runs.flatten().filter(has_samples).count()
+        });
+        (begun == 3).then_some(all)
+    };
+    let mut all = None;
+    until("the jobs of all ranks", || {
+        all = started();
+        all.is_some()
+    });
+    let victim = Pid::from_raw(all.unwrap()[2] as i32).unwrap();
+    kill_process(victim, Signal::STOP).unwrap();
+    // Once it goes on, it finds that the others have gone.
+    let others = || records(&place).iter().filter(|record| is_lost(record)).count() >= 2;
+    until("the others", others);
+    kill_process(victim, Signal::CONT).unwrap();
+    let answer = running.wait();
+    assert_ne!(answer.code, Some(0));
+    says(&answer.stderr, &["has its own result only", "(rank 0 of 3)", "when last heard of"]);
+    says(&answer.stdout, &["IOPS", "the loss of another rank"]);
+}

@@ -1,0 +1,101 @@
+//! What each of several machines did.
+
+use crate::doc::{DataColumn, Document, Text, bandwidth, count, text, time};
+use fathom_analysis::derive;
+use fathom_analysis::ranks::of_rank;
+use fathom_model::histogram::Histogram;
+use fathom_model::record::{JobRecord, RankRecord, RunRecord};
+use fathom_model::{escape, units};
+
+/// Up to this many ranks have a row each; of more, the median and these extremes.
+const SHOWN: usize = 8;
+const WORST: usize = 3;
+
+/// When they started and ended, and a row for each; the slowest first where not all are shown.
+pub(super) fn ranks(page: &mut Document, record: &RunRecord) {
+    let mut all: Vec<(usize, &RankRecord, JobRecord)> = record
+        .ranks
+        .iter()
+        .enumerate()
+        .map(|(number, rank)| (number, rank, of_rank(record, rank)))
+        .collect();
+    let Some(about) = about(&record.ranks) else { return };
+    let columns = vec![
+        DataColumn::text("host"),
+        DataColumn::number("rank"),
+        DataColumn::number("IOPS"),
+        DataColumn::number("bandwidth"),
+        DataColumn::number("p99"),
+        DataColumn::number("started").ranked(1),
+        DataColumn::text("limited by").ranked(2),
+    ];
+    let mut rows: Vec<Vec<Text>> = Vec::new();
+    if all.len() > SHOWN {
+        all.sort_by(|a, b| iops(&a.2).total_cmp(&iops(&b.2)));
+        let (median, best) = (&all[all.len() / 2], &all[all.len() - 1]);
+        rows.push(row("median".into(), median));
+        rows.extend(all[..WORST].iter().map(|one| row(host(one.1), one)));
+        rows.push(row(host(best.1), best));
+    } else {
+        rows.extend(all.iter().map(|one| row(host(one.1), one)));
+    }
+    let mut body = Document::default();
+    body.table(columns, rows);
+    let mut kernels: Vec<&str> = record.ranks.iter().map(|rank| rank.kernel.as_str()).collect();
+    kernels.sort_unstable();
+    kernels.dedup();
+    if kernels.len() > 1 {
+        let of = |kernel: &&str| {
+            let with = record.ranks.iter().filter(|rank| rank.kernel == **kernel);
+            format!("{} on {}", escape::text(kernel), with.count())
+        };
+        let kernels: Vec<String> = kernels.iter().map(of).collect();
+        body.entry("kernels differ:", kernels.join(", "));
+    }
+    page.section("ranks", about, body);
+}
+
+/// How many there are, and how close together they started.
+fn about(ranks: &[RankRecord]) -> Option<String> {
+    let start = ranks.iter().map(|rank| rank.started_ns).max()?;
+    let error = ranks.iter().map(|rank| rank.clock_error_ns).max()?;
+    let first = ranks.iter().min_by_key(|rank| rank.ended_ns)?;
+    let last = ranks.iter().max_by_key(|rank| rank.ended_ns)?;
+    let after = |ns: u64| units::time(ns as f64);
+    Some(format!(
+        "{} started within {} (clocks agree within {}); {} ended first, {} {} later",
+        ranks.len(),
+        after(start),
+        after(error),
+        host(first),
+        host(last),
+        after(last.ended_ns - first.ended_ns)
+    ))
+}
+
+fn host(rank: &RankRecord) -> String {
+    escape::text(&rank.hostname).into_owned()
+}
+
+fn iops(done: &JobRecord) -> f64 {
+    derive::per_second(derive::ios(done), done.runtime_ns)
+}
+
+fn row(name: String, (number, rank, done): &(usize, &RankRecord, JobRecord)) -> Vec<Text> {
+    let mut latency = Histogram::default();
+    for (_, dir) in done.dirs.iter() {
+        latency.merge(if dir.lat.is_empty() { &dir.clat } else { &dir.lat });
+    }
+    let p99 = latency.percentile(99.0).map_or_else(Text::default, |ns| time(ns as f64).into());
+    let limited = rank.limited_by.as_ref();
+    let limited = limited.map(|found| found.limited_by.as_deref().unwrap_or(&found.rule));
+    vec![
+        name.into(),
+        count(*number as f64).into(),
+        count(iops(done)).into(),
+        bandwidth(derive::per_second(derive::bytes(done), done.runtime_ns)).into(),
+        p99,
+        text!("+", time(rank.started_ns as f64)),
+        limited.unwrap_or_default().into(),
+    ]
+}

@@ -1,0 +1,157 @@
+//! What rank 0 reads for all: the command line and the job files.
+
+use crate::sources::System;
+use fathom_spec::{MachineNumbers, Sources};
+use serde::{Deserialize, Serialize};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+/// What rank 0 read for all.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Given {
+    args: Vec<String>,
+    files: BTreeMap<String, Vec<u8>>,
+    /// Whether rank 0 could not parse it, and says so.
+    pub is_refused: bool,
+}
+
+impl Given {
+    /// A command line that cannot be parsed, or that runs nothing.
+    pub fn refused() -> Self {
+        Self { is_refused: true, ..Self::default() }
+    }
+
+    /// The command line and the sources of its files for a rank, with its names in them.
+    pub fn received(self, rank: u32, size: u32, host: &str) -> (Vec<String>, Received) {
+        let names = Names { rank, size, host: host.to_string() };
+        let args = self.args.iter().map(|arg| names.put_in(arg)).collect();
+        (args, Received { names, files: self.files, system: System::default() })
+    }
+}
+
+/// The files that rank 0 reads, kept for the others.
+#[derive(Default)]
+pub struct Reading {
+    system: System,
+    files: RefCell<BTreeMap<String, Vec<u8>>>,
+}
+
+impl Reading {
+    /// What was read for the command line `args`.
+    pub fn given(&self, args: &[String]) -> Given {
+        let files = self.files.borrow().clone();
+        Given { args: args.to_vec(), files, is_refused: false }
+    }
+
+    /// Paths of the job files that were read.
+    pub fn into_files(self) -> Vec<String> {
+        self.system.into_files()
+    }
+}
+
+impl Sources for Reading {
+    fn read(&self, path: &str, limit_bytes: usize) -> Result<Vec<u8>, String> {
+        let bytes = self.system.read(path, limit_bytes)?;
+        self.files.borrow_mut().insert(path.to_string(), bytes.clone());
+        Ok(bytes)
+    }
+
+    fn is_regular(&self, path: &str) -> bool {
+        self.system.is_regular(path)
+    }
+
+    fn env(&self, name: &str) -> Option<String> {
+        self.system.env(name)
+    }
+
+    fn machine(&self) -> MachineNumbers {
+        self.system.machine()
+    }
+
+    fn random(&self) -> u64 {
+        self.system.random()
+    }
+}
+
+/// The files of rank 0, with this rank's names in them, on this machine.
+pub struct Received {
+    names: Names,
+    files: BTreeMap<String, Vec<u8>>,
+    system: System,
+}
+
+impl Sources for Received {
+    fn read(&self, path: &str, limit_bytes: usize) -> Result<Vec<u8>, String> {
+        let Some(bytes) = self.files.get(path) else { return self.system.read(path, limit_bytes) };
+        // What is not text is refused by its reader.
+        let text = std::str::from_utf8(bytes).map(|text| self.names.put_in(text).into_bytes());
+        Ok(text.unwrap_or_else(|_| bytes.clone()))
+    }
+
+    fn is_regular(&self, path: &str) -> bool {
+        self.files.contains_key(path) || self.system.is_regular(path)
+    }
+
+    fn env(&self, name: &str) -> Option<String> {
+        self.system.env(name)
+    }
+
+    fn machine(&self) -> MachineNumbers {
+        self.system.machine()
+    }
+
+    fn random(&self) -> u64 {
+        self.system.random()
+    }
+}
+
+impl Received {
+    /// Paths of the job files that were read, by rank 0 or here.
+    pub fn into_files(self) -> Vec<String> {
+        self.files.into_keys().chain(self.system.into_files()).collect()
+    }
+}
+
+/// What `$rank`, `$ranks` and `$hostname` stand for.
+struct Names {
+    rank: u32,
+    size: u32,
+    host: String,
+}
+
+impl Names {
+    fn put_in(&self, text: &str) -> String {
+        let names = [
+            ("ranks", self.size.to_string()),
+            ("rank", self.rank.to_string()),
+            ("hostname", self.host.clone()),
+        ];
+        let mut parts = text.split('$');
+        let mut new = parts.next().unwrap_or_default().to_string();
+        for part in parts {
+            let found = names.iter().find_map(|(name, value)| {
+                let rest = part.strip_prefix(name)?;
+                let is_word = |c: char| c.is_alphanumeric() || c == '_';
+                (!rest.starts_with(is_word)).then(|| format!("{value}{rest}"))
+            });
+            match found {
+                Some(text) => new.push_str(&text),
+                None => new.extend(["$", part]),
+            }
+        }
+        new
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_ranks_are_whole_words() {
+        let names = Names { rank: 3, size: 40, host: "node3".into() };
+        let put = |text: &str| names.put_in(text);
+        assert_eq!(put("/mnt/$hostname/f.$rank-$ranks"), "/mnt/node3/f.3-40");
+        assert_eq!(put("$ranking $jobname $ $$rank"), "$ranking $jobname $ $3");
+    }
+}
