@@ -236,8 +236,11 @@ fn open(options: &SamplingOptions) -> Opened {
     // During a run, all other programs compete with this one.
     let own = || Scope::Only(vec![i32::try_from(std::process::id()).unwrap_or(i32::MAX)]);
     let watched = if options.during_run { own() } else { options.scope.clone() };
-    let processes = ProcessSampler::open(proc, watched).map_err(missing("processes"));
-    opened.add(processes, |_| &[]);
+    let processes = ProcessSampler::open(proc, watched).map(|processes| match options.during_run {
+        true => processes.without_files(),
+        false => processes,
+    });
+    opened.add(processes.map_err(missing("processes")), |_| &[]);
     let stacks = StackSampler::open(&stack_settings(options, &mut probes), proc, sys);
     opened.add(stacks, StackSampler::missing);
     let each_io = match (full, options.each_io) {

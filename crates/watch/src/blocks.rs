@@ -17,7 +17,6 @@ use crate::{Sampler, TraceCoverage};
 pub use device::BlocksError;
 
 use device::BlockDevice;
-use events::EventKind;
 use fathom_model::list;
 use fathom_model::watch::{BlocksSample, DeviceBlocks, MachineSample, Unavailable};
 use sizes::UNPLUGS;
@@ -122,15 +121,21 @@ impl BlockSampler {
         let windows = options.one_in > 0 && options.each_io != TraceCoverage::Full;
         let windows = windows.then(|| SamplingWindows::open(&tracepoints.cpus));
         let windows = windows.transpose().map_err(no_counts)?;
-        let unplugs = tracepoints.unplugs(windows.as_ref())?;
+        // Where each I/O is a plug flush, a counter for each size costs more than all other events: windows sample them.
+        let unplugs = if windows.is_some() { Vec::new() } else { tracepoints.unplugs()? };
         let devices: Vec<DeviceCounters> =
             devices.into_iter().map(|device| tracepoints.count(device)).collect();
         let trace = match options.one_in {
             0 => None,
             one_in => {
                 let devices = devices.iter().map(|counted| counted.device.clone()).collect();
-                let trace = EventTrace::open(&mut tracepoints, one_in, devices, windows);
-                trace.map_err(|missing| tracepoints.missing.push(missing)).ok()
+                match EventTrace::open(&mut tracepoints, one_in, devices, windows) {
+                    // Without the counters of unplugs, which would have been refused as well.
+                    Err(missing) if unplugs.is_empty() => {
+                        return Err(BlocksError::Unavailable(missing));
+                    }
+                    opened => opened.map_err(|missing| tracepoints.missing.push(missing)).ok(),
+                }
             }
         };
         let mut counts = devices.iter().flat_map(|device| device.counts.iter());
@@ -240,16 +245,14 @@ impl BlockTracepoints {
     }
 
     /// The unplug counters. Opened first: if the kernel refuses them, it refuses all others.
-    /// Where each I/O is a plug flush, they cost as much as events of each I/O, and are counted in the same windows.
-    fn unplugs(&self, windows: Option<&SamplingWindows>) -> Result<Vec<PerCpuEvents>, BlocksError> {
+    fn unplugs(&self) -> Result<Vec<PerCpuEvents>, BlocksError> {
         let point =
             self.tracefs.tracepoint("block", "block_unplug").map_err(BlocksError::Unavailable)?;
         let ends = UNPLUGS[1..].iter().map(|next| format!(" && nr_rq < {next}"));
         let ends = ends.chain([String::new()]);
         let filters = UNPLUGS.iter().zip(ends).map(|(first, end)| format!("nr_rq >= {first}{end}"));
-        let leaders = windows.and_then(|windows| windows.leaders(EventKind::Unplug));
         let count = |filter: String| {
-            point.count_grouped(&self.cpus, Some(&filter), leaders).map_err(no_counts)
+            point.count_grouped(&self.cpus, Some(&filter), None).map_err(no_counts)
         };
         filters.map(count).collect()
     }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{DirEntryExt, FileExt};
 use std::path::{Path, PathBuf};
 
 /// An open procfs or sysfs file. Reading it from offset 0 makes the kernel generate its contents
@@ -55,12 +55,18 @@ pub(crate) fn unexpected_line(path: &Path, expected: &str, line: &str) -> io::Er
 
 /// The numbers among the names in a directory, which are those of processes, tasks or descriptors; errors name it.
 pub(crate) fn numbers(dir: &Path) -> io::Result<Vec<i32>> {
-    let mut numbers = Vec::new();
+    Ok(numbered(dir)?.into_iter().map(|(number, _)| number).collect())
+}
+
+/// The same, with the inode of each.
+pub(crate) fn numbered(dir: &Path) -> io::Result<Vec<(i32, u64)>> {
+    let mut numbered = Vec::new();
     for entry in std::fs::read_dir(dir).map_err(|error| with_path(dir, &error))? {
-        let name = entry.map_err(|error| with_path(dir, &error))?.file_name();
-        numbers.extend(name.to_str().and_then(|name| name.parse::<i32>().ok()));
+        let entry = entry.map_err(|error| with_path(dir, &error))?;
+        let number = entry.file_name().to_str().and_then(|name| name.parse().ok());
+        numbered.extend(number.map(|number| (number, entry.ino())));
     }
-    Ok(numbers)
+    Ok(numbered)
 }
 
 pub(crate) fn read_text(path: &Path) -> io::Result<String> {

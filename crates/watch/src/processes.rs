@@ -7,7 +7,7 @@ mod sockets;
 #[cfg(test)]
 mod tests;
 
-use crate::proc_file::numbers;
+use crate::proc_file::numbered;
 use crate::{Sampler, Scope, own_pid};
 use fathom_model::watch::{MachineSample, ProcessFile, ProcessUse, ProcessesSample};
 use parse::{ProcessCounters, ProcessStat, ProcessStatus};
@@ -36,6 +36,10 @@ pub struct ProcessSampler {
     scope: Scope,
     tick_ns: u64,
     known: HashMap<i32, KnownProcess>,
+    /// Kernel threads, by the inodes of their directories: that of another process with the same ID differs.
+    kernel: HashMap<i32, u64>,
+    /// Whether open files and connections of the watched processes are looked at.
+    with_files: bool,
     read_at: Instant,
     next_at: Instant,
     peers: Peers,
@@ -58,6 +62,8 @@ impl ProcessSampler {
             scope,
             tick_ns: 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1),
             known: HashMap::new(),
+            kernel: HashMap::new(),
+            with_files: true,
             read_at: Instant::now(),
             next_at: Instant::now(),
             peers: Peers::default(),
@@ -69,15 +75,27 @@ impl ProcessSampler {
         Ok(sampler)
     }
 
+    /// Leaves out open files and connections of the watched processes: a run knows its own.
+    pub fn without_files(self) -> Self {
+        Self { with_files: false, ..self }
+    }
+
     fn read(&mut self) -> io::Result<HashMap<i32, KnownProcess>> {
         let began = Instant::now();
         let mut found = HashMap::new();
-        for pid in numbers(&self.proc_root)? {
+        let before = std::mem::take(&mut self.kernel);
+        for (pid, inode) in numbered(&self.proc_root)? {
+            if before.get(&pid) == Some(&inode) {
+                self.kernel.insert(pid, inode);
+                continue;
+            }
             let dir = self.proc_root.join(pid.to_string());
             let Ok(text) = std::fs::read(dir.join("stat")) else { continue };
-            let Some(stat) = ProcessStat::parse(&text).filter(|stat| !stat.is_kernel) else {
+            let Some(stat) = ProcessStat::parse(&text) else { continue };
+            if stat.is_kernel {
+                self.kernel.insert(pid, inode);
                 continue;
-            };
+            }
             // Another user's are hidden: then only CPU time is known.
             let io = std::fs::read(dir.join("io")).unwrap_or_default();
             let used = ProcessCounters::parse(&stat, self.tick_ns, &io);
@@ -122,8 +140,10 @@ impl ProcessSampler {
             .iter()
             .map(|pid| (*pid, growth.get(pid).map_or(0, |used| used.cpu_ns)))
             .collect();
-        let active = active.into_iter().map(|(_, pid, start)| (pid, start));
-        self.peers.refresh(&self.proc_root, &watched, active);
+        if self.with_files {
+            let active = active.into_iter().map(|(_, pid, start)| (pid, start));
+            self.peers.refresh(&self.proc_root, &watched, active);
+        }
         let mut others: BTreeMap<String, ProcessUse> = BTreeMap::new();
         for (pid, used) in growth {
             let known = &now[&pid];
@@ -137,9 +157,11 @@ impl ProcessSampler {
         }
         sample.others = largest(others.into_values().collect());
         add_status(&mut sample, &self.proc_root, &used_by);
-        self.remotes.look(&self.proc_root, &watched);
-        sample.remotes = self.remotes.take();
-        sample.files = open_files(&self.proc_root, watched.into_iter());
+        if self.with_files {
+            self.remotes.look(&self.proc_root, &watched);
+            sample.remotes = self.remotes.take();
+            sample.files = open_files(&self.proc_root, watched.into_iter());
+        }
         self.known = now;
         Some(sample)
     }
@@ -223,7 +245,7 @@ impl Sampler for ProcessSampler {
     fn take(&mut self, sample: &mut MachineSample) {
         if self.next_at <= Instant::now() {
             sample.processes = self.used();
-        } else {
+        } else if self.with_files {
             // Before they end.
             self.remotes.look(&self.proc_root, &watched(&self.known));
         }

@@ -33,6 +33,8 @@ const TEXT_MAX: u64 = 16 << 20;
 const SEARCH_PART: u32 = 200;
 const NEAR_PART: u32 = 100;
 const RETRY_PART: u32 = 1000;
+/// How much rarer both searches are where events report new rings.
+const REPORTED_FACTOR: u32 = 5;
 /// Retry time of the first sample, which has no interval before it.
 const FIRST_RETRY: Duration = Duration::from_millis(1);
 
@@ -178,8 +180,10 @@ impl Sampler for RingSampler {
     fn take(&mut self, sample: &mut MachineSample) {
         let now = Instant::now();
         let new_processes = self.new_processes();
+        let are_reported = self.events.as_ref().is_some_and(EventCounters::reports_new);
+        let factor = if are_reported { REPORTED_FACTOR } else { 1 };
         let due = |search: Option<(Duration, Instant)>, part: u32| {
-            search.is_none_or(|(cost, at)| now - at >= cost * part)
+            search.is_none_or(|(cost, at)| now - at >= cost * part * factor)
         };
         if due(self.search, SEARCH_PART) {
             // Without /proc no ring is visible.

@@ -277,6 +277,28 @@ fn batches_of_7_and_of_32_are_told_apart() {
 }
 
 #[test]
+#[cfg(all(target_pointer_width = "64", target_endian = "little"))]
+fn windows_estimate_plug_flushes_by_size() {
+    let Some((_kept, file, disk)) = file_on_disk(32) else { return };
+    let options = BlocksOptions {
+        devices: Devices::Named(vec![disk.clone()]),
+        one_in: 61,
+        each_io: TraceCoverage::Off,
+    };
+    let batches = 400;
+    // The first sample opens a window.
+    let work = |round| (0..round).for_each(|_| submit(&file, batches, 7));
+    let Some(blocks) = seen_with(&options, 2, work) else { return };
+    if blocks.devices[0].bio_based {
+        return println!("skipped: {disk} is bio-based");
+    }
+    let of = |first: u32| blocks.unplugs.iter().find(|(least, _)| *least == first).unwrap().1;
+    // Other programs use the disk too, and a thread that blocks flushes its plug early.
+    let most = batches as u64 * 3 / 4;
+    assert!(of(5) >= most && of(32) < most, "{:?}", blocks.unplugs);
+}
+
+#[test]
 fn splits_are_reported_with_their_limit() {
     let Some((_kept, file, disk)) = file_on_disk(8) else { return };
     let path = format!("/sys/class/block/{disk}/queue/max_segments");

@@ -19,6 +19,7 @@ const KEPT_MAX: usize = 4096;
 pub(super) struct SizeTally {
     devices: Vec<DeviceTally>,
     tasks: HashMap<[u8; 16], TaskTally>,
+    unplugs: [u64; UNPLUGS.len()],
 }
 
 #[derive(Debug, Default)]
@@ -38,7 +39,8 @@ struct TaskTally {
 impl SizeTally {
     pub fn new(devices: &[BlockDevice]) -> Self {
         let of = |d: &BlockDevice| DeviceTally { bio_based: d.bio_based, ..DeviceTally::default() };
-        Self { devices: devices.iter().map(of).collect(), tasks: HashMap::new() }
+        let devices = devices.iter().map(of).collect();
+        Self { devices, tasks: HashMap::new(), unplugs: [0; UNPLUGS.len()] }
     }
 
     /// Counts a queued bio, an issued request or a split of the device with this index.
@@ -62,9 +64,16 @@ impl SizeTally {
     pub fn unplug(&mut self, event: &BlockEvent) {
         let bucket = UNPLUGS.partition_point(|first| *first <= event.requests);
         let Some(bucket) = bucket.checked_sub(1) else { return };
+        self.unplugs[bucket] += 1;
         if let Some(task) = self.task(event) {
             task.unplugs[bucket] += 1;
         }
+    }
+
+    /// The number of unplugs by size, of which one in `one_in` is sampled.
+    pub fn unplugs(&self, one_in: u32) -> Vec<(u32, u64)> {
+        let all = UNPLUGS.iter().zip(self.unplugs);
+        all.map(|(first, samples)| (*first, samples * u64::from(one_in))).collect()
     }
 
     /// Counts the event if it reports an error.

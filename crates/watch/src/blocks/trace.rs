@@ -92,7 +92,8 @@ impl EventTrace {
         let Self { one_in, each_io, .. } = *self;
         let timed = |filter: &str| match mask(one_in) {
             0 => filter.to_string(),
-            mask => format!("({filter}) && !(sector & {mask})"),
+            // First what rejects most, as the kernel stops there.
+            mask => format!("!(sector & {mask}) && ({filter})"),
         };
         let any = |of: &dyn Fn(&BlockDevice) -> String, bio_based: Option<bool>| {
             let of = |device: &BlockDevice| format!("({})", of(device));
@@ -105,12 +106,8 @@ impl EventTrace {
             any(&BlockDevice::request_filter, Some(false)),
             any(&BlockDevice::bio_filter, Some(true)),
         );
-        let unplugs_one_in = match each_io {
-            TraceCoverage::Full => one_in,
-            TraceCoverage::Off | TraceCoverage::DutyCycle => one_in.min(RARE_ONE_IN),
-        };
         let mut wanted = vec![
-            (EventKind::Unplug, "block_unplug", unplugs_one_in, None),
+            (EventKind::Unplug, "block_unplug", self.unplugs_one_in(), None),
             (EventKind::Split, "block_split", one_in.min(RARE_ONE_IN), None),
         ];
         if enter.is_empty() || each_io == TraceCoverage::Off {
@@ -120,7 +117,7 @@ impl EventTrace {
         wanted.push((EventKind::TimedEnter, "block_bio_queue", 1, Some(timed(&enter))));
         if !request.is_empty() {
             // Errors are recorded whatever their sector, and so are flushes, whose sector is -1.
-            let flush = format!("({request}) && sector == {}", u64::MAX);
+            let flush = format!("sector == {} && ({request})", u64::MAX);
             let done = format!("error != 0 || ({flush}) || ({})", timed(&request));
             wanted.extend([
                 (EventKind::Issue, "block_rq_issue", one_in, None),
@@ -133,6 +130,13 @@ impl EventTrace {
             wanted.push((EventKind::TimedBioDone, "block_bio_complete", 1, Some(done)));
         }
         wanted
+    }
+
+    fn unplugs_one_in(&self) -> u32 {
+        match self.each_io {
+            TraceCoverage::Full => self.one_in,
+            TraceCoverage::Off | TraceCoverage::DutyCycle => self.one_in.min(RARE_ONE_IN),
+        }
     }
 
     fn map(&mut self, first: &PerCpuEvents) -> io::Result<()> {
@@ -181,6 +185,9 @@ impl EventTrace {
         blocks.lost = self.lost;
         blocks.unplugs_seen_ns = self.windows.as_ref().map(SamplingWindows::enabled_ns);
         blocks.seen_ns = blocks.unplugs_seen_ns.filter(|_| self.each_io != TraceCoverage::Off);
+        if self.windows.is_some() {
+            blocks.unplugs = self.tally.unplugs(self.unplugs_one_in());
+        }
         self.tally.put(blocks);
         self.times.put(blocks);
     }

@@ -1,7 +1,11 @@
 use super::super::events::op;
 use super::super::limits::QueueLimits;
 use super::*;
+use crate::TraceCoverage;
+use crate::blocks::{BlockSampler, BlocksOptions, Devices, ONE_IN};
+use crate::perf::online_cpus;
 use fathom_model::watch::{BlockOp, DeviceBlocks};
+use std::path::Path;
 
 fn disk(bio_based: bool) -> BlockDevice {
     let limits =
@@ -128,6 +132,32 @@ fn sizes_splits_errors_and_tasks() {
     tally.put(&mut blocks);
     assert_eq!(blocks.tasks[0].comm, "fio");
     assert_eq!(blocks.tasks[0].unplugs, [(5, 2), (32, 1)]);
+    let unplugs = tally.unplugs(5);
+    let unplugs: Vec<_> = unplugs.iter().filter(|(_, count)| *count > 0).collect();
+    assert_eq!(unplugs, [&(5, 10), &(32, 5)]);
+}
+
+/// While a window is open, each event of a tracepoint costs time at every I/O or plug flush.
+#[test]
+fn requests_and_plug_flushes_pass_few_events() {
+    let options = BlocksOptions {
+        devices: Devices::Busiest { first: Vec::new() },
+        one_in: ONE_IN,
+        each_io: TraceCoverage::DutyCycle,
+    };
+    let (proc_root, sys_root) = (Path::new("/proc"), Path::new("/sys"));
+    let sampler = match BlockSampler::open(proc_root, sys_root, &options) {
+        Ok(sampler) => sampler,
+        Err(error) => return println!("skipped: {error}"),
+    };
+    let cpus = online_cpus(sys_root).unwrap().len();
+    let sources = &sampler.trace.as_ref().unwrap().sources;
+    let events = |of: &[EventKind]| sources.values().filter(|(kind, _)| of.contains(kind)).count();
+    assert!(sampler.unplugs.is_empty());
+    assert_eq!(events(&[EventKind::Unplug]), cpus);
+    let (issue, done) = ([EventKind::Issue, EventKind::TimedIssue], EventKind::TimedDone);
+    assert!(events(&[EventKind::Enter, EventKind::TimedEnter]) <= 2 * cpus);
+    assert!(events(&issue) <= 2 * cpus && events(&[done]) <= cpus);
 }
 
 #[test]

@@ -110,6 +110,7 @@ fn this_process_and_its_open_files() {
     assert!(sample.watched.cpu_ns > 0 && sample.watched.requested_read > 0, "{sample:?}");
     let own = sample.files.iter().find(|open| Path::new(&open.path) == path).unwrap();
     assert_eq!((own.size, own.allocated, own.direct), (8 << 20, 0, false));
+    assert!(take(&mut sampler.without_files()).files.is_empty());
 }
 
 #[test]
@@ -139,4 +140,23 @@ fn the_cpus_of_the_process_that_works_and_the_swap_of_all() {
     fs::remove_file(root.join("90/status")).unwrap();
     let sample = take(&mut sampler);
     assert_eq!((sample.cpus_allowed.as_str(), sample.swapped), ("", None));
+}
+
+#[test]
+fn kernel_threads_are_read_once() {
+    let root = tempfile::tempdir().unwrap();
+    let root = root.path();
+    let kthread = "60 (kworker/0:1) S 2 0 0 0 -1 2097152 0 0 0 0 5 0 0 0 20 0 1 0 60 0";
+    process(root, (60, 2, "kworker/0:1"), 5, 0);
+    fs::write(root.join("60/stat"), kthread).unwrap();
+    let mut sampler = ProcessSampler::open(root, Scope::Machine).unwrap();
+    // The same directory is the same thread, whatever its file says now.
+    process(root, (60, 2, "kworker/0:1"), 90, 0);
+    assert!(take(&mut sampler).watched.comm.is_empty() && sampler.known.is_empty());
+    // Another process with this ID.
+    process(root, (61, 1, "dd"), 90, 0);
+    fs::remove_dir_all(root.join("60")).unwrap();
+    fs::rename(root.join("61"), root.join("60")).unwrap();
+    take(&mut sampler);
+    assert!(sampler.known.contains_key(&60) && sampler.kernel.is_empty());
 }

@@ -101,6 +101,11 @@ impl EventCounters {
         }
     }
 
+    /// Whether [`EventCounters::created`] reports the rings of all processes.
+    pub fn reports_new(&self) -> bool {
+        self.creations.is_some()
+    }
+
     /// Setup flags of the rings created since the last call, by process and descriptor.
     pub fn created(&mut self) -> HashMap<(i32, i32), u32> {
         self.creations.as_mut().map_or_else(HashMap::new, CreateEvents::drain)

@@ -6,6 +6,8 @@ use std::time::Instant;
 
 /// Events per second above which windows are used: counting them costs 0.1% of a CPU.
 const MANY: f64 = 10_000.0;
+/// Periods between readings while all are counted: each reading interrupts every CPU.
+const READ_EVERY: u32 = 8;
 
 #[derive(Debug)]
 pub(super) struct PuntCounter {
@@ -13,6 +15,7 @@ pub(super) struct PuntCounter {
     /// `None` if every event is counted whatever it costs.
     leaders: Option<GroupLeaders>,
     schedule: WindowSchedule,
+    periods: u32,
     estimate: PuntedEstimate,
 }
 
@@ -59,7 +62,8 @@ impl PuntCounter {
         let leaders = (each_io != TraceCoverage::Full).then(leaders).transpose()?;
         let counter = counter(leaders.as_ref())?;
         let estimate = PuntedEstimate::new(Instant::now());
-        let mut punted = Self { counter, leaders, schedule: WindowSchedule::default(), estimate };
+        let schedule = WindowSchedule::default();
+        let mut punted = Self { counter, leaders, schedule, periods: 0, estimate };
         if let Some(leaders) = &mut punted.leaders {
             leaders.set_enabled(true);
         }
@@ -69,6 +73,11 @@ impl PuntCounter {
     /// Switches between counting all events and windows according to the rate. Call once per
     /// [`WindowSchedule::PERIOD`].
     pub fn advance(&mut self) {
+        let Some(leaders) = &self.leaders else { return };
+        self.periods += 1;
+        if leaders.is_enabled() && self.estimate.rate < MANY && self.periods % READ_EVERY != 0 {
+            return;
+        }
         self.settle();
         if let Some(leaders) = &mut self.leaders {
             leaders.set_enabled(self.estimate.rate < MANY || self.schedule.next());
@@ -94,7 +103,21 @@ impl PuntCounter {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io;
     use std::time::Duration;
+
+    #[test]
+    fn few_events_are_read_rarely() {
+        let none = |_: Option<&GroupLeaders>| Ok::<_, io::Error>(PerCpuEvents::new(Vec::new()));
+        let leaders = || GroupLeaders::open(&[]);
+        let mut punted = PuntCounter::open(TraceCoverage::Off, leaders, none).unwrap();
+        let mut is_read = |_: &u32| {
+            let before = punted.estimate.at;
+            punted.advance();
+            punted.estimate.at != before
+        };
+        assert_eq!((0..80).filter(|period| is_read(period)).count(), 10);
+    }
 
     #[test]
     fn disabled_periods_are_extrapolated() {

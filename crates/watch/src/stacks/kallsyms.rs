@@ -3,8 +3,8 @@
 use crate::watcher::thread_time;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
-use std::path::Path;
-use std::sync::mpsc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
@@ -16,6 +16,10 @@ pub(super) struct Kallsyms {
     functions: Vec<KernelSymbol>,
     names: String,
 }
+
+/// The symbols last read, with their procfs and when: samplers opened later, such as those of each window of an experiment,
+/// do not read them again.
+static LAST_READ: Mutex<Option<(PathBuf, Arc<Kallsyms>, Instant)>> = Mutex::new(None);
 
 #[derive(Debug, Clone, Copy)]
 struct KernelSymbol {
@@ -31,6 +35,23 @@ impl Kallsyms {
     /// user (kernel.kptr_restrict).
     pub fn read(proc_root: &Path) -> io::Result<Self> {
         std::fs::read(proc_root.join("kallsyms")).map(|text| Self::parse(&text))
+    }
+
+    /// Shares these symbols, read just now, with [`Kallsyms::last`].
+    pub fn share(self, proc_root: &Path) -> Arc<Self> {
+        let table = Arc::new(self);
+        if !table.functions.is_empty() {
+            let last = (proc_root.to_path_buf(), Arc::clone(&table), Instant::now());
+            *LAST_READ.lock().unwrap_or_else(PoisonError::into_inner) = Some(last);
+        }
+        table
+    }
+
+    /// The symbols that this program has last read, and when, if they were of this procfs.
+    pub fn last(proc_root: &Path) -> Option<(Arc<Self>, Instant)> {
+        let last = LAST_READ.lock().unwrap_or_else(PoisonError::into_inner);
+        let (_, table, at) = last.as_ref().filter(|(root, ..)| root == proc_root)?;
+        Some((Arc::clone(table), *at))
     }
 
     /// Whether the file shows addresses to this user: hidden ones are all 0.

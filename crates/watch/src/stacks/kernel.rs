@@ -6,6 +6,7 @@ use super::table::NameTable;
 use fathom_model::watch::Unavailable;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Maximum number of addresses cached.
@@ -16,7 +17,7 @@ const RELOAD: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(crate) struct KernelNames {
     proc_root: PathBuf,
-    table: Kallsyms,
+    table: Arc<Kallsyms>,
     read_at: Option<Instant>,
     /// How long samples may be deferred until the symbols have been read.
     patience: Duration,
@@ -37,13 +38,14 @@ pub(crate) struct Chain<'a> {
 }
 
 impl KernelNames {
-    /// Reads the symbols at once, so that other samplers are not delayed later, or defers this if
-    /// `patience` allows. `Unavailable` if they are hidden from this user.
+    /// Reads the symbols at once, unless this program has before, so that other samplers are not delayed later, or defers
+    /// this if `patience` allows. `Unavailable` if they are hidden from this user.
     pub fn open(proc_root: &Path, patience: Duration) -> (Self, Option<Unavailable>) {
+        let (table, read_at) = Kallsyms::last(proc_root).unzip();
         let mut this = Self {
             proc_root: proc_root.into(),
-            table: Kallsyms::default(),
-            read_at: None,
+            table: table.unwrap_or_default(),
+            read_at,
             patience,
             reader: None,
             reader_tid: None,
@@ -54,7 +56,7 @@ impl KernelNames {
             ids: Vec::new(),
         };
         let missing = hidden(proc_root);
-        if missing.is_none() && patience.is_zero() {
+        if missing.is_none() && patience.is_zero() && read_at.is_none() {
             this.read();
         }
         (this, missing)
@@ -86,7 +88,7 @@ impl KernelNames {
         self.patience = Duration::ZERO;
         if let Some(reader) = self.reader.take() {
             let (table, ns) = reader.finish();
-            self.table = table.unwrap_or_default();
+            self.table = table.unwrap_or_default().share(&self.proc_root);
             self.reader_ns += ns;
             self.read_at = Some(Instant::now());
         }
@@ -155,7 +157,9 @@ impl KernelNames {
     fn read(&mut self) {
         if self.read_at.is_none_or(|at| at.elapsed() >= RELOAD) {
             // On failure the previous table is kept.
-            self.table = Kallsyms::read(&self.proc_root).unwrap_or(std::mem::take(&mut self.table));
+            if let Ok(table) = Kallsyms::read(&self.proc_root) {
+                self.table = table.share(&self.proc_root);
+            }
             self.read_at = Some(Instant::now());
         }
     }
@@ -260,11 +264,11 @@ mod tests {
 
     #[test]
     fn reading_may_be_deferred() {
-        let proc = tempfile::tempdir().unwrap();
-        std::fs::write(proc.path().join("kallsyms"), "1000 T do_idle\n").unwrap();
         let mut names = NameTable::new();
         // Until the reader is done; not at all; until finish().
         for (patience_ms, polls) in [(20, usize::MAX), (0, 1), (3_600_000, 1)] {
+            let proc = tempfile::tempdir().unwrap();
+            std::fs::write(proc.path().join("kallsyms"), "1000 T do_idle\n").unwrap();
             let patience = Duration::from_millis(patience_ms);
             let (mut kernel, _) = KernelNames::open(proc.path(), patience);
             while !kernel.is_ready() && polls > 1 {
@@ -277,6 +281,23 @@ mod tests {
             assert_eq!(kernel.take_reader_ns() > 0, patience_ms > 0);
             assert!(!kernel.is_reader(1));
         }
+    }
+
+    #[test]
+    fn symbols_that_were_read_are_not_read_again() {
+        let proc = tempfile::tempdir().unwrap();
+        std::fs::write(proc.path().join("kallsyms"), "1000 T do_idle\n").unwrap();
+        // Another test may read its own between the two.
+        let again = || {
+            KernelNames::open(proc.path(), Duration::ZERO);
+            let kernel = KernelNames::open(proc.path(), Duration::from_secs(3600)).0;
+            kernel.read_at.is_some().then_some(kernel)
+        };
+        let mut kernel = std::iter::repeat_with(again).flatten().next().unwrap();
+        assert!(kernel.is_ready() && kernel.reader.is_none());
+        let mut names = NameTable::new();
+        let id = kernel.ids(&[0x1004], &[], &mut names).ids[0];
+        assert_eq!((names.name(id), kernel.take_reader_ns()), ("do_idle", 0));
     }
 
     #[test]

@@ -108,6 +108,13 @@ impl ProcessSet {
     }
 
     fn list(&mut self, proc: &mut Proc) {
+        if let Scope::Only(pids) = &self.scope {
+            // Those that do not exist have no threads.
+            self.found.clone_from(pids);
+            self.found.sort_unstable();
+            self.found.dedup();
+            return self.take_found(proc);
+        }
         // If the listing fails, the known processes are sampled.
         if proc.numbers(format_args!("."), &mut self.found).is_ok() {
             self.take_found(proc);
