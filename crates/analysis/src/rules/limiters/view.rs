@@ -108,16 +108,24 @@ impl<'a> View<'a> {
         if self.is_own { &self.who } else { "Tasks" }
     }
 
-    /// For how long the workload ran while it was sampled, in nanoseconds.
-    pub fn life_ns(&self) -> u64 {
+    /// For how long the workload ran, in nanoseconds; 0 if that is not known.
+    fn ran_ns(&self) -> u64 {
         let watch = self.record.header.sampling.as_ref();
-        let lived = match self.is_run() {
+        let ran = match self.is_run() {
             true => self.record.jobs.iter().map(|job| job.runtime_ns).max(),
             false => watch.and_then(|watch| Some(watch.command.as_ref()?.elapsed_ns)),
         };
-        // The record of a killed run does not say.
-        let seen = if self.seen.samples > 0 { self.seen.elapsed_ns } else { u64::MAX };
-        lived.filter(|ns| *ns > 0).map_or(self.seen.elapsed_ns, |ns| ns.min(seen))
+        ran.unwrap_or(0)
+    }
+
+    /// For how long it ran while it was sampled, in nanoseconds.
+    pub fn life_ns(&self) -> u64 {
+        match (self.ran_ns(), self.seen.elapsed_ns) {
+            // The record of a killed run does not say.
+            (0, seen) => seen,
+            (ran, _) if self.seen.samples == 0 => ran,
+            (ran, seen) => ran.min(seen),
+        }
     }
 
     /// Mean number of the workload's own I/Os in flight; `None` where one thread may have any number of them.
@@ -430,8 +438,9 @@ impl<'a> View<'a> {
         let longer = "Run for at least several seconds";
         let (why, step) = match (level, busy, self.asleep()) {
             _ if (1..LIFE_MIN_NS).contains(&self.life_ns()) => {
-                let life = units::time(self.life_ns() as f64);
-                let short = format!("too short to tell: {} ran for only {life}.", self.subject());
+                // Sampling begins a moment after a run.
+                let ran = units::time(self.ran_ns().max(self.life_ns()) as f64);
+                let short = format!("too short to tell: {} ran for only {ran}.", self.subject());
                 return Claim::new(short, Vec::new()).about(self.workload()).remedy(longer);
             }
             _ if self.seen.samples < SAMPLES_MIN => {
