@@ -6,7 +6,7 @@ use crate::watch::Observed;
 use fathom_model::facts::{DeviceFacts, HeldBy, TargetFacts};
 use fathom_model::finding::Finding;
 use fathom_model::outcome::RecordKind;
-use fathom_model::plan::{Engine, JobPlan, Mix, Order, Psync, Rate, Region, Uring};
+use fathom_model::plan::{Engine, JobPlan, Mix, Order, Psync, Rate, Region, SyncIo, Uring};
 use fathom_model::progress::{JobSample, Phase, Sample};
 use fathom_model::record::JobRecord;
 use fathom_model::watch::{
@@ -501,6 +501,23 @@ impl Scene {
         self.disk("vda", 0, 0.6, 60.0);
         let disk = &mut self.last.disks[0];
         (disk.flush.ios, disk.flush.ticks_ms) = (500 * SECONDS, 2000);
+    }
+
+    /// So many flushes a second of a device, which take `ms` in all.
+    pub fn flushes(&mut self, name: &str, per_second: u64, ms: u32) {
+        let disk = self.last.disks.iter_mut().find(|disk| disk.name == name).unwrap();
+        (disk.flush.ios, disk.flush.ticks_ms) = (per_second * SECONDS, ms);
+    }
+
+    /// A run that writes one block at a time, and waits 60% of the time.
+    pub fn writes_of_its_own(&mut self, sync_io: SyncIo, direct: bool) {
+        self.spends(&[(ThreadState::Disk, 0.6), (ThreadState::OnCpu, 0.4)]);
+        self.writes("vda", 5000, 0.2, 60.0);
+        self.job_of_its_own(Dir::Write, 1.0);
+        let order = Order::Sequential { skip: 0 };
+        let mut plan = JobPlan::new("a", Engine::Psync(Psync::Plain), Mix::Only(Dir::Write), order);
+        (plan.sync_io, plan.direct) = (sync_io, direct);
+        self.record.plan.jobs = vec![plan];
     }
 
     pub fn sync_reads(&mut self, threads: f64) {

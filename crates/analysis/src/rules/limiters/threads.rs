@@ -4,13 +4,17 @@ use super::View;
 use super::device::DEVICE;
 #[cfg(test)]
 use super::testing::Scene;
-use super::view::{number_text, share_text};
-use crate::machine::DiskRates;
+use super::view::{CPU_SAMPLES_MIN, NAMED_MIN, number_text, share_text};
+use crate::derive;
+use crate::layers::Layer;
+use crate::machine::{DiskRates, IoRates};
 #[cfg(test)]
 use crate::rules::testing::Case;
 use crate::rules::{Change, Check, Claim, Confirmation, Rule};
 use fathom_model::Dir;
 use fathom_model::finding::{Confidence, Evidence, Unit};
+use fathom_model::plan::{JobPlan, SyncIo};
+use fathom_model::record::JobRecord;
 use fathom_model::units;
 use fathom_model::watch::{DiskKind, LOCK_CALLERS, ThreadState};
 
@@ -50,20 +54,42 @@ const FILE_LOCKS: [&str; 4] =
 pub(in crate::rules) static FSYNC: Rule = Rule {
     id: "fsync",
     limits: "flushes (fsync)",
-    meaning: "The workload waited for fsync(2) and the like, or for the file system's journal.",
+    meaning: "The workload waited for fsync(2) and the like, for synchronous writes, or for the file system's journal.",
     threshold: || {
-        format!("{} or more of the busy threads' time, or of a job's.", share_text(SYNC_MIN))
+        format!(
+            "{} or more of the busy threads' time, or of a job's. In a run, the time in writes with O_SYNC or O_DSYNC counts: \
+             all that its threads waited in buffered ones; of direct ones, the part that flushes have in the time of the \
+             device's writes and flushes.",
+            share_text(SYNC_MIN)
+        )
     },
     remedy: "Sync less often, or once for several writes (group commit), or use a disk with power-loss protection",
     supersedes: &[&DEVICE],
     confirmation: Some(Confirmation::gain(Change::NoFlushes)),
     checks: &[Check::View(fsync)],
     #[cfg(test)]
-    cases: &[Case::View {
-        holds: |s| s.syncs(0.7),
-        near_miss: |s| s.syncs(0.2),
-        summary: "fio waited for fsync and the journal 70% of the time.",
-    }],
+    cases: &[
+        Case::View {
+            holds: |s| s.syncs(0.7),
+            near_miss: |s| s.syncs(0.2),
+            summary: "fio waited for fsync and the journal 70% of the time.",
+        },
+        Case::View {
+            holds: |s| s.writes_of_its_own(SyncIo::Dsync, false),
+            near_miss: |s| s.writes_of_its_own(SyncIo::None, false),
+            summary: "fathom waited for its synchronous writes to be on stable storage (O_SYNC, O_DSYNC) 60% of the time.",
+        },
+        // A third of the time at the device is that of flushes.
+        Case::View {
+            holds: |s| {
+                s.writes_of_its_own(SyncIo::Dsync, true);
+                s.flushes("vda", 5000, 1000);
+            },
+            // It has no volatile cache.
+            near_miss: |s| s.writes_of_its_own(SyncIo::Dsync, true),
+            summary: "fathom waited for its synchronous writes to be on stable storage (O_SYNC, O_DSYNC) 20% of the time.",
+        },
+    ],
     ..Rule::LIMITER
 };
 
@@ -95,13 +121,34 @@ fn the_device_that_was_flushed_is_cited() {
     assert!(cause.evidence.iter().any(|evidence| evidence.name == "flushes/s on vda"), "{cause:?}");
 }
 
+/// The share of its time that a run waited for the flushes of writes with O_SYNC or O_DSYNC, of which it has no call of their
+/// own. A buffered write waits for nothing else; of a direct one, the part is that of flushes in the time of its device.
+fn sync_writes(view: &View) -> f64 {
+    let flushes = flushed(view).map_or(0.0, |disk| {
+        let time = |io: &IoRates| io.ios * io.wait_ms.unwrap_or(0.0);
+        time(&disk.flush) / (time(&disk.flush) + time(&disk.write)).max(1e-9)
+    });
+    let of_flushes = |(plan, job): (&JobPlan, &JobRecord)| {
+        let part = if plan.direct { flushes } else { 1.0 };
+        let writes = &job.dirs.write;
+        let is_synced = plan.sync_io != SyncIo::None;
+        let ns = writes.clat.sum_ns().max(writes.lat.sum_ns()) as f64;
+        if is_synced { ns * part } else { 0.0 }
+    };
+    let synced: f64 = derive::jobs(view.record).map(of_flushes).sum();
+    let all: u64 = view.record.jobs.iter().map(derive::latency_sum_ns).sum();
+    view.io_wait().unwrap_or(1.0) * synced / all.max(1) as f64
+}
+
 fn fsync(view: &View) -> Option<Claim> {
     let of_journal = |wchan: &str| JOURNAL.iter().any(|part| wchan.contains(part));
     let jobs = view.record.jobs.iter();
     let flush_ns: u64 = jobs.clone().map(|job| job.flushes.lat.sum_ns()).sum();
     let runtime_ns: u64 = jobs.map(|job| job.runtime_ns).sum();
+    let calls = flush_ns as f64 / runtime_ns.max(1) as f64;
+    let writes = if view.is_run() { sync_writes(view) } else { 0.0 };
     let share = match view.is_run() {
-        true => (flush_ns as f64 / runtime_ns.max(1) as f64).min(1.0),
+        true => (calls + writes).min(1.0),
         false if view.account.is_some() => view.share(view.state(ThreadState::Flush)),
         false => view
             .share(view.threads(|_, call, wchan| SYNC_CALLS.contains(&call) || of_journal(wchan))),
@@ -131,8 +178,12 @@ fn fsync(view: &View) -> Option<Claim> {
         Evidence::number("threads waiting for the journal", waiting, Unit::Count)
             .with_source("wchan")
     });
+    let what = match writes > calls {
+        true => "its synchronous writes to be on stable storage (O_SYNC, O_DSYNC)",
+        false => "fsync and the journal",
+    };
     let summary = format!(
-        "{} waited for fsync and the journal {:.0}% of the time{}.",
+        "{} waited for {what} {:.0}% of the time{}.",
         view.who_in(ThreadState::Flush),
         share * 100.0,
         each.unwrap_or_default()
@@ -490,7 +541,7 @@ pub(in crate::rules) static ONE_AT_A_TIME: Rule = Rule {
 fn one_at_a_time(view: &View) -> Option<Claim> {
     let disk = view.disk()?;
     // Other programs' I/Os in the other direction do not count.
-    let in_flight = |io: &crate::machine::IoRates| io.ios * io.wait_ms.unwrap_or(0.0) / 1e3;
+    let in_flight = |io: &IoRates| io.ios * io.wait_ms.unwrap_or(0.0) / 1e3;
     let directions = [
         (Dir::Read, "read", &disk.read, READ_CALLS),
         (Dir::Write, "write", &disk.write, WRITE_CALLS),
@@ -513,7 +564,7 @@ fn one_at_a_time(view: &View) -> Option<Claim> {
     let waiting = view.threads(waits);
     let (mean, share) = match view.own_in_flight().filter(|_| view.is_run()) {
         // An I/O that is copied from memory is in flight, too.
-        Some(jobs) => (jobs, jobs.min(view.io_wait().unwrap_or(1.0))),
+        Some(jobs) => (jobs, jobs.min(view.io_wait().unwrap_or(1.0) - sync_writes(view))),
         None if view.account.is_some() => {
             let waiting = view.states(&[ThreadState::Disk, ThreadState::IoUring, ThreadState::Aio]);
             (waiting, view.share(waiting))
