@@ -589,6 +589,13 @@ impl Scene {
         self.state(ThreadState::IoUring, 1.0 - running);
     }
 
+    /// Two of io_uring's worker threads are on a CPU most of the time, in these functions.
+    pub fn works_in_io_wq(&mut self, kernel: &[&str]) {
+        self.spends(&[(ThreadState::OnCpu, 0.9), (ThreadState::IoUring, 0.1)]);
+        self.threads("iou-wrk-101", ThreadState::OnCpu, "", "", 0.9);
+        self.cpu_samples(kernel, 200);
+    }
+
     /// The program requests 1 GiB a second, of which this much reaches a disk in all.
     pub fn cached_reads(&mut self, disk_read: u64) {
         let own = self.own();

@@ -1,7 +1,9 @@
 //! What the workload's own threads wait for.
 
 use super::View;
+use super::cpu::OWN_TIME;
 use super::device::DEVICE;
+use super::memory::NOT_ON_DISK;
 #[cfg(test)]
 use super::testing::Scene;
 use super::view::{CPU_SAMPLES_MIN, NAMED_MIN, number_text, share_text};
@@ -219,7 +221,7 @@ pub(in crate::rules) static LOCK: Rule = Rule {
         )
     },
     remedy: "Find the lock: fathom stacks, or perf trace -s -e futex",
-    supersedes: &[&super::cpu::OWN_TIME, &super::cpu::OTHER_PROGRAMS],
+    supersedes: &[&OWN_TIME, &super::cpu::OTHER_PROGRAMS],
     checks: &[Check::View(lock)],
     #[cfg(test)]
     cases: &[
@@ -381,12 +383,16 @@ pub(in crate::rules) static IO_WORKERS: Rule = Rule {
     meaning: "io_uring could not submit I/Os without blocking and punted them to worker threads (io-wq).",
     threshold: || {
         format!(
-            "{WORKERS_MIN} iou-wrk threads or more, and {:.0}% of the busy threads, were active on average.",
-            WORKERS_SHARE_MIN * 100.0
+            "{WORKERS_MIN} iou-wrk threads or more, and {:.0}% of the busy threads, were active on average. By {CPU_SAMPLES_MIN} CPU samples or \
+             more, io_uring, io-wq and the scheduler took {:.0}% of the time or more on a CPU, and it explains no more than that: \
+             the rest is the work itself, such as copying.",
+            WORKERS_SHARE_MIN * 100.0,
+            NAMED_MIN * 100.0
         )
     },
     remedy: "Use O_DIRECT (direct=1) on a file that is fully written: buffered writes and file systems without nowait \
              support need worker threads",
+    supersedes: &[&NOT_ON_DISK, &OWN_TIME],
     confirmation: Some(Confirmation::gain(Change::Direct)),
     checks: &[Check::View(io_workers)],
     #[cfg(test)]
@@ -411,6 +417,16 @@ pub(in crate::rules) static IO_WORKERS: Rule = Rule {
             summary: "io_uring punted I/Os of fathom to worker threads (io-wq), 4.0 of which were active on average. \
                       Each such I/O costs context switches.",
         },
+        Case::View {
+            // They hand over small I/Os.
+            holds: |s| s.works_in_io_wq(&["io_wq_submit_work", "io_worker_handle_work"]),
+            // They copy.
+            near_miss: |s| {
+                s.works_in_io_wq(&["ext4_file_read_iter", "filemap_read", "_copy_to_iter"])
+            },
+            summary: "io_uring punted I/Os of fio to worker threads (io-wq), 0.9 of which were active on average: 100% of the \
+                      CPU time went to handing I/Os over.",
+        },
     ],
     ..Rule::LIMITER
 };
@@ -421,15 +437,32 @@ fn io_workers(view: &View) -> Option<Claim> {
     if workers < WORKERS_MIN || share < WORKERS_SHARE_MIN {
         return None;
     }
+    let is_sampled = view.layers.samples >= CPU_SAMPLES_MIN;
+    let layers = [Layer::Uring, Layer::IoWq, Layer::Scheduler];
+    let handing_over: f64 = layers.into_iter().map(|layer| view.layers.share(layer)).sum();
+    // The rest of the workers' time is that of the work itself, on a CPU or at the device.
+    let weight = match is_sampled {
+        true => share.min(handing_over * view.share(view.state(ThreadState::OnCpu))),
+        false => share.min(0.75),
+    };
+    if weight < NAMED_MIN {
+        return None;
+    }
+    let cost = match is_sampled {
+        true => format!(": {:.0}% of the CPU time went to handing I/Os over", handing_over * 100.0),
+        false => ". Each such I/O costs context switches".to_string(),
+    };
     let summary = format!(
-        "io_uring punted I/Os of {} to worker threads (io-wq), {workers:.1} of which were active on average. Each \
-         such I/O costs context switches.",
+        "io_uring punted I/Os of {} to worker threads (io-wq), {workers:.1} of which were active on average{cost}.",
         view.who
     );
     let workers = Evidence::number("active iou-wrk threads", workers, Unit::Count);
-    let claim = Claim::new(summary, vec![workers.with_source("/proc/PID/task")]);
-    let claim = claim.about(view.threads_in("iou-wrk-*", ""));
-    let claim = claim.weight(share.min(0.75)).confidence(Confidence::Medium);
+    let cost =
+        Evidence::number("CPU time in io_uring, io-wq and scheduler", handing_over, Unit::Share);
+    let cost = is_sampled.then(|| cost.with_source("CPU samples"));
+    let evidence = [workers.with_source("/proc/PID/task")].into_iter().chain(cost);
+    let claim = Claim::new(summary, evidence.collect()).about(view.threads_in("iou-wrk-*", ""));
+    let claim = claim.weight(weight).confidence(Confidence::Medium);
     let (jobs, files) = (&view.record.plan.jobs, &view.seen.processes.files);
     let is_direct = match view.is_run() {
         true => !jobs.is_empty() && jobs.iter().all(|job| job.direct),
