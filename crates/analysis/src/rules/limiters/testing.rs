@@ -661,9 +661,13 @@ impl Scene {
         self.disk("vda", 10_000, 10.0, 99.0);
     }
 
-    /// So many splits a second, of 10,000 requests.
+    /// So many splits a second, of 10,000 requests of vda.
     pub fn splits(&mut self, limit: &str, splits: u64) {
-        let blocks = self.blocks("vda");
+        self.splits_on("vda", limit, splits);
+    }
+
+    pub fn splits_on(&mut self, device: &str, limit: &str, splits: u64) {
+        let blocks = self.blocks(device);
         blocks.split = splits * SECONDS;
         blocks.splits = vec![SplitSamples { limit: limit.into(), bytes: 128 << 10, samples: 100 }];
     }
