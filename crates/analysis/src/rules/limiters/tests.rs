@@ -180,6 +180,25 @@ fn a_program_behind_its_own_lock_is_not_held_up_by_others() {
 }
 
 #[test]
+fn few_samples_show_what_the_scheduler_holds_back_if_they_are_clear() {
+    let is_held = |held_us: [u64; 2], counts: u64| {
+        let found = causes(|s| {
+            s.scheduler("bfq", 0);
+            let blocks = &mut s.last.blocks.as_mut().unwrap().devices[0];
+            (blocks.queue, blocks.driver) = Default::default();
+            held_us.iter().for_each(|us| blocks.queue.record_n(us * 1000, counts / 2));
+            blocks.driver.record_n(100_000, counts);
+            blocks.ops[0].driver.clone_from(&blocks.driver);
+        });
+        ids(&found).contains(&"io-scheduler")
+    };
+    assert!(is_held([1000, 1000], 20));
+    assert!(!is_held([1000, 1000], 18));
+    // Of half of them, hardly anything was held.
+    assert!(!is_held([1000, 5], 20));
+}
+
+#[test]
 fn medians_of_the_same_requests_show_what_the_scheduler_holds_back() {
     let held = |change: fn(&mut Scene)| {
         let found = causes(|s| {
