@@ -204,6 +204,25 @@ impl Scene {
         self.busy(98);
     }
 
+    /// A run whose job may use these CPUs, and shares CPU 1 with its SQPOLL thread, while CPU 0 is idle.
+    pub fn sq_poll_on_a_cpu(&mut self, cpus: &[u32]) {
+        self.sq_poll(0.5, 0.1, 0.5);
+        self.spends(&[(ThreadState::OnCpu, 0.5), (ThreadState::Runnable, 0.5)]);
+        let cpu = |cpu, user: u64| CpuSample {
+            cpu,
+            user,
+            idle: 100 * SECONDS - user,
+            ..CpuSample::default()
+        };
+        self.system().cpus = vec![cpu(0, 0), cpu(1, 100 * SECONDS)];
+        self.record.header.kind = RecordKind::Run;
+        let order = Order::Sequential { skip: 0 };
+        let mut plan =
+            JobPlan::new("a", Engine::IoUring(Uring::default()), Mix::Only(Dir::Read), order);
+        plan.placement.cpus = cpus.to_vec();
+        self.record.plan.jobs = vec![plan];
+    }
+
     /// So many I/Os are merged into each read of the device.
     pub fn merges(&mut self, name: &str, per_request: u64) {
         let disk = self.last.disks.iter_mut().find(|disk| disk.name == name).unwrap();

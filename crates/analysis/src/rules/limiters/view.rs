@@ -14,7 +14,7 @@ use fathom_model::outcome::RecordKind;
 use fathom_model::watch::{CgroupSample, DeviceBlocks, DiskKind, Level, ProcessUse, ThreadState};
 use fathom_model::{RunRecord, shell};
 use fathom_model::{cpus, units};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Busy time of a device, in percent, from which it can hold up anyone.
 pub(super) const UTIL_MIN: f64 = 50.0;
@@ -71,6 +71,8 @@ pub(in crate::rules) struct View<'a> {
     /// Whether particular processes are watched, and not the whole machine.
     pub is_own: bool,
     pub who: String,
+    /// CPUs on which its threads may run; empty where that is not known.
+    cpus_allowed: Vec<u32>,
 }
 
 impl<'a> View<'a> {
@@ -96,6 +98,7 @@ impl<'a> View<'a> {
             layers: LayerTimes::of(samples.iter(), &seen.known_stacks, |_| true),
             is_own,
             who: who(record, seen),
+            cpus_allowed: jobs_cpus(record).unwrap_or_else(|| seen.processes.cpus_allowed.clone()),
         }
     }
 
@@ -352,7 +355,7 @@ impl<'a> View<'a> {
 
     /// The CPUs on which the program may run, if these are not all; not where its peers count, who may have others.
     pub fn only_cpus(&self) -> Option<&[u32]> {
-        let allowed = self.seen.processes.cpus_allowed.as_slice();
+        let allowed = self.cpus_allowed.as_slice();
         let has_peers = self.account.as_ref().is_some_and(Account::has_peers);
         let is_some = !allowed.is_empty() && (allowed.len() as f64) < self.cpus_online();
         (self.is_own && is_some && !has_peers).then_some(allowed)
@@ -501,6 +504,14 @@ impl<'a> View<'a> {
             )),
         }
     }
+}
+
+/// The CPUs to which a run binds its jobs, if it binds all of them.
+fn jobs_cpus(record: &RunRecord) -> Option<Vec<u32>> {
+    let jobs = &record.plan.jobs;
+    let is_bound = !jobs.is_empty() && jobs.iter().all(|job| !job.placement.cpus.is_empty());
+    let all: BTreeSet<u32> = jobs.iter().flat_map(|job| job.placement.cpus.clone()).collect();
+    is_bound.then(|| all.into_iter().collect())
 }
 
 /// I/Os that a device received per request that it completed: above 1 where some were merged.
