@@ -1,5 +1,9 @@
-# cause: io_uring hands each read to a worker thread (force_async).
+# cause: io_uring hands each 4 KiB read of a file in memory to a worker thread (force_async), which costs more than the read.
 # expect: io-wq
+# vague: in-memory
 # runs: fathom
-prepare() { filled data 512m; }
-program() { run --ioengine=io_uring --iodepth=32 --direct=1 --force_async=1; }
+prepare() {
+    filled data 256m
+    cat data >/dev/null
+}
+program() { run --ioengine=io_uring --iodepth=16 --direct=0 --invalidate=0 --force_async=1; }

@@ -1,5 +1,6 @@
-# cause: Reads of a cold mapped file, one page fault at a time.
+# cause: Reads of a cold mapped loop device, one page fault at a time, for which other threads do the I/O.
 # expect: page-fault
 # runs: fathom
-prepare() { filled data 1g; }
-program() { run --ioengine=mmap; }
+prepare() { looped 1g; }
+program() { run --filename="$(cat loop)" --ioengine=mmap; }
+clean() { unlooped; }

@@ -112,6 +112,8 @@ pub struct Session {
     storage: Storage,
     required: bool,
     background: BackgroundSampling,
+    /// How a load was to be sampled, for one that ends before a sampler is open.
+    unsampled: Option<SamplingRecord>,
     observed: Observed,
     without_sum: bool,
     elapsed_ns: u64,
@@ -183,6 +185,8 @@ impl Session {
     }
 
     pub(crate) fn sample_load(&mut self, level: Level, devices: Vec<String>) {
+        let unsampled = SamplingRecord { level, ..SamplingRecord::default() };
+        self.unsampled = Some(unsampled).filter(|_| level != Level::Off);
         self.background = BackgroundSampling::beside_load(level, devices);
     }
 
@@ -296,7 +300,7 @@ impl Session {
         mut complete: impl FnMut(Sample, Instant) -> Sample,
     ) -> (Vec<Sample>, Option<SamplingRecord>) {
         let Some(began) = self.background.running.as_ref().map(Sampling::began) else {
-            return (Vec::new(), None);
+            return (Vec::new(), self.unsampled.take());
         };
         let (rest, sampling) = self.background.stop();
         let rest = rest.into_iter().map(|sample| self.add(sample, |one| complete(one, began)));

@@ -89,7 +89,7 @@ impl Change {
             Self::Jobs => "twice the jobs, where CPUs are free",
             Self::NoScheduler => "scheduler=none",
             Self::Requests => "twice the nr_requests",
-            Self::NoFlushes => "neither fsync nor fdatasync",
+            Self::NoFlushes => "neither fsync, fdatasync nor sync",
             Self::Direct => "direct=1",
             Self::NoReadAhead => "read_ahead_kb=0",
             Self::AllCpus => "all CPUs allowed",
@@ -170,7 +170,7 @@ pub fn repeatable(plan: &Plan) -> Result<Plan, String> {
 fn unrepeatable(job: &JobPlan) -> Option<&'static str> {
     let writes = job.used_dirs().any(Dir::modifies);
     let is_buffered = !job.direct && !job.engine.is_passthrough() && !job.regions.is_empty();
-    let is_flushed = job.sync_io != SyncIo::None || flushes(job);
+    let is_flushed = flushes(job);
     let bytes: u64 = job.regions.iter().map(|region| region.len).sum();
     let is_partial = job.until.ios.is_some() || job.until.bytes.is_some_and(|most| most < bytes);
     let of_names = [Psync::Allocate, Psync::Truncate].map(Engine::Psync);
@@ -193,7 +193,7 @@ fn unrepeatable(job: &JobPlan) -> Option<&'static str> {
 }
 
 fn flushes(job: &JobPlan) -> bool {
-    job.sync.fsync_every > 0 || job.sync.fdatasync_every > 0
+    job.sync.fsync_every > 0 || job.sync.fdatasync_every > 0 || job.sync_io != SyncIo::None
 }
 
 /// The test of `finding`, a limiter of `record`, with its `workload`.
@@ -333,10 +333,12 @@ fn second(job: &JobPlan) -> Result<JobPlan, String> {
 
 fn without_flushes(plan: &mut Plan) -> Result<String, String> {
     if !plan.jobs.iter().any(flushes) {
-        return Err("no job has fsync or fdatasync to leave out".into());
+        return Err("no job has fsync, fdatasync or sync to leave out".into());
     }
-    plan.jobs.iter_mut().for_each(|job| job.sync = FlushPlan::default());
-    Ok("leaving out fsync and fdatasync".into())
+    for job in &mut plan.jobs {
+        (job.sync, job.sync_io) = (FlushPlan::default(), SyncIo::None);
+    }
+    Ok("leaving out fsync, fdatasync and sync".into())
 }
 
 fn with_direct(plan: &mut Plan) -> Result<String, String> {

@@ -118,9 +118,10 @@ fn others(view: &View) -> (f64, f64) {
     let (ran, waited) = (view.state(ThreadState::OnCpu), view.state(ThreadState::Runnable));
     // More threads than CPUs would wait without other programs, too.
     let without = (ran + waited + peers - view.cpus()).max(0.0);
-    // Not those that ran on CPUs where the program may not.
+    // Not those that ran on CPUs where the program may not, nor threads of its own that do no I/O.
+    let own = ran.max(processes.cpus(&processes.watched));
     let beside = view.only_cpus().zip(view.cpus_busy());
-    let beside = beside.map(|(only, busy)| (busy / 100.0 * only.len() as f64 - ran).max(0.0));
+    let beside = beside.map(|(only, busy)| (busy / 100.0 * only.len() as f64 - own).max(0.0));
     let others = used(false).min(beside.unwrap_or(f64::INFINITY));
     (others, (waited - without).min(others).max(0.0))
 }

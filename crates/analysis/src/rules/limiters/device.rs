@@ -1,6 +1,7 @@
 //! The block device itself, and other programs' I/O on it.
 
 use super::cpu::program;
+use super::queue::{HOLDING, time_in_scheduler};
 use super::setting::WORKER_FULL;
 #[cfg(test)]
 use super::testing::Scene;
@@ -219,11 +220,41 @@ fn device(view: &View) -> Option<Claim> {
         .despite(against.map(|(name, share)| Evidence::number(name, share, Unit::Share)))
         .weight(share)
         .confidence(Confidence::Medium);
+    if let Some(name) = unseen_scheduler(view, disk) {
+        return Some(claim.confidence(Confidence::Low).remedy(format!(
+            "The I/O scheduler {name} may hold I/Os back, which --sampling=full shows; or compare with none: echo none \
+             >/sys/block/{}/queue/scheduler",
+            disk.name
+        )));
+    }
     let is_on = |target: &&TargetFacts| target.device_names().any(|name| name == disk.name);
     Some(match view.record.header.facts.targets.iter().find(is_on) {
         Some(target) => claim.command(format!("fathom limit {}", shell::quoted(&target.path))),
         None => claim,
     })
+}
+
+/// The scheduler of `disk`, if it holds I/Os back by itself and it is not known how long I/Os were in it.
+fn unseen_scheduler<'a>(view: &'a View, disk: &DiskRates) -> Option<&'a str> {
+    let name = view.device(&disk.name)?.scheduler.as_deref()?;
+    (HOLDING.contains(&name) && time_in_scheduler(view, disk).is_none()).then_some(name)
+}
+
+#[cfg(test)]
+#[test]
+fn a_device_whose_scheduler_was_not_seen_is_named_with_doubt() {
+    let found = |change: fn(&mut Scene)| {
+        let mut scene = Scene::reads();
+        change(&mut scene);
+        let device = scene.causes().into_iter().find(|cause| cause.rule == DEVICE.id).unwrap();
+        (device.confidence, device.next_step.unwrap())
+    };
+    let (confidence, step) = found(|s| s.device().scheduler = Some("bfq".into()));
+    assert_eq!(confidence, Some(Confidence::Low));
+    assert!(step.contains("bfq may hold I/Os back"), "{step}");
+    // It was seen to pass them on, or is one that does.
+    assert_eq!(found(|s| s.scheduler("bfq", 100)).0, Some(Confidence::Medium));
+    assert_eq!(found(|s| s.scheduler("mq-deadline", 0)).0, Some(Confidence::Medium));
 }
 
 /// Neither more workers nor a deeper queue yield more.

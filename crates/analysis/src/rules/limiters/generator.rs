@@ -241,6 +241,13 @@ pub(in crate::rules) static SQPOLL_STARVED: Rule = Rule {
             s.sq_poll(0.9, 0.15, 0.5);
             s.busy(60);
         }),
+        Case::View {
+            // Not where its job may run.
+            holds: |s| s.sq_poll_on_a_cpu(&[1]),
+            near_miss: |s| s.sq_poll_on_a_cpu(&[0, 1]),
+            summary: "The SQPOLL thread of fathom used 0.50 CPUs, but had work for only 10% of that time; fathom was runnable \
+                      but off-CPU 50% of the time.",
+        },
     ],
     ..Rule::LIMITER
 };

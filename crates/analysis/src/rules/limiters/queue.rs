@@ -47,16 +47,21 @@ const HELD_MIN: f64 = 0.3;
 /// Part of the I/Os in flight at the workers that are in the queue where its scheduler holds them.
 const HELD_AT_QUEUE_MIN: f64 = 0.5;
 /// Sampled requests needed for that share.
-const HELD_SAMPLES_MIN: u64 = 100;
+const HELD_SAMPLES_MIN: u64 = 20;
+/// The median of n samples lies within this number of percentiles, divided by √n, of their median (95%: 1.96 × 50).
+const MEDIAN_SPREAD: f64 = 98.0;
 /// Schedulers that hold I/Os back by themselves. Others pass on what the driver takes: their I/Os wait because it is full,
 /// which a virtio ring is before its requests are used up, as each needs several entries.
-const HOLDING: [&str; 2] = ["bfq", "kyber"];
+pub(super) const HOLDING: [&str; 2] = ["bfq", "kyber"];
 /// Requests per I/O from which splits matter.
 const PIECES_MIN: f64 = 2.0;
 /// Splits per second from which they matter.
 const SPLITS_MIN: f64 = 10.0;
 /// Share of a device's bytes that must be the program's.
 const OWN_SHARE_MIN: f64 = 0.5;
+/// Data whose transfer takes as long as what each request costs at most, in bytes: with reads of 1 MiB of a loop device, 40 to
+/// 44 KiB.
+const REQUEST_COST: f64 = 65_536.0;
 
 pub(in crate::rules) static REQUESTS: Rule = Rule {
     id: "queue-requests",
@@ -216,7 +221,7 @@ pub(in crate::rules) static SCHEDULER: Rule = Rule {
     threshold: || {
         format!(
             "A device with the scheduler bfq or kyber was busy {UTIL_MIN:.0}% of the time or more; the median time of sampled I/Os between \
-             insertion and issue was {:.0}% or more of the sum of that and their median time from issue to completion, while fewer than {:.0}% of the requests that the driver accepts were in use and \
+             insertion and issue was {:.0}% or more of the sum of that and their median time from issue to completion, also by the 95% confidence intervals of both medians, of {HELD_SAMPLES_MIN} samples or more, while fewer than {:.0}% of the requests that the driver accepts were in use and \
              threads waited for I/O {} of the time or more; or {:.0}% of the CPU time went to any scheduler. In a search, a deeper queue yields no gain, and at \
              the setting or a deeper one that part of the I/Os in flight was held, most of those in flight at the workers were in \
              the queue, and the driver was not full and took at most {FAST_MAX} times as long as with one I/O in flight.",
@@ -417,7 +422,8 @@ fn deeper_helps(view: &SettingView) -> Option<Claim> {
 /// The part of the time of I/Os that passed before they were issued to the driver, where the driver could have taken
 /// more.
 pub(super) fn held_in_scheduler(view: &View, disk: &DiskRates) -> Option<f64> {
-    let held = time_in_scheduler(view, disk).filter(|held| *held >= HELD_MIN)?;
+    let [held, least] = times_in_scheduler(view, disk)?;
+    let held = Some(held).filter(|_| least >= HELD_MIN)?;
     let device = view.device(&disk.name)?;
     let tags = device.driver_tags.map(|tags| f64::from(tags) * queues(device));
     let taken = device.queue_depth.map(f64::from).into_iter().chain(tags).reduce(f64::min);
@@ -428,17 +434,27 @@ pub(super) fn held_in_scheduler(view: &View, disk: &DiskRates) -> Option<f64> {
 /// The part of the time of I/Os that passed before they were issued to the driver, by the medians of the same sampled
 /// requests; `None` where these do not represent all requests.
 pub(super) fn time_in_scheduler(view: &View, disk: &DiskRates) -> Option<f64> {
+    times_in_scheduler(view, disk).map(|[median, _]| median)
+}
+
+/// The same, and at least how much it is, as medians of few samples are not exact.
+fn times_in_scheduler(view: &View, disk: &DiskRates) -> Option<[f64; 2]> {
     let blocks = view.blocks(&disk.name)?;
     let gaps = await_gaps(blocks, disk, view.seen.elapsed_ns);
     let is_biased = gaps.iter().any(|gap| gap.reason == GapReason::Samples);
     if is_biased || blocks.ends_unseen().is_some() {
         return None;
     }
-    let median = |times: &Histogram| {
-        Some(times.percentile(50.0)? as f64).filter(|_| times.count() >= HELD_SAMPLES_MIN)
+    let median = |times: &Histogram, side: f64| {
+        let spread = MEDIAN_SPREAD / (times.count() as f64).sqrt();
+        let at = times.percentile(50.0 + side * spread)?;
+        Some(at as f64).filter(|_| times.count() >= HELD_SAMPLES_MIN)
     };
-    let (held, served) = (median(&blocks.queue)?, median(&blocks.driver)?);
-    Some(held / (held + served).max(1.0))
+    let part = |side: f64| {
+        let (held, served) = (median(&blocks.queue, -side)?, median(&blocks.driver, side)?);
+        Some(held / (held + served).max(1.0))
+    };
+    Some([part(0.0)?, part(1.0)?])
 }
 
 pub(in crate::rules) static WRITEBACK_THROTTLING: Rule = Rule {
@@ -524,13 +540,16 @@ pub(in crate::rules) static SPLITS: Rule = Rule {
     threshold: || {
         format!(
             "Each I/O became {PIECES_MIN:.0} requests or more on average, {SPLITS_MIN:.0} or more were split per second, \
-             the device was busy {UTIL_MIN:.0}% of the time or more, and threads waited for I/O {} of the time or more. \
-             For a program: it moved {:.0}% or more of the device's bytes.",
+             the device, or one below it, was busy {UTIL_MIN:.0}% of the time or more, and threads waited for I/O {} of the time or more. \
+             For a program: it moved {:.0}% or more of the device's bytes. Of that time it explains the part of the further requests, \
+             if each costs as much as {:.0} KiB of data.",
             share_text(WAIT_MIN),
-            OWN_SHARE_MIN * 100.0
+            OWN_SHARE_MIN * 100.0,
+            REQUEST_COST / 1024.0
         )
     },
     remedy: "Raise the limit, or use I/Os that fit in it",
+    supersedes: &[&DEVICE, &REQUESTS],
     checks: &[Check::View(splits)],
     #[cfg(test)]
     cases: &[
@@ -552,12 +571,28 @@ pub(in crate::rules) static SPLITS: Rule = Rule {
             s.splits("max_segments", 8750);
             s.own().disk_read /= 3;
         }),
+        Case::View {
+            // By the device above the one where the requests are.
+            holds: |s| {
+                s.stacked("loop0", 16.0, 15.0);
+                s.splits_on("loop0", "max_sectors_kb", 8750);
+            },
+            near_miss: |s| {
+                s.stacked("loop0", 16.0, 15.0);
+                s.splits_on("loop0", "max_sectors_kb", 1250);
+            },
+            summary: "I/Os on loop0 were split at 128 KiB by max_sectors_kb: each became 8.0 requests.",
+        },
     ],
     ..Rule::LIMITER
 };
 
 fn splits(view: &View) -> Option<Claim> {
-    let (disk, waits) = (view.busy_disk()?, view.held_by_io()?);
+    let waits = view.held_by_io()?;
+    // A device that passes I/Os on may split them first.
+    let split = |disk: &&DiskRates| view.blocks(&disk.name).map_or(0, |blocks| blocks.split);
+    let busy = view.disks().into_iter().filter(|disk| disk.util >= UTIL_MIN);
+    let disk = busy.max_by_key(split)?;
     let blocks = view.blocks(&disk.name)?;
     let splits = derive::per_second(blocks.split, view.seen.elapsed_ns);
     let requests = disk.read.ios + disk.write.ios + disk.discard.ios;
@@ -579,8 +614,8 @@ fn splits(view: &View) -> Option<Claim> {
     );
     let splits = Evidence::number("splits per second", splits, Unit::Count);
     let claim = Claim::new(summary, vec![splits.with_source("block_split")]);
-    // Of an I/O's time, the part that its further requests take at most.
-    let weight = waits * (1.0 - 1.0 / pieces) * 0.5;
+    let each = (disk.read.bytes + disk.write.bytes) / requests;
+    let weight = waits * (1.0 - 1.0 / pieces) * REQUEST_COST / (REQUEST_COST + each);
     let claim = claim.about(Subject::device(&disk.name)).weight(weight).confidence(Confidence::Low);
     let claim = claim.remedy(to_avoid_splits(view, disk, limit));
     let most = view.device(&disk.name).and_then(|device| device.max_hw_sectors_kb);

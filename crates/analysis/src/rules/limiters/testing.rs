@@ -6,7 +6,7 @@ use crate::watch::Observed;
 use fathom_model::facts::{DeviceFacts, HeldBy, TargetFacts};
 use fathom_model::finding::Finding;
 use fathom_model::outcome::RecordKind;
-use fathom_model::plan::{Engine, JobPlan, Mix, Order, Psync, Rate, Region, Uring};
+use fathom_model::plan::{Engine, JobPlan, Mix, Order, Psync, Rate, Region, SyncIo, Uring};
 use fathom_model::progress::{JobSample, Phase, Sample};
 use fathom_model::record::JobRecord;
 use fathom_model::watch::{
@@ -202,6 +202,25 @@ impl Scene {
         let ring = RingSample { sq_poll: Some(thread), ..RingSample::default() };
         self.last.rings = Some(RingsSample { rings: vec![ring], ..RingsSample::default() });
         self.busy(98);
+    }
+
+    /// A run whose job may use these CPUs, and shares CPU 1 with its SQPOLL thread, while CPU 0 is idle.
+    pub fn sq_poll_on_a_cpu(&mut self, cpus: &[u32]) {
+        self.sq_poll(0.5, 0.1, 0.5);
+        self.spends(&[(ThreadState::OnCpu, 0.5), (ThreadState::Runnable, 0.5)]);
+        let cpu = |cpu, user: u64| CpuSample {
+            cpu,
+            user,
+            idle: 100 * SECONDS - user,
+            ..CpuSample::default()
+        };
+        self.system().cpus = vec![cpu(0, 0), cpu(1, 100 * SECONDS)];
+        self.record.header.kind = RecordKind::Run;
+        let order = Order::Sequential { skip: 0 };
+        let mut plan =
+            JobPlan::new("a", Engine::IoUring(Uring::default()), Mix::Only(Dir::Read), order);
+        plan.placement.cpus = cpus.to_vec();
+        self.record.plan.jobs = vec![plan];
     }
 
     /// So many I/Os are merged into each read of the device.
@@ -503,6 +522,23 @@ impl Scene {
         (disk.flush.ios, disk.flush.ticks_ms) = (500 * SECONDS, 2000);
     }
 
+    /// So many flushes a second of a device, which take `ms` in all.
+    pub fn flushes(&mut self, name: &str, per_second: u64, ms: u32) {
+        let disk = self.last.disks.iter_mut().find(|disk| disk.name == name).unwrap();
+        (disk.flush.ios, disk.flush.ticks_ms) = (per_second * SECONDS, ms);
+    }
+
+    /// A run that writes one block at a time, and waits 60% of the time.
+    pub fn writes_of_its_own(&mut self, sync_io: SyncIo, direct: bool) {
+        self.spends(&[(ThreadState::Disk, 0.6), (ThreadState::OnCpu, 0.4)]);
+        self.writes("vda", 5000, 0.2, 60.0);
+        self.job_of_its_own(Dir::Write, 1.0);
+        let order = Order::Sequential { skip: 0 };
+        let mut plan = JobPlan::new("a", Engine::Psync(Psync::Plain), Mix::Only(Dir::Write), order);
+        (plan.sync_io, plan.direct) = (sync_io, direct);
+        self.record.plan.jobs = vec![plan];
+    }
+
     pub fn sync_reads(&mut self, threads: f64) {
         self.no_threads();
         self.threads("fio", ThreadState::Disk, "pread64", "folio_wait_bit_common", threads);
@@ -572,6 +608,13 @@ impl Scene {
         self.state(ThreadState::IoUring, 1.0 - running);
     }
 
+    /// Two of io_uring's worker threads are on a CPU most of the time, in these functions.
+    pub fn works_in_io_wq(&mut self, kernel: &[&str]) {
+        self.spends(&[(ThreadState::OnCpu, 0.9), (ThreadState::IoUring, 0.1)]);
+        self.threads("iou-wrk-101", ThreadState::OnCpu, "", "", 0.9);
+        self.cpu_samples(kernel, 200);
+    }
+
     /// The program requests 1 GiB a second, of which this much reaches a disk in all.
     pub fn cached_reads(&mut self, disk_read: u64) {
         let own = self.own();
@@ -637,9 +680,13 @@ impl Scene {
         self.disk("vda", 10_000, 10.0, 99.0);
     }
 
-    /// So many splits a second, of 10,000 requests.
+    /// So many splits a second, of 10,000 requests of vda.
     pub fn splits(&mut self, limit: &str, splits: u64) {
-        let blocks = self.blocks("vda");
+        self.splits_on("vda", limit, splits);
+    }
+
+    pub fn splits_on(&mut self, device: &str, limit: &str, splits: u64) {
+        let blocks = self.blocks(device);
         blocks.split = splits * SECONDS;
         blocks.splits = vec![SplitSamples { limit: limit.into(), bytes: 128 << 10, samples: 100 }];
     }

@@ -148,12 +148,54 @@ fn a_program_that_ran_for_less_than_a_second_is_not_judged() {
 }
 
 #[test]
+fn a_run_that_ended_before_it_was_sampled_is_too_short() {
+    let mut scene = Scene::reads();
+    scene.job_of_its_own(Dir::Read, 16.0);
+    let summary = |scene: &Scene, observed: &Observed| {
+        let found = verdict(&scene.record, &[], observed);
+        found.first().map(|found| found.summary.clone())
+    };
+    scene.record.jobs[0].runtime_ns = 100_000_000;
+    let short = |time: &str| Some(format!("too short to tell: fathom ran for only {time}."));
+    assert_eq!(summary(&scene, &Observed::default()), short("100 ms"));
+    // Of 600 ms, the last 244 were sampled.
+    scene.record.jobs[0].runtime_ns = 600_000_000;
+    let mut late = Observed::default();
+    for elapsed_ns in [0, 100_000_000, 244_000_000] {
+        late.add(&Sample { elapsed_ns, ..Sample::default() });
+    }
+    assert_eq!(summary(&scene, &late), short("600 ms"));
+    // Without sampling, nothing is said.
+    scene.record.header.sampling = None;
+    assert_eq!(summary(&scene, &Observed::default()), None);
+}
+
+#[test]
 fn a_program_behind_its_own_lock_is_not_held_up_by_others() {
     let found = causes(|s| {
         s.lock(6.5, 0.3);
         s.hog(1.63, 0.3, 0.7);
     });
     assert_eq!(ids(&found), ["lock"]);
+}
+
+#[test]
+fn few_samples_show_what_the_scheduler_holds_back_if_they_are_clear() {
+    let is_held = |held_us: [u64; 2], counts: u64| {
+        let found = causes(|s| {
+            s.scheduler("bfq", 0);
+            let blocks = &mut s.last.blocks.as_mut().unwrap().devices[0];
+            (blocks.queue, blocks.driver) = Default::default();
+            held_us.iter().for_each(|us| blocks.queue.record_n(us * 1000, counts / 2));
+            blocks.driver.record_n(100_000, counts);
+            blocks.ops[0].driver.clone_from(&blocks.driver);
+        });
+        ids(&found).contains(&"io-scheduler")
+    };
+    assert!(is_held([1000, 1000], 20));
+    assert!(!is_held([1000, 1000], 18));
+    // Of half of them, hardly anything was held.
+    assert!(!is_held([1000, 5], 20));
 }
 
 #[test]

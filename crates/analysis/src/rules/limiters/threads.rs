@@ -1,16 +1,22 @@
 //! What the workload's own threads wait for.
 
 use super::View;
+use super::cpu::OWN_TIME;
 use super::device::DEVICE;
+use super::memory::NOT_ON_DISK;
 #[cfg(test)]
 use super::testing::Scene;
-use super::view::{number_text, share_text};
-use crate::machine::DiskRates;
+use super::view::{CPU_SAMPLES_MIN, NAMED_MIN, number_text, share_text};
+use crate::derive;
+use crate::layers::Layer;
+use crate::machine::{DiskRates, IoRates};
 #[cfg(test)]
 use crate::rules::testing::Case;
 use crate::rules::{Change, Check, Claim, Confirmation, Rule};
 use fathom_model::Dir;
 use fathom_model::finding::{Confidence, Evidence, Unit};
+use fathom_model::plan::{JobPlan, SyncIo};
+use fathom_model::record::JobRecord;
 use fathom_model::units;
 use fathom_model::watch::{DiskKind, LOCK_CALLERS, ThreadState};
 
@@ -50,20 +56,42 @@ const FILE_LOCKS: [&str; 4] =
 pub(in crate::rules) static FSYNC: Rule = Rule {
     id: "fsync",
     limits: "flushes (fsync)",
-    meaning: "The workload waited for fsync(2) and the like, or for the file system's journal.",
+    meaning: "The workload waited for fsync(2) and the like, for synchronous writes, or for the file system's journal.",
     threshold: || {
-        format!("{} or more of the busy threads' time, or of a job's.", share_text(SYNC_MIN))
+        format!(
+            "{} or more of the busy threads' time, or of a job's. In a run, the time in writes with O_SYNC or O_DSYNC counts: \
+             all that its threads waited in buffered ones; of direct ones, the part that flushes have in the time of the \
+             device's writes and flushes.",
+            share_text(SYNC_MIN)
+        )
     },
     remedy: "Sync less often, or once for several writes (group commit), or use a disk with power-loss protection",
     supersedes: &[&DEVICE],
     confirmation: Some(Confirmation::gain(Change::NoFlushes)),
     checks: &[Check::View(fsync)],
     #[cfg(test)]
-    cases: &[Case::View {
-        holds: |s| s.syncs(0.7),
-        near_miss: |s| s.syncs(0.2),
-        summary: "fio waited for fsync and the journal 70% of the time.",
-    }],
+    cases: &[
+        Case::View {
+            holds: |s| s.syncs(0.7),
+            near_miss: |s| s.syncs(0.2),
+            summary: "fio waited for fsync and the journal 70% of the time.",
+        },
+        Case::View {
+            holds: |s| s.writes_of_its_own(SyncIo::Dsync, false),
+            near_miss: |s| s.writes_of_its_own(SyncIo::None, false),
+            summary: "fathom waited for its synchronous writes to be on stable storage (O_SYNC, O_DSYNC) 60% of the time.",
+        },
+        // A third of the time at the device is that of flushes.
+        Case::View {
+            holds: |s| {
+                s.writes_of_its_own(SyncIo::Dsync, true);
+                s.flushes("vda", 5000, 1000);
+            },
+            // It has no volatile cache.
+            near_miss: |s| s.writes_of_its_own(SyncIo::Dsync, true),
+            summary: "fathom waited for its synchronous writes to be on stable storage (O_SYNC, O_DSYNC) 20% of the time.",
+        },
+    ],
     ..Rule::LIMITER
 };
 
@@ -95,13 +123,34 @@ fn the_device_that_was_flushed_is_cited() {
     assert!(cause.evidence.iter().any(|evidence| evidence.name == "flushes/s on vda"), "{cause:?}");
 }
 
+/// The share of its time that a run waited for the flushes of writes with O_SYNC or O_DSYNC, of which it has no call of their
+/// own. A buffered write waits for nothing else; of a direct one, the part is that of flushes in the time of its device.
+fn sync_writes(view: &View) -> f64 {
+    let flushes = flushed(view).map_or(0.0, |disk| {
+        let time = |io: &IoRates| io.ios * io.wait_ms.unwrap_or(0.0);
+        time(&disk.flush) / (time(&disk.flush) + time(&disk.write)).max(1e-9)
+    });
+    let of_flushes = |(plan, job): (&JobPlan, &JobRecord)| {
+        let part = if plan.direct { flushes } else { 1.0 };
+        let writes = &job.dirs.write;
+        let is_synced = plan.sync_io != SyncIo::None;
+        let ns = writes.clat.sum_ns().max(writes.lat.sum_ns()) as f64;
+        if is_synced { ns * part } else { 0.0 }
+    };
+    let synced: f64 = derive::jobs(view.record).map(of_flushes).sum();
+    let all: u64 = view.record.jobs.iter().map(derive::latency_sum_ns).sum();
+    view.io_wait().unwrap_or(1.0) * synced / all.max(1) as f64
+}
+
 fn fsync(view: &View) -> Option<Claim> {
     let of_journal = |wchan: &str| JOURNAL.iter().any(|part| wchan.contains(part));
     let jobs = view.record.jobs.iter();
     let flush_ns: u64 = jobs.clone().map(|job| job.flushes.lat.sum_ns()).sum();
     let runtime_ns: u64 = jobs.map(|job| job.runtime_ns).sum();
+    let calls = flush_ns as f64 / runtime_ns.max(1) as f64;
+    let writes = if view.is_run() { sync_writes(view) } else { 0.0 };
     let share = match view.is_run() {
-        true => (flush_ns as f64 / runtime_ns.max(1) as f64).min(1.0),
+        true => (calls + writes).min(1.0),
         false if view.account.is_some() => view.share(view.state(ThreadState::Flush)),
         false => view
             .share(view.threads(|_, call, wchan| SYNC_CALLS.contains(&call) || of_journal(wchan))),
@@ -131,8 +180,12 @@ fn fsync(view: &View) -> Option<Claim> {
         Evidence::number("threads waiting for the journal", waiting, Unit::Count)
             .with_source("wchan")
     });
+    let what = match writes > calls {
+        true => "its synchronous writes to be on stable storage (O_SYNC, O_DSYNC)",
+        false => "fsync and the journal",
+    };
     let summary = format!(
-        "{} waited for fsync and the journal {:.0}% of the time{}.",
+        "{} waited for {what} {:.0}% of the time{}.",
         view.who_in(ThreadState::Flush),
         share * 100.0,
         each.unwrap_or_default()
@@ -168,7 +221,7 @@ pub(in crate::rules) static LOCK: Rule = Rule {
         )
     },
     remedy: "Find the lock: fathom stacks, or perf trace -s -e futex",
-    supersedes: &[&super::cpu::OWN_TIME, &super::cpu::OTHER_PROGRAMS],
+    supersedes: &[&OWN_TIME, &super::cpu::OTHER_PROGRAMS],
     checks: &[Check::View(lock)],
     #[cfg(test)]
     cases: &[
@@ -330,12 +383,16 @@ pub(in crate::rules) static IO_WORKERS: Rule = Rule {
     meaning: "io_uring could not submit I/Os without blocking and punted them to worker threads (io-wq).",
     threshold: || {
         format!(
-            "{WORKERS_MIN} iou-wrk threads or more, and {:.0}% of the busy threads, were active on average.",
-            WORKERS_SHARE_MIN * 100.0
+            "{WORKERS_MIN} iou-wrk threads or more, and {:.0}% of the busy threads, were active on average. By {CPU_SAMPLES_MIN} CPU samples or \
+             more, io_uring, io-wq and the scheduler took {:.0}% of the time or more on a CPU, and it explains no more than that: \
+             the rest is the work itself, such as copying.",
+            WORKERS_SHARE_MIN * 100.0,
+            NAMED_MIN * 100.0
         )
     },
     remedy: "Use O_DIRECT (direct=1) on a file that is fully written: buffered writes and file systems without nowait \
              support need worker threads",
+    supersedes: &[&NOT_ON_DISK, &OWN_TIME],
     confirmation: Some(Confirmation::gain(Change::Direct)),
     checks: &[Check::View(io_workers)],
     #[cfg(test)]
@@ -360,6 +417,16 @@ pub(in crate::rules) static IO_WORKERS: Rule = Rule {
             summary: "io_uring punted I/Os of fathom to worker threads (io-wq), 4.0 of which were active on average. \
                       Each such I/O costs context switches.",
         },
+        Case::View {
+            // They hand over small I/Os.
+            holds: |s| s.works_in_io_wq(&["io_wq_submit_work", "io_worker_handle_work"]),
+            // They copy.
+            near_miss: |s| {
+                s.works_in_io_wq(&["ext4_file_read_iter", "filemap_read", "_copy_to_iter"])
+            },
+            summary: "io_uring punted I/Os of fio to worker threads (io-wq), 0.9 of which were active on average: 100% of the \
+                      CPU time went to handing I/Os over.",
+        },
     ],
     ..Rule::LIMITER
 };
@@ -370,15 +437,32 @@ fn io_workers(view: &View) -> Option<Claim> {
     if workers < WORKERS_MIN || share < WORKERS_SHARE_MIN {
         return None;
     }
+    let is_sampled = view.layers.samples >= CPU_SAMPLES_MIN;
+    let layers = [Layer::Uring, Layer::IoWq, Layer::Scheduler];
+    let handing_over: f64 = layers.into_iter().map(|layer| view.layers.share(layer)).sum();
+    // The rest of the workers' time is that of the work itself, on a CPU or at the device.
+    let weight = match is_sampled {
+        true => share.min(handing_over * view.share(view.state(ThreadState::OnCpu))),
+        false => share.min(0.75),
+    };
+    if weight < NAMED_MIN {
+        return None;
+    }
+    let cost = match is_sampled {
+        true => format!(": {:.0}% of the CPU time went to handing I/Os over", handing_over * 100.0),
+        false => ". Each such I/O costs context switches".to_string(),
+    };
     let summary = format!(
-        "io_uring punted I/Os of {} to worker threads (io-wq), {workers:.1} of which were active on average. Each \
-         such I/O costs context switches.",
+        "io_uring punted I/Os of {} to worker threads (io-wq), {workers:.1} of which were active on average{cost}.",
         view.who
     );
     let workers = Evidence::number("active iou-wrk threads", workers, Unit::Count);
-    let claim = Claim::new(summary, vec![workers.with_source("/proc/PID/task")]);
-    let claim = claim.about(view.threads_in("iou-wrk-*", ""));
-    let claim = claim.weight(share.min(0.75)).confidence(Confidence::Medium);
+    let cost =
+        Evidence::number("CPU time in io_uring, io-wq and scheduler", handing_over, Unit::Share);
+    let cost = is_sampled.then(|| cost.with_source("CPU samples"));
+    let evidence = [workers.with_source("/proc/PID/task")].into_iter().chain(cost);
+    let claim = Claim::new(summary, evidence.collect()).about(view.threads_in("iou-wrk-*", ""));
+    let claim = claim.weight(weight).confidence(Confidence::Medium);
     let (jobs, files) = (&view.record.plan.jobs, &view.seen.processes.files);
     let is_direct = match view.is_run() {
         true => !jobs.is_empty() && jobs.iter().all(|job| job.direct),
@@ -490,7 +574,7 @@ pub(in crate::rules) static ONE_AT_A_TIME: Rule = Rule {
 fn one_at_a_time(view: &View) -> Option<Claim> {
     let disk = view.disk()?;
     // Other programs' I/Os in the other direction do not count.
-    let in_flight = |io: &crate::machine::IoRates| io.ios * io.wait_ms.unwrap_or(0.0) / 1e3;
+    let in_flight = |io: &IoRates| io.ios * io.wait_ms.unwrap_or(0.0) / 1e3;
     let directions = [
         (Dir::Read, "read", &disk.read, READ_CALLS),
         (Dir::Write, "write", &disk.write, WRITE_CALLS),
@@ -513,7 +597,7 @@ fn one_at_a_time(view: &View) -> Option<Claim> {
     let waiting = view.threads(waits);
     let (mean, share) = match view.own_in_flight().filter(|_| view.is_run()) {
         // An I/O that is copied from memory is in flight, too.
-        Some(jobs) => (jobs, jobs.min(view.io_wait().unwrap_or(1.0))),
+        Some(jobs) => (jobs, jobs.min(view.io_wait().unwrap_or(1.0) - sync_writes(view))),
         None if view.account.is_some() => {
             let waiting = view.states(&[ThreadState::Disk, ThreadState::IoUring, ThreadState::Aio]);
             (waiting, view.share(waiting))

@@ -14,7 +14,7 @@ use fathom_model::outcome::RecordKind;
 use fathom_model::watch::{CgroupSample, DeviceBlocks, DiskKind, Level, ProcessUse, ThreadState};
 use fathom_model::{RunRecord, shell};
 use fathom_model::{cpus, units};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Busy time of a device, in percent, from which it can hold up anyone.
 pub(super) const UTIL_MIN: f64 = 50.0;
@@ -71,6 +71,8 @@ pub(in crate::rules) struct View<'a> {
     /// Whether particular processes are watched, and not the whole machine.
     pub is_own: bool,
     pub who: String,
+    /// CPUs on which its threads may run; empty where that is not known.
+    cpus_allowed: Vec<u32>,
 }
 
 impl<'a> View<'a> {
@@ -96,6 +98,7 @@ impl<'a> View<'a> {
             layers: LayerTimes::of(samples.iter(), &seen.known_stacks, |_| true),
             is_own,
             who: who(record, seen),
+            cpus_allowed: jobs_cpus(record).unwrap_or_else(|| seen.processes.cpus_allowed.clone()),
         }
     }
 
@@ -108,16 +111,24 @@ impl<'a> View<'a> {
         if self.is_own { &self.who } else { "Tasks" }
     }
 
-    /// For how long the workload ran while it was sampled, in nanoseconds.
-    pub fn life_ns(&self) -> u64 {
+    /// For how long the workload ran, in nanoseconds; 0 if that is not known.
+    fn ran_ns(&self) -> u64 {
         let watch = self.record.header.sampling.as_ref();
-        let lived = match self.is_run() {
+        let ran = match self.is_run() {
             true => self.record.jobs.iter().map(|job| job.runtime_ns).max(),
             false => watch.and_then(|watch| Some(watch.command.as_ref()?.elapsed_ns)),
         };
-        // The record of a killed run does not say.
-        let seen = if self.seen.samples > 0 { self.seen.elapsed_ns } else { u64::MAX };
-        lived.filter(|ns| *ns > 0).map_or(self.seen.elapsed_ns, |ns| ns.min(seen))
+        ran.unwrap_or(0)
+    }
+
+    /// For how long it ran while it was sampled, in nanoseconds.
+    pub fn life_ns(&self) -> u64 {
+        match (self.ran_ns(), self.seen.elapsed_ns) {
+            // The record of a killed run does not say.
+            (0, seen) => seen,
+            (ran, _) if self.seen.samples == 0 => ran,
+            (ran, seen) => ran.min(seen),
+        }
     }
 
     /// Mean number of the workload's own I/Os in flight; `None` where one thread may have any number of them.
@@ -344,7 +355,7 @@ impl<'a> View<'a> {
 
     /// The CPUs on which the program may run, if these are not all; not where its peers count, who may have others.
     pub fn only_cpus(&self) -> Option<&[u32]> {
-        let allowed = self.seen.processes.cpus_allowed.as_slice();
+        let allowed = self.cpus_allowed.as_slice();
         let has_peers = self.account.as_ref().is_some_and(Account::has_peers);
         let is_some = !allowed.is_empty() && (allowed.len() as f64) < self.cpus_online();
         (self.is_own && is_some && !has_peers).then_some(allowed)
@@ -430,8 +441,9 @@ impl<'a> View<'a> {
         let longer = "Run for at least several seconds";
         let (why, step) = match (level, busy, self.asleep()) {
             _ if (1..LIFE_MIN_NS).contains(&self.life_ns()) => {
-                let life = units::time(self.life_ns() as f64);
-                let short = format!("too short to tell: {} ran for only {life}.", self.subject());
+                // Sampling begins a moment after a run.
+                let ran = units::time(self.ran_ns().max(self.life_ns()) as f64);
+                let short = format!("too short to tell: {} ran for only {ran}.", self.subject());
                 return Claim::new(short, Vec::new()).about(self.workload()).remedy(longer);
             }
             _ if self.seen.samples < SAMPLES_MIN => {
@@ -492,6 +504,14 @@ impl<'a> View<'a> {
             )),
         }
     }
+}
+
+/// The CPUs to which a run binds its jobs, if it binds all of them.
+fn jobs_cpus(record: &RunRecord) -> Option<Vec<u32>> {
+    let jobs = &record.plan.jobs;
+    let is_bound = !jobs.is_empty() && jobs.iter().all(|job| !job.placement.cpus.is_empty());
+    let all: BTreeSet<u32> = jobs.iter().flat_map(|job| job.placement.cpus.clone()).collect();
+    is_bound.then(|| all.into_iter().collect())
 }
 
 /// I/Os that a device received per request that it completed: above 1 where some were merged.
