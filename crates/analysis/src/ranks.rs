@@ -85,7 +85,7 @@ pub fn merge(all: &[OfRank]) -> Option<RunRecord> {
     merged.ranks = all.iter().zip(indices).map(rank).collect();
     merged.header.elapsed_ns = merged.ranks.iter().map(|rank| rank.ended_ns).max().unwrap_or(0);
     let outcomes = merged.ranks.iter().map(|rank| &rank.outcome);
-    let unfinished = outcomes.cloned().find(|outcome| !outcome.is_finished());
+    let unfinished = outcomes.clone().find(|outcome| !outcome.is_finished()).cloned();
     merged.header.outcome = unfinished.unwrap_or_default();
     merged.header.findings = findings(all);
     Some(merged)
@@ -166,7 +166,7 @@ fn who(hosts: &[&str], all: usize) -> String {
     names.dedup();
     match names.as_slice() {
         _ if hosts.len() == all => format!("All {all} ranks, such as {}", names[0]),
-        [few @ ..] if few.len() <= NAMED => {
+        few if !few.is_empty() && few.len() <= NAMED => {
             format!("{} of {all} ranks ({})", hosts.len(), few.join(", "))
         }
         [first, ..] => format!("{} of {all} ranks, such as {first}", hosts.len()),

@@ -66,7 +66,7 @@ impl Joined {
         args: &[String],
     ) -> Result<Option<Given>, String> {
         let own = own.map_or_else(Given::default, |(reading, is_valid)| {
-            is_valid.then(|| reading.given(args)).unwrap_or_else(Given::refused)
+            if is_valid { reading.given(args) } else { Given::refused() }
         });
         let who = format!("rank {} of {}", self.ranks.rank, self.ranks.size);
         let told = |lost: Lost| format!("{who}: {lost}");
@@ -79,12 +79,17 @@ impl Joined {
     }
 
     /// Begins to tell the others how far this rank is, and the sources of its jobs.
-    pub fn begin(self, given: Given, host: &str) -> (Member, Vec<String>, Received) {
+    pub fn begin(
+        self,
+        given: Given,
+        host: &str,
+    ) -> Result<(Member, Vec<String>, Received), String> {
         let (rank, size) = (self.ranks.rank, self.ranks.size);
         let (args, received) = given.received(rank, size, host);
-        let together = Together::begin(self.ranks, host, self.signals.cancel_token());
+        let together = Together::begin(self.ranks, host, self.signals.cancel_token())?;
         let Self { signals, clock, .. } = self;
-        (Member { together, rank, size, host: host.into(), clock, signals }, args, received)
+        let member = Member { together, rank, size, host: host.into(), clock, signals };
+        Ok((member, args, received))
     }
 }
 

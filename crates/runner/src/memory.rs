@@ -4,7 +4,6 @@ use fathom_model::facts::Host;
 use fathom_model::watch::MachineProbes;
 use fathom_store::{load_probes, save_probes};
 use std::hint::black_box;
-use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -34,13 +33,12 @@ pub fn measured_copy_rate(host: &Host, bytes_max: u64) -> Option<f64> {
     })
 }
 
+/// Threads that cannot be started copy nothing.
 fn measure(threads: u64, block: usize) -> f64 {
-    let ready = Barrier::new(threads as usize);
     let copy = || {
         let (from, mut to) = (vec![1_u8; block], vec![0_u8; block]);
         // The first copy also maps the memory.
         to.copy_from_slice(black_box(&from));
-        ready.wait();
         let (began, mut copied) = (Instant::now(), 0);
         while began.elapsed() < TIME {
             to.copy_from_slice(black_box(&from));
@@ -50,7 +48,8 @@ fn measure(threads: u64, block: usize) -> f64 {
         copied as f64 / began.elapsed().as_secs_f64()
     };
     thread::scope(|scope| {
-        let running: Vec<_> = (0..threads).map(|_| scope.spawn(copy)).collect();
+        let start = |_| thread::Builder::new().name("copy".into()).spawn_scoped(scope, copy).ok();
+        let running: Vec<_> = (0..threads).filter_map(start).collect();
         running.into_iter().filter_map(|one| one.join().ok()).sum()
     })
 }

@@ -6,7 +6,7 @@ use fathom_engine::clock::unix_ns;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
+use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 /// Between two exchanges: before the common start, and after it.
@@ -79,20 +79,25 @@ pub struct Together {
 
 impl Together {
     /// Begins to exchange what this rank on `host` says. If another is lost, `cancel` ends the run.
-    pub fn begin(mut ranks: Ranks, host: &str, cancel: &CancelToken) -> Self {
+    ///
+    /// # Errors
+    /// There can be no thread.
+    pub fn begin(mut ranks: Ranks, host: &str, cancel: &CancelToken) -> Result<Self, String> {
         ranks.heeds_signals = false;
         let own = Status { host: host.into(), ..Status::default() };
         let shared = Arc::new((Mutex::new(Shared { own, ..Shared::default() }), Condvar::new()));
         let (for_thread, cancel) = (Arc::clone(&shared), cancel.clone());
-        let exchanging = std::thread::spawn(move || {
+        let exchanging = move || {
             if let Err(lost) = exchange(&mut ranks, &for_thread) {
                 cancel.cancel_for_lost_rank();
                 lock(&for_thread.0).lost = Some(lost);
             }
             for_thread.1.notify_all();
             ranks
-        });
-        Self { shared, exchanging: Mutex::new(Some(exchanging)) }
+        };
+        let started = Builder::new().name("ranks".into()).spawn(exchanging);
+        let exchanging = started.map_err(|error| format!("cannot start a thread: {error}"))?;
+        Ok(Self { shared, exchanging: Mutex::new(Some(exchanging)) })
     }
 
     /// What this rank would write where others might; before [`Gate::Planned`].
