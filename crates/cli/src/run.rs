@@ -373,7 +373,9 @@ impl Request<'_> {
                 output::write(&record, runner.observed(), output, to, (&rounds.printed, more))
             }
         };
-        report_errors(&record, output);
+        if is_printed {
+            report_errors(&record, output);
+        }
         let finished = runner.finish(&mut record, |record| &mut record.header, &mut view);
         let tagged = if finished.is_ok() { rounds.tag(&record, dir.as_deref()) } else { Ok(()) };
         match (&finished, dir) {

@@ -1,10 +1,11 @@
 //! `fathom run` under MPICH's mpiexec. Where that is not installed, nothing is tested.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use crate::common::{Answer, FATHOM, MIB, Place, Running, says, until};
+use crate::common::{Answer, FATHOM, MIB, Place, Running, as_root, says, until};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
 fn mpiexec(place: &Place, launcher: &[&str], args: &[&str]) -> Option<Running> {
     let found = std::env::var("PATH").unwrap_or_default();
@@ -98,6 +99,68 @@ fn sixteen_ranks_have_names_of_their_own() {
     for rank in 0..16 {
         assert_eq!(fs::metadata(place.path(&format!("out.{rank}-16"))).unwrap().len(), 256 << 10);
     }
+}
+
+/// In place of ssh: options, host, command. Each host has its own name.
+const SSH: &str = "#!/bin/sh\nwhile [ \"${1#-}\" != \"$1\" ]; do shift; done\nhost=$1; shift\n\
+                   exec unshare --uts sh -c \"hostname $host; $*\"\n";
+
+#[test]
+fn hosts_are_named_in_files_and_in_the_result() {
+    let Some(_alone) = as_root("host names") else { return };
+    let place = Place::new();
+    place.write("ssh", SSH);
+    fs::set_permissions(place.path("ssh"), fs::Permissions::from_mode(0o755)).unwrap();
+    let ssh = place.path("ssh");
+    let launcher = [
+        "-launcher",
+        "ssh",
+        "-launcher-exec",
+        ssh.to_str().unwrap(),
+        "-hosts",
+        "node1,node2,node3",
+    ];
+    let args = ["run", "--eta=never", "--sampling=off", "--rw=write", "--bs=64k", "--size=256k"];
+    let args = [&args[..], &["--share=same", "--filename=out.$hostname", "--json"]].concat();
+    let Some(running) = mpiexec(&place, &[&launcher[..], &["-n", "3"]].concat(), &args) else {
+        return;
+    };
+    let json = running.wait().done().json();
+    assert_eq!(json["jobs"][0]["write"]["io_bytes"], 3 * (256 << 10));
+    let merged = records(&place).pop().unwrap();
+    let mut hosts: Vec<&str> = merged["ranks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|rank| rank["hostname"].as_str().unwrap())
+        .collect();
+    hosts.sort_unstable();
+    assert_eq!(hosts, ["node1", "node2", "node3"]);
+    for host in hosts {
+        assert_eq!(fs::metadata(place.path(&format!("out.{host}"))).unwrap().len(), 256 << 10);
+    }
+}
+
+#[test]
+fn ranks_that_split_a_file_read_all_of_it_once() {
+    let place = Place::new();
+    place.data("data", MIB);
+    let read = ["--share=split", "--rw=read", "--bs=64k", "--output-format=json", "data"];
+    let Some(answer) = ranks(&place, "4", &read) else { return };
+    let json = answer.done().json();
+    assert_eq!(json["jobs"][0]["read"]["io_bytes"], MIB);
+    let record = records(&place).pop().unwrap();
+    let mut starts: Vec<u64> = record["plan"]["jobs"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|job| job["regions"][0]["start"].as_u64().unwrap())
+        .collect();
+    starts.sort_unstable();
+    assert_eq!(starts, [0, 256 << 10, 512 << 10, 768 << 10]);
+    let Some(answer) = ranks(&place, "32", &read) else { return };
+    assert_eq!(answer.code, Some(1));
+    says(&answer.stderr, &["--share=split", "no block of 65536 bytes for each of 32 ranks"]);
 }
 
 #[test]

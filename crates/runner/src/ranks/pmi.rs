@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 
 /// Longer answers are not PMI's.
 const LINE_MAX: usize = 1 << 16;
+/// Slurm reads lines of up to 1024 bytes, whatever length of values it says.
+const VALUE_MAX: usize = 800;
 /// Between two checks whether the wait is to end.
 const TICK: Duration = Duration::from_millis(100);
 
@@ -65,7 +67,8 @@ impl Pmi {
         let maxes = pmi.ask("cmd=get_maxes", "maxes", wait)?;
         let most = field(&maxes, "vallen_max").and_then(|most| most.parse::<usize>().ok());
         // The limit may count the end of a string.
-        pmi.value_max = most.filter(|most| *most > 1).ok_or_else(|| unexpected(&maxes))? - 1;
+        let most = most.filter(|most| *most > 1).ok_or_else(|| unexpected(&maxes))?;
+        pmi.value_max = VALUE_MAX.min(most - 1);
         let own = pmi.ask("cmd=get_my_kvsname", "my_kvsname", wait)?;
         pmi.kvs = field(&own, "kvsname").ok_or_else(|| unexpected(&own))?.to_string();
         Ok(pmi)
