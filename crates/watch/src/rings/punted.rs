@@ -75,7 +75,10 @@ impl PuntCounter {
     pub fn advance(&mut self) {
         let Some(leaders) = &self.leaders else { return };
         self.periods += 1;
-        if leaders.is_enabled() && self.estimate.rate < MANY && self.periods % READ_EVERY != 0 {
+        if leaders.is_enabled()
+            && self.estimate.rate < MANY
+            && !self.periods.is_multiple_of(READ_EVERY)
+        {
             return;
         }
         self.settle();
