@@ -88,10 +88,12 @@ fn kubestr_decodes_the_result() {
             }
         }
         // It prints these, also where gtod_reduce is set.
-        for name in
-            ["iops", "bw", "iops_min", "iops_max", "iops_mean", "bw_min", "bw_max", "bw_mean"]
-        {
+        for name in ["iops", "bw", "iops_max", "iops_mean", "bw_max", "bw_mean"] {
             assert!(job[dir][name].as_f64() > Some(0.0), "{dir} {name}: {}", job[dir]);
+        }
+        // On a busy machine, nothing may be done in one of its intervals.
+        for name in ["iops_min", "bw_min"] {
+            assert!(job[dir][name].as_f64() >= Some(0.0), "{dir} {name}: {}", job[dir]);
         }
     }
     for disk in result["disk_util"].as_array().into_iter().flatten() {

@@ -212,7 +212,13 @@ fn a_run_is_held_against_what_a_search_found_for_its_device() {
     let device = Loop::with_blocks(&place.path("image"), 512);
     let found = place.ask(&["limit", "-t", "5", "--bs=4k", "--rw=randread", "--json", &device.0]);
     let found: LimitRecord = serde_json::from_str(&found.done().stdout).unwrap();
-    let peak = found.report.targets[0].blocks[0].peak.as_ref().unwrap().iops.mean;
+    let peak = found.report.targets[0].blocks[0].peak.as_ref().unwrap();
+    // On a busy machine, a window may end before the device's counters have what it did.
+    let Some(part) = peak.from_disk.filter(|part| *part > 0.9) else {
+        println!("skipped: {:?} of the I/Os were seen at the device", peak.from_disk);
+        return;
+    };
+    let peak = peak.iops.mean;
     let run = |rw: &str, direct: &str| {
         let options = ["run", "--ioengine=io_uring", "--iodepth=4", "--runtime=1", "--time_based"];
         let own = ["--bs=4k", "--json", direct, rw, &device.0];
@@ -220,7 +226,8 @@ fn a_run_is_held_against_what_a_search_found_for_its_device() {
         let all = json["fathom"]["ceilings"].as_array().unwrap().clone();
         all.into_iter().find(|ceiling| ceiling["kind"] == "device")
     };
-    let row = run("--rw=randread", "--direct=1").unwrap();
+    let row = run("--rw=randread", "--direct=1");
+    let row = row.unwrap_or_else(|| panic!("no row; {part} of the I/Os were seen at the device"));
     assert!((row["most"].as_f64().unwrap() / peak - 1.0).abs() < 0.01, "{row} {peak}");
     assert!(row["used"].as_f64() > Some(0.0) && row["basis"] == "measured", "{row}");
     // The search says nothing about others.
