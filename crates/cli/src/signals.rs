@@ -70,7 +70,7 @@ impl Signals {
     fn wait_in_thread(&self, taken: &[i32]) -> io::Result<()> {
         let first = self.cancel.signal();
         let mut signals = iterator::Signals::new(taken)?;
-        thread::Builder::new().name("signals".into()).spawn(move || {
+        thread::Builder::new().name("fathom-signals".into()).spawn(move || {
             let mut came: Option<Instant> = None;
             for signal in signals.forever() {
                 match came {

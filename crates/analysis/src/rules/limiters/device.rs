@@ -1,7 +1,7 @@
 //! The block device itself, and other programs' I/O on it.
 
 use super::cpu::program;
-use super::queue::{HOLDING, time_in_scheduler};
+use super::queue::{HOLDING, times_in_scheduler};
 use super::setting::WORKER_FULL;
 #[cfg(test)]
 use super::testing::Scene;
@@ -237,7 +237,7 @@ fn device(view: &View) -> Option<Claim> {
 /// The scheduler of `disk`, if it holds I/Os back by itself and it is not known how long I/Os were in it.
 fn unseen_scheduler<'a>(view: &'a View, disk: &DiskRates) -> Option<&'a str> {
     let name = view.device(&disk.name)?.scheduler.as_deref()?;
-    (HOLDING.contains(&name) && time_in_scheduler(view, disk).is_none()).then_some(name)
+    (HOLDING.contains(&name) && times_in_scheduler(view, disk).is_none()).then_some(name)
 }
 
 #[cfg(test)]

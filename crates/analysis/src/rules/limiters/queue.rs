@@ -46,7 +46,8 @@ const SCHEDULER_CPU_MIN: f64 = 0.15;
 const HELD_MIN: f64 = 0.3;
 /// Part of the I/Os in flight at the workers that are in the queue where its scheduler holds them.
 const HELD_AT_QUEUE_MIN: f64 = 0.5;
-/// Sampled requests needed for that share.
+/// Sampled requests needed for that share, and to find that it is enough by the confidence intervals of the medians.
+const SHARE_SAMPLES_MIN: u64 = 100;
 const HELD_SAMPLES_MIN: u64 = 20;
 /// The median of n samples lies within this number of percentiles, divided by √n, of their median (95%: 1.96 × 50).
 const MEDIAN_SPREAD: f64 = 98.0;
@@ -221,7 +222,7 @@ pub(in crate::rules) static SCHEDULER: Rule = Rule {
     threshold: || {
         format!(
             "A device with the scheduler bfq or kyber was busy {UTIL_MIN:.0}% of the time or more; the median time of sampled I/Os between \
-             insertion and issue was {:.0}% or more of the sum of that and their median time from issue to completion, also by the 95% confidence intervals of both medians, of {HELD_SAMPLES_MIN} samples or more, while fewer than {:.0}% of the requests that the driver accepts were in use and \
+             insertion and issue was {:.0}% or more of the sum of that and their median time from issue to completion, also by the 95% confidence intervals of both medians where there are fewer than {SHARE_SAMPLES_MIN} samples, of {HELD_SAMPLES_MIN} at least, while fewer than {:.0}% of the requests that the driver accepts were in use and \
              threads waited for I/O {} of the time or more; or {:.0}% of the CPU time went to any scheduler. In a search, a deeper queue yields no gain, and at \
              the setting or a deeper one that part of the I/Os in flight was held, most of those in flight at the workers were in \
              the queue, and the driver was not full and took at most {FAST_MAX} times as long as with one I/O in flight.",
@@ -434,11 +435,14 @@ pub(super) fn held_in_scheduler(view: &View, disk: &DiskRates) -> Option<f64> {
 /// The part of the time of I/Os that passed before they were issued to the driver, by the medians of the same sampled
 /// requests; `None` where these do not represent all requests.
 pub(super) fn time_in_scheduler(view: &View, disk: &DiskRates) -> Option<f64> {
-    times_in_scheduler(view, disk).map(|[median, _]| median)
+    let blocks = view.blocks(&disk.name)?;
+    let samples = blocks.queue.count().min(blocks.driver.count());
+    let [median, _] = times_in_scheduler(view, disk)?;
+    Some(median).filter(|_| samples >= SHARE_SAMPLES_MIN)
 }
 
 /// The same, and at least how much it is, as medians of few samples are not exact.
-fn times_in_scheduler(view: &View, disk: &DiskRates) -> Option<[f64; 2]> {
+pub(super) fn times_in_scheduler(view: &View, disk: &DiskRates) -> Option<[f64; 2]> {
     let blocks = view.blocks(&disk.name)?;
     let gaps = await_gaps(blocks, disk, view.seen.elapsed_ns);
     let is_biased = gaps.iter().any(|gap| gap.reason == GapReason::Samples);
@@ -446,7 +450,10 @@ fn times_in_scheduler(view: &View, disk: &DiskRates) -> Option<[f64; 2]> {
         return None;
     }
     let median = |times: &Histogram, side: f64| {
-        let spread = MEDIAN_SPREAD / (times.count() as f64).sqrt();
+        let spread = match times.count() {
+            SHARE_SAMPLES_MIN.. => 0.0,
+            count => MEDIAN_SPREAD / (count as f64).sqrt(),
+        };
         let at = times.percentile(50.0 + side * spread)?;
         Some(at as f64).filter(|_| times.count() >= HELD_SAMPLES_MIN)
     };
