@@ -213,6 +213,7 @@ impl Member {
 fn split(plan: &mut Plan, rank: u32, size: u32) -> Result<(), String> {
     for job in &mut plan.jobs {
         let block = job.block_max().max(1);
+        let whole: u64 = job.regions.iter().map(|region| region.len).sum();
         for region in &mut job.regions {
             let part = region.len / u64::from(size) / block * block;
             if part == 0 {
@@ -223,6 +224,11 @@ fn split(plan: &mut Plan, rank: u32, size: u32) -> Result<(), String> {
             }
             (region.start, region.len) = (region.start + part * u64::from(rank), part);
         }
+        // As many passes as over the whole.
+        let own: u64 = job.regions.iter().map(|region| region.len).sum();
+        let share =
+            |bytes: u64| (u128::from(bytes) * u128::from(own) / u128::from(whole.max(1))) as u64;
+        job.until.bytes = job.until.bytes.map(share);
     }
     Ok(())
 }

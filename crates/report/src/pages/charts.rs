@@ -53,7 +53,9 @@ pub(super) fn of_run(
     seen: Option<&Observed>,
 ) {
     let mut all = Document::default();
-    seen.iter().for_each(|seen| jobs_over_time(&mut all, record, seen));
+    // Of several ranks, the samples have the jobs of the first alone.
+    let of_all = seen.filter(|_| record.ranks.is_empty());
+    of_all.iter().for_each(|seen| jobs_over_time(&mut all, record, seen));
     let mut body = Document::default();
     for group in groups.iter().take(GROUPS_MAX) {
         let name = if groups.len() > 1 { format!(": {}", group.plan.name) } else { String::new() };

@@ -16,7 +16,7 @@ use fathom_model::outcome::Outcome;
 use fathom_model::plan::{BlockSizes, JobPlan, Mix, Order, Paths};
 use fathom_model::record::RunRecord;
 use fathom_model::watch::Unavailable;
-use fathom_model::{Dir, units};
+use fathom_model::{Dir, escape, units};
 
 /// Groups of up to this many jobs are also printed job by job.
 const JOBS_SHOWN: usize = 8;
@@ -51,7 +51,9 @@ pub fn run(record: &RunRecord, observed: Option<&Observed>, verbose: bool) -> Do
     doctor_line(&mut rest, &record.header.facts);
     machine(&mut rest, observed, record, &missing(record), verbose);
     if !rest.blocks.is_empty() {
-        page.section("machine", Text::default(), rest);
+        let first = record.ranks.first();
+        let first = first.map(|rank| format!("{}, rank 0", escape::text(&rank.hostname)));
+        page.section("machine", first.unwrap_or_default(), rest);
     }
     page
 }
