@@ -502,7 +502,7 @@ mod tests {
             let judges_runs = rule.checks.iter().any(|check| matches!(check, Check::View(_)));
             assert!(judges_runs && !rule.limits.is_empty(), "{}", rule.id);
         }
-        assert_eq!(tested().count(), 13);
+        assert_eq!(tested().count(), 15);
         let error = test("swapping", &plan(&[job(uring())])).unwrap_err();
         assert_eq!(error, "there is no confirmation test for this cause");
     }
@@ -524,6 +524,8 @@ mod tests {
         assert_eq!(changes("io-scheduler"), ["scheduler of /dev/vda=none"]);
         assert_eq!(changes("readahead"), ["read_ahead_kb of /dev/vda=0"]);
         assert_eq!(changes("cgroup-cpu-quota"), ["cpu_max of 7=max", "cpu_max of 8=max"]);
+        assert_eq!(changes("cgroup-io-limit"), ["io_max of 7=max", "io_max of 8=max"]);
+        assert_eq!(changes("cgroup-io-weight"), ["io_weight of 7=1000", "io_weight of 8=1000"]);
         assert_eq!(
             changes("other-programs-cpu"),
             ["cpu_affinity of 7=0-3", "cpu_affinity of 8=0-3"]
