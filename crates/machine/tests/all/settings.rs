@@ -148,7 +148,7 @@ fn changes_last_as_long_as_their_guard() {
         (first.change.to_string().as_str(), first.old.as_str()),
         ("scheduler of sda=none", "mq-deadline")
     );
-    assert_eq!(settings(dir.path()).left().expect("readable").len(), 10);
+    assert_eq!(settings(dir.path()).left().expect("readable").len(), 12);
     let restored = guard.restore();
     none_failed(&restored);
     assert!(

@@ -50,8 +50,8 @@ fn refused_keys_name_the_reason() {
     refuses_file("[a]\noverwrite=/data/file", &["overwrite", "command line"]);
     refuses_file("[a]\nhugepage-size=1g", &["hugepage-size", "use 2m"]);
     refuses_file("[a]\nmem_align=8k", &["mem_align", "4096 or less"]);
-    refuses_command("--client=host x", &["--client", "remote jobs"]);
-    refuses_command("--server", &["--server", "remote jobs"]);
+    refuses_command("--client=host x", &["--client", "start it with mpiexec or srun"]);
+    refuses_command("--server", &["--server", "no server", "many-machines.md"]);
     refuses_command("--rw=read --ioengine=windowsaio x", &["windowsaio", "libaio"]);
     refuses_command("--rw=read --ioengine=iouring x", &["use io_uring"]);
     for engine in [
