@@ -13,7 +13,8 @@ fn mpiexec(place: &Place, launcher: &[&str], args: &[&str]) -> Option<Running> {
         println!("skipped: no mpiexec.hydra (Debian package mpich)");
         return None;
     }
-    let args = [launcher, &[FATHOM], args].concat();
+    // The host's own name may not be known to its resolver.
+    let args = [&["-iface", "lo"], launcher, &[FATHOM], args].concat();
     Some(Running::start(&mut place.command("mpiexec.hydra", &args)))
 }
 
