@@ -40,7 +40,7 @@ pub fn command(args: &[String]) -> Result<ExitCode, String> {
     perform_or_explain(args, parsed, &system.into_files(), None)
 }
 
-/// The same as one of several ranks, which all do what rank 0 is told.
+/// The same as one of several ranks, which all run the jobs of rank 0.
 fn as_rank(args: &[String], mut joined: Joined) -> Result<ExitCode, String> {
     let first = joined.is_first().then(|| {
         let reading = Reading::default();
@@ -304,6 +304,15 @@ struct Request<'a> {
 }
 
 impl Request<'_> {
+    /// Whether more than the jobs' own figures would be printed, recorded or compared.
+    fn is_examined(&self, record: &RecordTo) -> bool {
+        let output = &self.spec.output;
+        *record != RecordTo::Nowhere
+            || !output.as_fio && output.formats != [Format::Terse]
+            || output.compare.is_some()
+            || output.confirm
+    }
+
     /// Runs the plan; whether everything was carried out.
     fn perform(
         &self,
@@ -316,14 +325,10 @@ impl Request<'_> {
         let one = |error: String| vec![error];
         let output = &spec.output;
         let record = record_to(output, round);
-        // No samples are taken if they would be neither printed, recorded nor compared.
-        let sampled = record != RecordTo::Nowhere
-            || !output.as_fio && output.formats != [Format::Terse]
-            || output.compare.is_some()
-            || output.confirm;
+        let is_examined = self.is_examined(&record);
         let options = RunOptions {
             permissions: spec.permissions.clone(),
-            sampling: if sampled { output.sampling } else { Level::Off },
+            sampling: if is_examined { output.sampling } else { Level::Off },
             record,
             cancel: signals.cancel_token().clone(),
         };
@@ -348,7 +353,7 @@ impl Request<'_> {
         if record.header.outcome.is_finished() {
             cost::measure(runner.targets(), plan, signals.cancel_token(), &mut record.jobs);
         }
-        if sampled && record.header.outcome.is_finished() {
+        if is_examined && record.header.outcome.is_finished() {
             record.device_limits = device_limits(&record);
         }
         record.header.findings = fathom_analysis::rules::judge(&record, runner.observed());
