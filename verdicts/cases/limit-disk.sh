@@ -3,4 +3,4 @@
 # vague: queue-depth
 # runs: fathom
 prepare() { filled data 1g; }
-program() { fathom limit -t 20 --bs=1m data; }
+program() { fathom limit --bs=1m data; }

@@ -48,7 +48,7 @@ const HELD_MIN: f64 = 0.3;
 const HELD_AT_QUEUE_MIN: f64 = 0.5;
 /// Sampled requests needed for that share, and to find that it is enough by the confidence intervals of the medians.
 const SHARE_SAMPLES_MIN: u64 = 100;
-const HELD_SAMPLES_MIN: u64 = 20;
+const HELD_SAMPLES_MIN: u64 = 10;
 /// The median of n samples lies within this number of percentiles, divided by √n, of their median (95%: 1.96 × 50).
 const MEDIAN_SPREAD: f64 = 98.0;
 /// Schedulers that hold I/Os back by themselves. Others pass on what the driver takes: their I/Os wait because it is full,

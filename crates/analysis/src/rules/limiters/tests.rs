@@ -192,10 +192,10 @@ fn few_samples_show_what_the_scheduler_holds_back_if_they_are_clear() {
         });
         ids(&found).contains(&"io-scheduler")
     };
-    assert!(is_held([1000, 1000], 20));
-    assert!(!is_held([1000, 1000], 18));
+    assert!(is_held([1000, 1000], 10));
+    assert!(!is_held([1000, 1000], 8));
     // Of half of them, hardly anything was held.
-    assert!(!is_held([1000, 5], 20));
+    assert!(!is_held([1000, 5], 10));
 }
 
 #[test]
