@@ -5,7 +5,8 @@ use crate::run_dir::{RunDir, TAGS, state_dir};
 use crate::stored::read_search;
 use crate::time::instant;
 use fathom_model::facts::{DeviceFacts, Host};
-use fathom_model::limit::BlockSpec;
+use fathom_model::finding::{Finding, Part};
+use fathom_model::limit::{BlockLimit, BlockSpec};
 use fathom_model::list;
 use fathom_model::record::DeviceLimit;
 use rustix::fs::{FlockOperation, flock};
@@ -74,8 +75,8 @@ impl Runs {
         Ok(entries)
     }
 
-    /// What the latest complete search of each of `host`'s `devices` found for `kind`. A search whose record cannot be read
-    /// shows nothing.
+    /// What the latest complete search of each of `host`'s `devices` found for `kind`, if the device was what limited it: not
+    /// the CPUs or a cgroup. A search whose record cannot be read shows nothing.
     pub fn device_limits<'a>(
         &self,
         host: &Host,
@@ -93,17 +94,20 @@ impl Runs {
             if facts.host.host_id != host.host_id || !search.header.outcome.is_finished() {
                 continue;
             }
-            for (target, limits) in facts.targets.iter().zip(&search.report.targets) {
+            for (index, (target, limits)) in
+                facts.targets.iter().zip(&search.report.targets).enumerate()
+            {
                 let is_it = |device: &&DeviceFacts| {
                     let known =
                         |of: &DeviceFacts| (of.name.clone(), of.serial.clone(), of.size_bytes);
                     target.device.as_ref().map(known) == Some(known(device))
                 };
-                let peak = limits
-                    .blocks
-                    .iter()
-                    .find(|b| (b.block_bytes, b.rw) == (kind.block_bytes, kind.rw));
-                let peak = peak.and_then(|block| block.peak.as_ref());
+                let is_kind = |b: &BlockLimit| (b.block_bytes, b.rw) == (kind.block_bytes, kind.rw);
+                let Some(block) = limits.blocks.iter().position(is_kind) else { continue };
+                let part = Some(Part::Peak { target: index, block });
+                let by_device = |found: &Finding| found.part == part && found.rule == "device";
+                let is_limit = search.header.findings.iter().any(by_device);
+                let peak = limits.blocks[block].peak.as_ref().filter(|_| is_limit);
                 // Elsewhere, another layer served the I/Os.
                 let peak =
                     peak.filter(|peak| peak.from_disk.is_some_and(|part| part > FROM_DISK_MIN));
@@ -298,7 +302,7 @@ fn is_locked(dir: &HeldDir) -> bool {
 mod tests {
     use super::*;
     use fathom_model::facts::TargetFacts;
-    use fathom_model::limit::{BlockLimit, LimitRecord, LimitReport, TargetLimit};
+    use fathom_model::limit::{LimitRecord, LimitReport, TargetLimit};
     use fathom_model::outcome::RecordKind;
     use fathom_model::record::{Header, RECORD_VERSION};
     use fathom_model::window::{Estimate, Point, Rw};
@@ -352,6 +356,7 @@ mod tests {
                     }],
                     ..Facts::default()
                 },
+                findings: vec![by_device()],
                 ..Header::default()
             },
             config: serde_json::from_value(config).unwrap(),
@@ -360,6 +365,14 @@ mod tests {
             report: LimitReport { targets: vec![target], ..LimitReport::default() },
             costs: Vec::new(),
             costs_missing: None,
+        }
+    }
+
+    fn by_device() -> Finding {
+        let text = r#"{"rule": "device", "severity": "info", "summary": "", "evidence": [], "next_step": null}"#;
+        Finding {
+            part: Some(Part::Peak { target: 0, block: 0 }),
+            ..serde_json::from_str(text).unwrap()
         }
     }
 
@@ -383,13 +396,16 @@ mod tests {
         };
         add_search(1, &search("a", 1000.0, 1.0));
         add_search(2, &search("a", 2000.0, 1.0));
-        // Another disk of this name, a search in the page cache, an interrupted one, and a run.
+        // Another disk of this name, a search in the page cache, an interrupted one, one that a cgroup limited, and a run.
         add_search(3, &search("b", 3000.0, 1.0));
         add_search(4, &search("a", 4000.0, 0.1));
         let mut interrupted = search("a", 5000.0, 1.0);
         interrupted.header.outcome = Outcome::unfinished();
         add_search(5, &interrupted);
-        drop(add(dir.path(), "20261106-120000-1"));
+        let mut in_cgroup = search("a", 6000.0, 1.0);
+        in_cgroup.header.findings[0].rule = "cgroup-io-limit".into();
+        add_search(6, &in_cgroup);
+        drop(add(dir.path(), "20261107-120000-1"));
         let (disk, reads) = (device("a"), BlockSpec::new(4096, Rw::Randread));
         let found = |host: &Host, kind| runs.device_limits(host, [&disk], kind).unwrap();
         let expected = DeviceLimit {
