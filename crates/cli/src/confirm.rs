@@ -3,6 +3,7 @@
 use crate::experiment::record_files;
 use crate::live::MeasureView;
 use crate::page::PageArgs;
+use crate::quantity;
 use crate::show;
 use crate::signals::Signals;
 use fathom_machine::guard::Permissions;
@@ -15,12 +16,16 @@ use fathom_store::{RunDir, read_record};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 #[derive(clap::Args)]
 pub struct Args {
     /// Run directory, name of a recorded run, or a tag (its latest run); by default the latest run
     #[arg(value_name = "DIR|NAME")]
     run: Option<PathBuf>,
+    /// How long to test at most, such as 10 (seconds) or 2m; by default 30 seconds
+    #[arg(short = 't', long, value_name = "TIME", value_parser = quantity::time)]
+    duration: Option<Duration>,
     /// Permit writing to this existing file
     #[arg(long, value_name = "FILE")]
     overwrite: Vec<String>,
@@ -43,7 +48,8 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     let permissions = Permissions { erase: args.erase.clone(), overwrite: args.overwrite.clone() };
     let mut view = MeasureView::of_experiment();
     let cancel = signals.cancel_token();
-    let confirmed = experiment::confirm_recorded(&mut record, &permissions, cancel, &mut view);
+    let confirmed =
+        experiment::confirm_recorded(&mut record, &permissions, args.duration, cancel, &mut view);
     view.clear();
     confirmed.map_err(|why| format!("not confirmed: {why}"))?;
     run_dir.record(&record)?;

@@ -89,21 +89,21 @@ fn a_recorded_run_is_tested_and_its_record_keeps_the_result() {
     let args = ["--iodepth=4", "--runtime=200ms", "data"];
     run(&place, &[&READS[..], &args].concat()).done();
     blame(&place, "device", "vda");
-    let page = place.ask(&["confirm", "kept"]).done().stdout;
+    let page = place.ask(&["confirm", "-t3", "kept"]).done().stdout;
     verdict(&place, &page);
     assert_eq!(place.ask(&["show", "kept"]).done().stdout, page);
     let json = place.ask(&["show", "kept", "--json"]).json();
     assert_eq!(json["fathom"]["findings"], record(&place)["findings"]);
 
     blame(&place, "swapping", "vda");
-    let page = place.ask(&["confirm", "kept"]).done().stdout;
+    let page = place.ask(&["confirm", "-t3", "kept"]).done().stdout;
     let (found, below) = verdict(&place, &page);
     assert_eq!(found, "not_tested");
     says(&below, &["not tested: there is no confirmation test for this cause"]);
 
     let refused = |parts: &[&str]| {
         let before = place.read("kept/record.json");
-        let answer = place.ask(&["confirm", "kept"]);
+        let answer = place.ask(&["confirm", "-t3", "kept"]);
         assert_eq!((answer.code, answer.stdout.as_str()), (Some(1), ""));
         assert_one_error(&answer.stderr, parts);
         assert_eq!(place.read("kept/record.json"), before);
@@ -126,18 +126,18 @@ fn windows_write_only_what_is_permitted_again() {
     blame(&place, "fsync", "vda");
     place.data("data", 16 * MIB);
     let before = checksum(place.path("data"));
-    let answer = place.ask(&["confirm", "kept"]);
+    let answer = place.ask(&["confirm", "-t3", "kept"]);
     assert_eq!(answer.code, Some(1));
     assert_one_error(&answer.stderr, &["--overwrite"]);
     assert_eq!(checksum(place.path("data")), before);
-    let page = place.ask(&["confirm", "kept", "--overwrite=data"]).done().stdout;
+    let page = place.ask(&["confirm", "-t3", "kept", "--overwrite=data"]).done().stdout;
     verdict(&place, &page);
     assert_ne!(checksum(place.path("data")), before);
 
     let mut whole = record(&place);
     whole["plan"]["jobs"][0]["until"]["ios"] = 10.into();
     place.write("kept/record.json", whole.to_string());
-    let answer = place.ask(&["confirm", "kept", "--overwrite=data"]);
+    let answer = place.ask(&["confirm", "-t3", "kept", "--overwrite=data"]);
     assert_one_error(&answer.stderr, &["not confirmed: job", "would write more than the run did"]);
 }
 
@@ -162,7 +162,7 @@ fn a_file_that_a_run_created_for_its_reads_is_read_again() {
     run(&place, &[&READS[..], &args].concat()).done();
     blame(&place, "one-at-a-time", "vda");
     let before = checksum(place.path("made"));
-    let page = place.ask(&["confirm", "kept"]).done().stdout;
+    let page = place.ask(&["confirm", "-t3", "kept"]).done().stdout;
     verdict(&place, &page);
     assert_eq!(checksum(place.path("made")), before);
 }
@@ -289,7 +289,7 @@ fn settings_are_restored() {
     let place = Place::new();
     let Some(device) = scheduled(&place) else { return };
     let before = schedulers(&device);
-    let page = place.ask(&["confirm", "kept"]).done().stdout;
+    let page = place.ask(&["confirm", "-t3", "kept"]).done().stdout;
     verdict(&place, &page);
     assert_eq!(schedulers(&device), before);
 }
@@ -300,7 +300,7 @@ fn settings_of_a_killed_test_can_be_restored() {
     let place = Place::new();
     let Some(device) = scheduled(&place) else { return };
     let (before, record) = (schedulers(&device), place.read("kept/record.json"));
-    let running = place.start(&["confirm", "kept"]);
+    let running = place.start(&["confirm", "-t3", "kept"]);
     until("a changed scheduler", || schedulers(&device) != before);
     running.signal(Signal::KILL);
     assert_eq!(running.wait().signal, Some(9));

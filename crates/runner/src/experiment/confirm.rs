@@ -28,21 +28,24 @@ const LIMITERS_MAX: usize = 3;
 const BASE: usize = 0;
 const CHANGED: usize = 2;
 
-/// All tests together: on a busy machine, what is between the windows takes longer than these.
+/// All tests together, unless the user gives another time.
 const TIME_MAX: Duration = Duration::from_secs(30);
+/// Part of it for the windows of one test: on a busy machine, what is between these takes longer than they do.
+const WINDOWS_SHARE: f64 = 2.0 / 3.0;
 
 /// Windows of other programs: these are not restarted for each, but may do their I/O in bursts.
 const PROCESSES_RAMP_NS: u64 = 60_000_000;
 const PROCESSES_WINDOW_NS: u64 = 300_000_000;
 
-/// Time and precision of one test: with 8 rounds or more of three windows, some 8 to 20 seconds.
-fn protocol(workload: Workload) -> Protocol {
+/// Time and precision of one test, of at most `time` with all others: with 8 rounds or more of three windows, some 8 to 20
+/// seconds.
+fn protocol(workload: Workload, time: Duration) -> Protocol {
     let (ramp_ns, window_ns) = match workload {
         Workload::Jobs(_) => (40_000_000, 200_000_000),
         Workload::Processes(_) => (PROCESSES_RAMP_NS, PROCESSES_WINDOW_NS),
     };
     Protocol {
-        seconds: 20.0,
+        seconds: time.as_secs_f64() * WINDOWS_SHARE,
         window_ns,
         ramp_ns,
         // "No gain" is a claim about less than the gain that counts.
@@ -65,7 +68,7 @@ pub fn confirm(
     hooks: &mut dyn Hooks,
 ) -> Result<(), String> {
     let base = repeatable(&record.plan)?;
-    test_causes((targets, Workload::Jobs(&base)), record, cancel, hooks)
+    test_causes((targets, Workload::Jobs(&base)), record, TIME_MAX, cancel, hooks)
 }
 
 /// The same for an observation of `processes`, which are still running: only settings outside of them are changed.
@@ -80,12 +83,13 @@ pub fn confirm_watched(
 ) -> Result<(), String> {
     let host = record.header.facts.host.clone();
     let targets = OpenTargets::with(host, Vec::new(), Vocabulary::Keys);
-    test_causes((&targets, Workload::Processes(processes)), record, cancel, hooks)
+    test_causes((&targets, Workload::Processes(processes)), record, TIME_MAX, cancel, hooks)
 }
 
 fn test_causes(
     (targets, workload): (&OpenTargets, Workload),
     record: &mut RunRecord,
+    time: Duration,
     cancel: &CancelToken,
     hooks: &mut dyn Hooks,
 ) -> Result<(), String> {
@@ -96,11 +100,11 @@ fn test_causes(
     if causes.is_empty() {
         return Err("no limiter was found".into());
     }
-    let end = Instant::now().checked_add(TIME_MAX);
+    let end = Instant::now().checked_add(time);
     for index in causes {
         let confirmed = match confirmation_test(record, workload, &record.header.findings[index]) {
             Ok(test) => {
-                let protocol = protocol(workload);
+                let protocol = protocol(workload, time);
                 measure(targets, workload, &test, (&protocol, end, cancel), hooks)?
             }
             Err(why) => Confirmed::not_tested(why),
@@ -114,18 +118,19 @@ fn test_causes(
     Ok(())
 }
 
-/// The same for a run that was recorded before, whose targets are opened anew.
+/// The same for a run that was recorded before, whose targets are opened anew, for at most `time`.
 ///
 /// # Errors
 /// As [`confirm`], and if the targets are not those of the run, or may not be written.
 pub fn confirm_recorded(
     record: &mut RunRecord,
     permissions: &Permissions,
+    time: Option<Duration>,
     cancel: &CancelToken,
     hooks: &mut dyn Hooks,
 ) -> Result<(), String> {
     // Before anything is opened.
-    repeatable(&record.plan)?;
+    let base = repeatable(&record.plan)?;
     let facts = facts_of_run(record)?;
     // All of them exist, and stay.
     let existing = |target: &Target| Target {
@@ -138,7 +143,8 @@ pub fn confirm_recorded(
     let targets = record.plan.targets.iter().map(existing).collect();
     let plan = Plan { targets, ..record.plan.clone() };
     let mut targets = OpenTargets::open(&plan, facts, permissions, cancel)?;
-    let confirmed = confirm(&targets, record, cancel, hooks);
+    let time = time.unwrap_or(TIME_MAX);
+    let confirmed = test_causes((&targets, Workload::Jobs(&base)), record, time, cancel, hooks);
     let closed = targets.close();
     confirmed.and(closed)
 }
@@ -288,7 +294,7 @@ mod tests {
             window_ns: 130_000_000,
             ramp_ns: 2_000_000,
             seconds: 30.0,
-            ..protocol(workload)
+            ..protocol(workload, TIME_MAX)
         };
         let cancel = CancelToken::default();
         let found = measure(
@@ -329,8 +335,10 @@ mod tests {
         let record = record(&["io-scheduler"]);
         let workload = Workload::Jobs(&record.plan);
         let test = confirmation_test(&record, workload, &record.header.findings[0]).unwrap();
-        let (protocol, cancel) =
-            (Protocol { window_ns: 20_000_000, ..protocol(workload) }, CancelToken::default());
+        let (protocol, cancel) = (
+            Protocol { window_ns: 20_000_000, ..protocol(workload, TIME_MAX) },
+            CancelToken::default(),
+        );
         let found = measure(
             &idle_targets(),
             workload,
