@@ -19,6 +19,7 @@ mod pattern;
 mod perf;
 mod pids;
 pub mod placement;
+mod plain;
 mod priority;
 mod proc_file;
 mod processes;
@@ -31,23 +32,14 @@ pub mod threads;
 mod watcher;
 
 pub use calls::CallSampler;
-use disks::DiskSampler;
 pub use off_cpu::OffCpuSampler;
 pub use pattern::Pattern;
 pub use perf::TraceCoverage;
 pub use pids::Process;
+pub use plain::PLAIN_SAMPLERS;
 pub use processes::ProcessSampler;
 pub use sampler::Sampler;
 pub use scope::Scope;
 use scope::own_pid;
 pub use stacks::{Clock, StackSampler, StackSettings, timer_interrupt_ns};
-use std::io;
-use std::path::Path;
 pub use watcher::{TimedSample, Watcher};
-
-/// Opens a sampler, given the roots of /proc and /sys.
-type Open = fn(&Path, &Path) -> io::Result<Box<dyn Sampler>>;
-
-/// Samplers of the whole machine that need nothing but /proc and /sys, with what they measure.
-pub const PLAIN_SAMPLERS: &[(&str, Open)] =
-    &[("disks", |proc, sys| Ok(Box::new(DiskSampler::open(proc, sys)?)))];
