@@ -1,5 +1,6 @@
 # Files on ext4, xfs and btrfs are laid out, written and read, direct and buffered; the record names the file system.
 # modules: ext4 xfs btrfs
+# when: all
 disk=$(disk 2)
 for fs in ext4 xfs btrfs; do
     case $fs in ext4) force=-F ;; *) force=-f ;; esac

@@ -1,6 +1,7 @@
 # User and kernel instructions per I/O do not exceed the recorded baseline.
 # kernels: 6.12 7
 # limit: 600
+# when: all
 # machine: nvme=1 disk=64 roots=1 clock=instructions
 # modules: ext4
 mkfs.ext4 -q -F "$(disk 0)"
