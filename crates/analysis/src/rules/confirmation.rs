@@ -1,8 +1,10 @@
 //! Confirmation tests: what is changed to see whether a limiter limits, and what the measured effect says about it.
 
-use super::RULES;
+use super::jobs::{facts_of, targets_of};
+use super::limiters::links::INTERRUPT_CPU;
 use super::limiters::queue::twice;
 use super::limiters::setting::WORKER_FULL;
+use super::{RULES, Rule};
 use fathom_model::Dir;
 use fathom_model::experiment::{Claim, Effect, Metric};
 use fathom_model::facts::Host;
@@ -42,6 +44,12 @@ impl Confirmation {
         Self { change, gain_min: GAIN_MIN, predicts_gain: false }
     }
 
+    /// The test of a rule; jobs that poll are its test where interrupts are the limit.
+    pub(super) fn of(rule: &Rule) -> Option<Self> {
+        let polled = || (rule.id == INTERRUPT_CPU.id).then(|| Self::gain(Change::Polled));
+        rule.confirmation.or_else(polled)
+    }
+
     /// For docs/rules.md.
     #[cfg(test)]
     pub(super) fn documented(self) -> String {
@@ -70,6 +78,8 @@ pub(super) enum Change {
     Direct,
     /// No read-ahead of the device.
     NoReadAhead,
+    /// Polling for completions, on devices with polled queues.
+    Polled,
     /// All CPUs, where some were not allowed.
     AllCpus,
     /// No CPU quota of the cgroups.
@@ -92,6 +102,7 @@ impl Change {
             Self::NoFlushes => "neither fsync, fdatasync nor sync",
             Self::Direct => "direct=1",
             Self::NoReadAhead => "read_ahead_kb=0",
+            Self::Polled => "hipri=1, where the devices have polled queues",
             Self::AllCpus => "all CPUs allowed",
             Self::NoCpuQuota => "cpu_max=max",
             Self::NoIoLimit => "io_max=max",
@@ -102,7 +113,7 @@ impl Change {
     /// Whether it can be made from outside the program.
     const fn is_external(self) -> bool {
         match self {
-            Self::InFlight | Self::Jobs | Self::NoFlushes | Self::Direct => false,
+            Self::InFlight | Self::Jobs | Self::NoFlushes | Self::Direct | Self::Polled => false,
             Self::NoScheduler
             | Self::Requests
             | Self::NoReadAhead
@@ -206,7 +217,7 @@ pub fn confirmation_test(
     finding: &Finding,
 ) -> Result<ConfirmationTest, String> {
     let rule = RULES.iter().find(|rule| rule.id == finding.rule);
-    let confirmation = rule.and_then(|rule| rule.confirmation);
+    let confirmation = rule.copied().and_then(Confirmation::of);
     let confirmation = confirmation.ok_or("there is no confirmation test for this cause")?;
     let (mut plan, metric) = match workload {
         Workload::Jobs(base) => (base.clone(), Metric::Iops),
@@ -226,6 +237,7 @@ pub fn confirmation_test(
         Change::Jobs => more_jobs(&mut plan, host.cpus_allowed.len())?,
         Change::NoFlushes => without_flushes(&mut plan)?,
         Change::Direct => with_direct(&mut plan)?,
+        Change::Polled => with_polling(&mut plan, record)?,
         Change::NoScheduler => set(&mut settings, finding, Setting::Scheduler, "none")?,
         Change::Requests => {
             let twice = twice_requests(record, device_of(finding)?);
@@ -256,19 +268,23 @@ pub fn confirmation_test(
             "{experiment} takes {jobs} jobs and {need} of memory, more than available"
         ));
     }
-    let unclear_without_gain = full_cpu(record).filter(|_| !confirmation.predicts_gain);
+    let unclear_without_gain = match (confirmation.change, confirmation.predicts_gain) {
+        (Change::Polled, _) => full_cpu(record, "polling"),
+        (_, false) => full_cpu(record, "a deeper queue"),
+        _ => None,
+    };
     Ok(ConfirmationTest { experiment, plan, metric, settings, confirmation, unclear_without_gain })
 }
 
-/// A CPU that was in use so much that more I/Os in flight could gain nothing, whatever the device can do.
-fn full_cpu(record: &RunRecord) -> Option<String> {
+/// A CPU that was in use so much that `change` could gain nothing, whatever the device can do.
+fn full_cpu(record: &RunRecord, change: &str) -> Option<String> {
     let own = |job: &JobRecord| {
         (job.usage.user_ns + job.usage.system_ns) as f64 / job.runtime_ns.max(1) as f64
     };
     let busiest = record.jobs.iter().map(own).fold(0.0, f64::max);
     if busiest >= WORKER_FULL {
         return Some(format!(
-            "a worker used {:.0}% of its CPU, so a deeper queue could gain nothing on any device",
+            "a worker used {:.0}% of its CPU, so {change} could gain nothing on any device",
             busiest * 100.0
         ));
     }
@@ -276,7 +292,9 @@ fn full_cpu(record: &RunRecord) -> Option<String> {
     let used: f64 = record.jobs.iter().map(|job| own(job) + helpers(job)).sum();
     let cpus = record.header.facts.host.cpus_allowed.len();
     (cpus > 0 && used >= WORKER_FULL * cpus as f64).then(|| {
-        format!("its jobs used {used:.1} of {cpus} CPUs, so a deeper queue could gain nothing on any device")
+        format!(
+            "its jobs used {used:.1} of {cpus} CPUs, so {change} could gain nothing on any device"
+        )
     })
 }
 
@@ -351,6 +369,30 @@ fn with_direct(plan: &mut Plan) -> Result<String, String> {
         0 => Err("its jobs use O_DIRECT already".into()),
         _ => Ok("setting direct=1".into()),
     }
+}
+
+/// Polls for completions; on a device without polled queues, some kernels would silently wait for interrupts.
+fn with_polling(plan: &mut Plan, record: &RunRecord) -> Result<String, String> {
+    for job in &mut plan.jobs {
+        for target in targets_of(job) {
+            let device = facts_of(record, target).and_then(|facts| facts.device.as_ref());
+            if device.and_then(|device| device.io_poll) != Some(true) {
+                let name = device.map_or("its target", |device| &device.name);
+                return Err(format!(
+                    "{name} has no queues for polled I/O; for NVMe, load the driver with nvme.poll_queues=N"
+                ));
+            }
+        }
+        let is_flushed = flushes(job);
+        match &mut job.engine {
+            Engine::IoUring(ring) if ring.iopoll => return Err("its jobs poll already".into()),
+            Engine::IoUring(_) if !job.direct => return Err("only direct I/O is polled".into()),
+            Engine::IoUring(_) if is_flushed => return Err("polled rings do not flush".into()),
+            Engine::IoUring(ring) => ring.iopoll = true,
+            other => return Err(format!("{} does not poll; io_uring does", other.name())),
+        }
+    }
+    Ok("polling for completions (hipri)".into())
 }
 
 fn all_cpus(
@@ -454,7 +496,7 @@ mod tests {
     use super::*;
     use crate::rules::Check;
     use fathom_model::facts::{DeviceFacts, TargetFacts};
-    use fathom_model::plan::{Logs, Mix, Rate, Think};
+    use fathom_model::plan::{Logs, Mix, Rate, Target, Think, Uring};
     use fathom_model::record::Usage;
     use fathom_model::window::Ratio;
 
@@ -471,7 +513,7 @@ mod tests {
     }
 
     fn uring() -> Engine {
-        Engine::IoUring(fathom_model::plan::Uring::default())
+        Engine::IoUring(Uring::default())
     }
 
     /// The test of a limiter of this rule on vda, on a machine with two CPUs.
@@ -497,12 +539,12 @@ mod tests {
 
     #[test]
     fn tests_belong_to_limiters_of_runs() {
-        let tested = || RULES.iter().filter(|rule| rule.confirmation.is_some());
+        let tested = || RULES.iter().filter(|rule| Confirmation::of(rule).is_some());
         for rule in tested() {
             let judges_runs = rule.checks.iter().any(|check| matches!(check, Check::View(_)));
             assert!(judges_runs && !rule.limits.is_empty(), "{}", rule.id);
         }
-        assert_eq!(tested().count(), 15);
+        assert_eq!(tested().count(), 16);
         let error = test("swapping", &plan(&[job(uring())])).unwrap_err();
         assert_eq!(error, "there is no confirmation test for this cause");
     }
@@ -530,7 +572,7 @@ mod tests {
             changes("other-programs-cpu"),
             ["cpu_affinity of 7=0-3", "cpu_affinity of 8=0-3"]
         );
-        for rule in ["device", "one-at-a-time", "fsync", "io-wq"] {
+        for rule in ["device", "one-at-a-time", "fsync", "io-wq", "interrupt-cpu"] {
             assert!(of(rule).unwrap_err().contains("only the program itself"), "{rule}");
         }
     }
@@ -543,6 +585,50 @@ mod tests {
         assert!(free.plan.jobs.iter().all(|job| job.placement.cpus.is_empty()));
         let error = test("busy-cpus", &plan(&[job(uring())])).unwrap_err();
         assert_eq!(error, "its jobs may use all CPUs already");
+    }
+
+    #[test]
+    fn jobs_poll_where_the_device_can() {
+        let found = |io_poll: Option<bool>, change: &dyn Fn(&mut JobPlan)| {
+            let mut record = RunRecord::default();
+            record.header.facts.host.cpus_allowed = vec![0, 1];
+            let device = DeviceFacts { name: "vda".into(), io_poll, ..DeviceFacts::default() };
+            let (path, device) = ("a".to_string(), Some(device));
+            record.header.facts.targets = vec![TargetFacts { path, device, ..Default::default() }];
+            record.plan = plan(&[job(uring())]);
+            record.plan.targets = vec![Target { path: "a".into(), ..Target::default() }];
+            change(&mut record.plan.jobs[0]);
+            let usage = Usage { user_ns: 50, system_ns: 45, ..Usage::default() };
+            record.jobs = vec![JobRecord { runtime_ns: 100, usage, ..JobRecord::default() }];
+            let finding = Finding { rule: "interrupt-cpu".into(), ..Finding::default() };
+            confirmation_test(&record, Workload::Jobs(&record.plan), &finding)
+        };
+        let same = |_: &mut JobPlan| ();
+        let test = found(Some(true), &same).unwrap();
+        assert!(test.plan.jobs[0].engine.is_polled());
+        assert_eq!(test.experiment, "polling for completions (hipri)");
+        // A poller needs a CPU that has time.
+        let none = Ratio { value: 1.0, low: 0.98, high: 1.02 };
+        let effect = Effect {
+            ratio: Some(none),
+            ratio_99: Some(none),
+            pairs: 12,
+            claim: Claim::NoneAbove(0.02),
+        };
+        let judged = test.judge(&effect);
+        assert_eq!(judged.verdict, ConfirmedVerdict::Inconclusive);
+        assert!(judged.reason.unwrap().contains("so polling could gain nothing"));
+        let error = |io_poll, change: &dyn Fn(&mut JobPlan)| found(io_poll, change).unwrap_err();
+        assert!(error(Some(false), &same).starts_with("vda has no queues for polled I/O"));
+        assert!(error(None, &same).starts_with("vda has no queues for polled I/O"));
+        assert_eq!(error(Some(true), &|job| job.direct = false), "only direct I/O is polled");
+        assert_eq!(error(Some(true), &|job| job.sync.fsync_every = 1), "polled rings do not flush");
+        let libaio = |job: &mut JobPlan| job.engine = Engine::Libaio;
+        assert_eq!(error(Some(true), &libaio), "libaio does not poll; io_uring does");
+        let polled = |job: &mut JobPlan| {
+            job.engine = Engine::IoUring(Uring { iopoll: true, ..Uring::default() });
+        };
+        assert_eq!(error(Some(true), &polled), "its jobs poll already");
     }
 
     #[test]

@@ -50,7 +50,7 @@ fn row(rule: &Rule) -> String {
         rule.remedy.into(),
     ];
     if rule.class == Class::Limiter {
-        cells.push(rule.confirmation.map_or_else(String::new, Confirmation::documented));
+        cells.push(Confirmation::of(rule).map_or_else(String::new, Confirmation::documented));
     }
     let cells: Vec<String> = cells.iter().map(|cell| cell.replace('|', "\\|")).collect();
     format!("| {} |\n", cells.join(" | "))
