@@ -64,6 +64,10 @@ pub enum CeilingKind {
     Requests,
     /// Requests that a device's driver takes.
     Tags,
+    /// The I/O scheduler of a device.
+    Scheduler,
+    /// The disks that a stacked device divides its I/Os among.
+    Members,
     /// A link on the way to a disk.
     Link,
     /// The CPU that spends most of its time in interrupts.

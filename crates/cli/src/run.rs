@@ -12,6 +12,7 @@ use crate::{manual, settings};
 use clap::CommandFactory;
 use fathom_engine::EntrySender;
 use fathom_machine::{Lookup, Roots};
+use fathom_model::facts::TargetFacts;
 use fathom_model::finding::Severity;
 use fathom_model::outcome::{Outcome, RecordKind};
 use fathom_model::progress::JobTotals;
@@ -283,10 +284,14 @@ fn facts(spec: &Spec) -> Result<Facts, String> {
     Ok(Facts { host: fathom_machine::host(&roots), targets, ..Facts::default() })
 }
 
-/// What earlier searches found for the devices of a run; nothing if there were none, or they cannot be read.
+/// What earlier searches found for the devices of a run and the disks below them; nothing if there were none, or they cannot
+/// be read.
 fn device_limits(record: &RunRecord) -> Vec<DeviceLimit> {
     let facts = &record.header.facts;
-    let mut devices: Vec<_> = facts.targets.iter().filter_map(|t| t.device.as_ref()).collect();
+    let names = facts.targets.iter().flat_map(TargetFacts::device_names);
+    let below = fathom_machine::inspect::disks_of(&Roots::default(), names);
+    let targets = facts.targets.iter().filter_map(|target| target.device.as_ref());
+    let mut devices: Vec<_> = targets.chain(&below).collect();
     devices.sort_by_key(|device| &device.name);
     devices.dedup_by_key(|device| &device.name);
     let found = record.kind_of_io().zip(Runs::open().ok().flatten());

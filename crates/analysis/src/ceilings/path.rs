@@ -52,9 +52,19 @@ impl DeviceLoad {
     }
 }
 
+/// Requests per I/O from which splits are mentioned.
+const PIECES_MIN: f64 = 1.5;
+
 /// Little's law: what is in flight is to what may be as the rate is to the highest one at the same time per request.
 pub(super) fn queues(all: &mut Ceilings, load: &DeviceLoad, sizes: QueueSizes) {
     let iops = load.iops(all.io_bytes);
+    let requests: f64 = load.requests.iter().map(|(_, requests)| requests).sum();
+    let split = match requests / iops {
+        pieces if pieces.is_finite() && pieces >= PIECES_MIN => {
+            format!(", {pieces:.1} requests per I/O")
+        }
+        _ => String::new(),
+    };
     let rows = [
         (CeilingKind::Requests, "requests of", sizes.requests, "nr_requests", load.in_flight),
         (CeilingKind::Tags, "driver tags of", sizes.tags, "nr_tags", load.at_driver),
@@ -70,7 +80,7 @@ pub(super) fn queues(all: &mut Ceilings, load: &DeviceLoad, sizes: QueueSizes) {
             _ => (sum, format!("{each} × {queues} ({name} × hardware queues)")),
         };
         let part = (kind, format!("{noun} {}", load.name));
-        let source = format!("{source}, {in_flight:.1} in use");
+        let source = format!("{source}, {in_flight:.1} in use{split}");
         all.add(part, (iops, in_flight / capacity), (Basis::Measured, source));
     }
 }
@@ -82,6 +92,28 @@ pub(super) fn device(all: &mut Ceilings, load: &DeviceLoad, limits: &[DeviceLimi
         let part = (CeilingKind::Device, format!("{} by itself", load.name));
         let used = (load.iops(all.io_bytes), bytes / limit.bytes_per_second);
         all.add(part, used, (Basis::Measured, format!("`fathom limit`, {}", limit.run_name)));
+    }
+}
+
+/// What the disks below the stacked `load` could sustain, as it divides its I/Os among them: the fullest one decides. Only
+/// where searches found what each of them can do.
+pub(super) fn members(
+    all: &mut Ceilings,
+    load: &DeviceLoad,
+    below: &[DeviceLoad],
+    limits: &[DeviceLimit],
+) {
+    let limit_of = |disk: &DeviceLoad| limits.iter().find(|limit| limit.device == disk.name);
+    let shares = below.iter().map(|disk| {
+        let limit = limit_of(disk)?;
+        let bytes: f64 = disk.bytes.iter().map(|(_, bytes)| bytes).sum();
+        Some((bytes / limit.bytes_per_second, &disk.name, &limit.run_name))
+    });
+    let shares = shares.collect::<Option<Vec<_>>>().unwrap_or_default();
+    if let Some((share, name, run)) = shares.into_iter().max_by(|a, b| a.0.total_cmp(&b.0)) {
+        let part = (CeilingKind::Members, format!("{} disks of {}", below.len(), load.name));
+        let source = format!("`fathom limit` of each; {name} is full first, {run}");
+        all.add(part, (load.iops(all.io_bytes), share), (Basis::Measured, source));
     }
 }
 

@@ -3,6 +3,8 @@
 use super::path::{self, DeviceLoad, QueueSizes};
 use super::{Basis, Ceiling, CeilingKind, Ceilings};
 use crate::derive;
+use crate::layers::{Layer, LayerTimes};
+use crate::machine::DiskRates;
 use crate::watch::Observed;
 use fathom_model::facts::DeviceFacts;
 use fathom_model::plan::{JobPlan, Rate};
@@ -11,6 +13,10 @@ use fathom_model::{Outcome, PerDir, units};
 
 /// Below this, CPU times and the counters of disks are too coarse, in nanoseconds.
 const RUNTIME_MIN_NS: u64 = 500_000_000;
+/// CPU samples from which the share of a layer means something.
+const SAMPLES_MIN: u64 = 200;
+/// I/O schedulers with one lock for each device: `dd->lock` (block/mq-deadline.c), `bfqd->lock` (block/bfq-iosched.c).
+const WITH_ONE_LOCK: [&str; 2] = ["mq-deadline", "bfq"];
 
 /// Ceilings of the jobs of a run together, the tightest first; with the samples, those of the cgroup, too. None where jobs
 /// ran one after the other, since disks are counted over the whole run, where they worked on names, or only for a moment, and of several machines together.
@@ -42,7 +48,11 @@ pub fn of_run(record: &RunRecord, observed: Option<&Observed>) -> Vec<Ceiling> {
     all.memory(&record.header.facts.host, (iops, traffic));
     depths(&mut all, &jobs, iops);
     rates(&mut all, &jobs, iops);
-    let loads: Vec<DeviceLoad> = record.disks.iter().filter_map(load).collect();
+    let mut loads: Vec<DeviceLoad> = record.disks.iter().filter_map(load).collect();
+    if let Some(seen) = observed {
+        scheduler(&mut all, record, seen, &jobs, iops);
+        loads.extend(volumes(&mut all, record, &loads, &seen.rates().disks));
+    }
     for load in &loads {
         let targets = record.header.facts.targets.iter();
         let mut devices = targets.filter_map(|target| target.device.as_ref());
@@ -57,6 +67,78 @@ pub fn of_run(record: &RunRecord, observed: Option<&Observed>) -> Vec<Ceiling> {
         path::links(&mut all, topology, &loads);
     }
     all.sorted()
+}
+
+/// The I/O scheduler of the jobs' disk, by the time that they spent in it, waits for its lock excluded. Where several disks have
+/// one, it is not known in which.
+fn scheduler(
+    all: &mut Ceilings,
+    record: &RunRecord,
+    seen: &Observed,
+    jobs: &[(&JobPlan, &JobRecord)],
+    iops: f64,
+) {
+    let targets = record.header.facts.targets.iter().filter_map(|target| target.device.as_ref());
+    let mut scheduled: Vec<(&str, &str)> = targets
+        .filter_map(|device| Some((device.name.as_str(), device.scheduler.as_deref()?)))
+        .filter(|(_, scheduler)| *scheduler != "none")
+        .collect();
+    scheduled.dedup();
+    let [(device, name)] = scheduled[..] else { return };
+    let Some(stacks) = seen.own_stacks().filter(|_| WITH_ONE_LOCK.contains(&name)) else { return };
+    let times = LayerTimes::of([&stacks], &seen.known_stacks, |_| true);
+    let Some(row) = times.layer(Layer::IoScheduler).filter(|_| times.samples >= SAMPLES_MIN) else {
+        return;
+    };
+    let cpus: f64 = jobs.iter().map(|(_, job)| own_cpu(job) + helpers(job)).sum();
+    let used = row.time.saturating_sub(row.lock_time) as f64 / times.time() as f64 * cpus;
+    let each = units::time(used * 1e9 / iops);
+    let source = format!("CPU time in it per I/O, {each}, if its lock serves one CPU at a time");
+    let part = (CeilingKind::Scheduler, format!("I/O scheduler {name} of {device}"));
+    all.add(part, (iops, used), (Basis::Assumed, source));
+}
+
+/// Adds the disks of stacked targets, and returns what those did that are not among `loads`.
+fn volumes(
+    all: &mut Ceilings,
+    record: &RunRecord,
+    loads: &[DeviceLoad],
+    disks: &[DiskRates],
+) -> Vec<DeviceLoad> {
+    let mut found: Vec<DeviceLoad> = Vec::new();
+    for load in loads {
+        let below = disks_below(disks, &load.name);
+        if below.len() > 1 {
+            path::members(all, load, &below, &record.device_limits);
+            let is_known =
+                |disk: &DeviceLoad| loads.iter().chain(&found).any(|l| l.name == disk.name);
+            let new: Vec<DeviceLoad> = below.into_iter().filter(|disk| !is_known(disk)).collect();
+            found.extend(new);
+        }
+    }
+    found
+}
+
+/// The disks on which the device `name` is built, and what they did; none for a disk.
+fn disks_below(disks: &[DiskRates], name: &str) -> Vec<DeviceLoad> {
+    let of = |name: &str| disks.iter().find(|disk| disk.name == name);
+    let mut names: Vec<&str> = vec![name];
+    let mut at = 0;
+    while let Some(disk) = names.get(at).map(|name| of(name)) {
+        for below in disk.iter().flat_map(|disk| &disk.below) {
+            if !names.contains(&below.as_str()) {
+                names.push(below);
+            }
+        }
+        at += 1;
+    }
+    let leaves = names.into_iter().skip(1).filter_map(of).filter(|disk| disk.below.is_empty());
+    leaves.map(DeviceLoad::from).collect()
+}
+
+/// Time of kernel threads of the worker's ring per second.
+fn helpers(job: &JobRecord) -> f64 {
+    job.usage.helper_ns as f64 / job.runtime_ns as f64
 }
 
 /// Time of the worker's own thread per second.
@@ -81,7 +163,6 @@ fn of_cpus(
     if !jobs.iter().all(|(_, job)| measured(job)) {
         return;
     }
-    let helpers = |job: &JobRecord| job.usage.helper_ns as f64 / job.runtime_ns as f64;
     let used: f64 = jobs.iter().map(|(_, job)| own_cpu(job) + helpers(job)).sum();
     all.cpus((iops, used), allowed(record, jobs) as f64, limit);
 }

@@ -11,7 +11,10 @@ use fathom_model::record::{Cost, DeviceLimit, DiskRecord, Header, JobRecord, Run
 use fathom_model::topology::{
     Hop, HopKind, Link, LinkMode, LinkStandard, Topology, Volume, VolumeKind,
 };
-use fathom_model::watch::{CgroupSample, CpuSample, MachineSample, SystemSample};
+use fathom_model::watch::{
+    CgroupSample, CpuSample, DiskCounters, IoCounters, MachineSample, ProcessUse, ProcessesSample,
+    Stack, StackCount, StacksSample, SystemSample,
+};
 use fathom_model::window::{Estimate, Point};
 use fathom_model::{Dir, Facts, PerDir};
 
@@ -311,6 +314,110 @@ fn links_carry_blocks() {
         of(&of_run(&record, None), CeilingKind::Link).is_some()
     };
     assert_eq!(["nvme0n1p1", "md0", "nvme1n1", "zram0"].map(&mut on), [true, false, false, false]);
+}
+
+/// The jobs of process 7 with so many CPU samples in a scheduler, as many waiting for its lock, and twice as many in user mode.
+fn sampled(count: u32) -> Observed {
+    let stack = |kernel: &[&str]| Stack {
+        kernel: kernel.iter().map(ToString::to_string).collect(),
+        ..Stack::default()
+    };
+    let mut observed = Observed::default();
+    observed.known_stacks = vec![
+        stack(&["dd_insert_requests"]),
+        stack(&["dd_insert_requests", "_raw_spin_lock"]),
+        stack(&[]),
+    ];
+    for second in [0, 1] {
+        let counted = |(stack, count): (u32, u32)| {
+            let period = u64::from(count) * 1000;
+            StackCount { pid: 7, stack, count, period, ..StackCount::default() }
+        };
+        let counts = [(0, count), (1, count), (2, 2 * count)].map(counted).into();
+        let watched = ProcessUse { comm: "fathom".into(), pid: 7, ..ProcessUse::default() };
+        let machine = MachineSample {
+            stacks: Some(StacksSample { counts, ..StacksSample::default() }),
+            processes: Some(ProcessesSample { watched, ..ProcessesSample::default() }),
+            ..MachineSample::default()
+        };
+        observed.add(&Sample { elapsed_ns: second * SECOND, machine, ..Sample::default() });
+    }
+    observed
+}
+
+#[test]
+fn a_scheduler_with_one_lock_serves_one_cpu_at_a_time() {
+    let of_scheduler = |scheduler: &str, count: u32| {
+        let mut record = on_disk(run(vec![job(100_000, 4096, 4000.0, (64, 640_000)); 2]), 62);
+        let device = record.header.facts.targets[0].device.as_mut().unwrap();
+        device.scheduler = Some(scheduler.into());
+        of(&of_run(&record, Some(&sampled(count))), CeilingKind::Scheduler)
+    };
+    // A quarter of 4 µs, without as much for the lock.
+    assert_eq!(of_scheduler("mq-deadline", 50), Some((1_000_000.0, 200_000.0)));
+    assert_eq!(of_scheduler("bfq", 50), Some((1_000_000.0, 200_000.0)));
+    assert_eq!(of_scheduler("bfq", 49), None, "too few samples");
+    assert_eq!(of_scheduler("kyber", 50), None, "its queues have locks of their own");
+    assert_eq!(of_scheduler("none", 50), None);
+}
+
+#[test]
+fn a_stacked_device_sustains_what_its_fullest_disk_does() {
+    let mut record = on_disk(run(vec![job(100_000, 4096, 1000.0, (64, 640_000))]), 62);
+    record.disks[0].name = "md0".into();
+    record.header.facts.targets[0].device.as_mut().unwrap().name = "md0".into();
+    record.header.facts.topology = Some(topology());
+    // 60,000 and 40,000 of the reads.
+    let below = |members: &[(&str, u64)]| {
+        let mut observed = Observed::default();
+        for second in [0, 1] {
+            let disk = |name: &str, ios: u64, below: &[&str]| DiskCounters {
+                name: name.into(),
+                below: below.iter().map(ToString::to_string).collect(),
+                read: IoCounters {
+                    ios: ios * second,
+                    sectors: ios * second * 8,
+                    ..Default::default()
+                },
+                ..DiskCounters::default()
+            };
+            let names: Vec<&str> = members.iter().map(|(name, _)| *name).collect();
+            let mut disks = vec![disk("md0", 100_000, &names)];
+            disks.extend(members.iter().map(|(name, ios)| disk(name, *ios, &[])));
+            let machine = MachineSample { disks, ..MachineSample::default() };
+            observed.add(&Sample { elapsed_ns: second * SECOND, machine, ..Sample::default() });
+        }
+        observed
+    };
+    let two = below(&[("nvme0n1", 60_000), ("nvme1n1", 40_000)]);
+    let limit = |device: &str| DeviceLimit {
+        device: device.into(),
+        bytes_per_second: 80_000.0 * 4096.0,
+        run_name: "20261102-120000-1".into(),
+    };
+    record.device_limits = vec![limit("nvme0n1")];
+    assert_eq!(of(&of_run(&record, Some(&two)), CeilingKind::Members), None);
+    record.device_limits.push(limit("nvme1n1"));
+    let all = of_run(&record, Some(&two));
+    // nvme0n1 does 75% of what it can.
+    assert_eq!(of(&all, CeilingKind::Members), Some((133_333.0, 100_000.0)));
+    assert!(all.iter().any(|one| one.part == "2 disks of md0" && one.basis == Basis::Measured));
+    // The link of each disk is known by what that disk did.
+    assert_eq!(of(&all, CeilingKind::Link).map(|(_, used)| used), Some(60_000.0));
+    let one = below(&[("nvme0n1", 100_000)]);
+    assert_eq!(of(&of_run(&record, Some(&one)), CeilingKind::Members), None);
+}
+
+#[test]
+fn requests_of_split_ios_say_so() {
+    let mut record = on_disk(run(vec![job(1000, 1 << 20, 1000.0, (64, 640_000))]), 62);
+    let source = |record: &RunRecord| {
+        let all = of_run(record, None);
+        all.into_iter().find(|one| one.kind == CeilingKind::Requests).unwrap().source
+    };
+    assert!(!source(&record).contains("per I/O"));
+    record.disks[0].ios.read *= 2;
+    assert!(source(&record).ends_with("62.0 in use, 2.0 requests per I/O"), "{}", source(&record));
 }
 
 fn search() -> LimitRecord {
