@@ -317,3 +317,31 @@ fn settings_of_a_killed_test_can_be_restored() {
     assert!(!is_changed || is_said, "{}", restored.stdout);
     assert_eq!(place.read("kept/record.json"), record);
 }
+
+#[test]
+fn a_quota_that_a_killed_test_lifted_is_restored() {
+    let Some(_guard) = as_root("cgroups") else { return };
+    let Some(cgroup) = Cgroup::new("cpu", "cpu.cfs_quota_us", "50000") else { return };
+    let place = Place::new();
+    place.data("data", 16 * MIB);
+    run(&place, &[&READS[..], &["--runtime=200ms", "data"]].concat()).done();
+    blame(&place, "cgroup-cpu-quota", "vda");
+    let quota = || fs::read_to_string(cgroup.path().join("cpu.cfs_quota_us")).unwrap();
+    let reads = ["run", "--eta=never", "--no-record", "--sampling=off", "--rw=read", "data"];
+    // The command for that, and any other that measures.
+    for next in [&["restore"][..], &reads] {
+        let running = in_cgroup(&place, &cgroup, &format!("exec {FATHOM} confirm kept"));
+        until("a lifted quota", || quota() == "-1\n");
+        running.signal(Signal::KILL);
+        assert_eq!(running.wait().signal, Some(9));
+        // On a busy machine, the window may be over before the signal arrives.
+        let is_lifted = quota() == "-1\n";
+        let answer = place.ask(next).done();
+        assert_eq!(quota(), "50000\n", "{next:?}: {}{}", answer.stdout, answer.stderr);
+        let said = format!("{}{}", answer.stdout, answer.stderr);
+        // Another fathom that starts meanwhile restores it too.
+        let is_said = ["restored: -1 → 50000", "no settings are changed"];
+        let is_said = is_said.iter().any(|text| said.contains(text)) || next == reads;
+        assert!(!is_lifted || is_said, "{said}");
+    }
+}

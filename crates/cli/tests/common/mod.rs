@@ -326,7 +326,11 @@ impl Cgroup {
 
 impl Drop for Cgroup {
     fn drop(&mut self) {
-        let _ = fs::remove_dir(&self.0);
+        // A child of a killed process may be in it for a moment longer.
+        let end = Instant::now() + PATIENCE;
+        while fs::remove_dir(&self.0).is_err() && Instant::now() < end {
+            thread::sleep(Duration::from_millis(20));
+        }
     }
 }
 
