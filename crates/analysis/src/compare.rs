@@ -20,10 +20,10 @@ use crate::metrics::{self, FigureUnit, MetricRow};
 use crate::rules;
 use crate::stats;
 use differences::differences;
-use fathom_model::Histogram;
 use fathom_model::finding::Finding;
 use fathom_model::histogram::SUB_BUCKETS;
 use fathom_model::window::{Estimate, Ratio};
+use fathom_model::{Histogram, list};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -225,12 +225,7 @@ impl ComparedSide {
             incomplete: run.incomplete.clone(),
             conditions: run.conditions.clone(),
         };
-        let mut limited_by: Vec<String> = Vec::new();
-        for limiter in runs.iter().flat_map(|run| &run.limited_by) {
-            if !limited_by.contains(limiter) {
-                limited_by.push(limiter.clone());
-            }
-        }
+        let limited_by = list::distinct(runs.iter().flat_map(|run| run.limited_by.clone()));
         Self { runs: runs.iter().map(run).collect(), limited_by }
     }
 }

@@ -9,7 +9,7 @@ use crate::topology::data_rate;
 use fathom_model::limit::is_large;
 use fathom_model::prediction::{Disks, Machine, Part, PartLoad, Prediction, Range, Workload};
 use fathom_model::topology::{LinkMode, LinkStandard};
-use fathom_model::{Dir, units};
+use fathom_model::{Dir, list, units};
 
 /// PCIe max payload size that most platforms use, in bytes.
 const PAYLOAD_BYTES: u32 = 256;
@@ -123,13 +123,7 @@ impl Carried {
 
     /// What limits at either bound, at the lower one first.
     fn names(&self) -> Vec<String> {
-        let mut names: Vec<String> = Vec::new();
-        for name in self.limited_by.iter().flatten() {
-            if !names.contains(name) {
-                names.push(name.clone());
-            }
-        }
-        names
+        list::distinct(self.limited_by.iter().flatten().cloned())
     }
 }
 

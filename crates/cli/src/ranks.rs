@@ -7,7 +7,7 @@ use fathom_analysis::ranks::{OfRank, merge};
 use fathom_engine::clock::unix_ns;
 use fathom_model::facts::HeldBy;
 use fathom_model::record::RunRecord;
-use fathom_model::{Dir, Facts, Plan, Progress, escape};
+use fathom_model::{Dir, Facts, Plan, Progress, escape, list};
 use fathom_runner::ranks::{
     ClockBounds, Gate, Given, Lost, Ranks, Reading, Received, Status, Together,
 };
@@ -129,10 +129,7 @@ impl Member {
             .flat_map(|job| &job.regions)
             .filter_map(|region| facts.targets.get(region.target));
         let shared = written.filter(|target| target.held_by == HeldBy::Hidden && share.is_none());
-        let mut paths: Vec<String> = shared.map(|target| target.resolved.clone()).collect();
-        paths.sort_unstable();
-        paths.dedup();
-        self.together.writes(paths);
+        self.together.writes(list::ascending(shared.map(|target| target.resolved.clone())));
         Ok(())
     }
 

@@ -7,10 +7,10 @@ use crate::stdio::Kind;
 use crate::watch::{SampleView, StopCondition, TICK, observe};
 use fathom_analysis::threads::{Column, DEFAULT};
 use fathom_analysis::watch::Observed;
-use fathom_model::RunRecord;
 use fathom_model::progress::Sample;
 use fathom_model::record::Header;
 use fathom_model::watch::SampledView;
+use fathom_model::{RunRecord, list};
 use fathom_report::pages::{self, Origin};
 use fathom_report::threads::Report;
 use fathom_runner::{SamplingOptions, Sources};
@@ -182,17 +182,11 @@ impl SampleView for ThreadsView<'_> {
 }
 
 fn columns(args: &Args) -> Vec<Column> {
-    let mut columns = match &args.append_group_by {
+    let columns = match &args.append_group_by {
         None => args.group_by.0.clone(),
-        Some(more) => DEFAULT.into_iter().chain(more.0.iter().copied()).collect(),
+        Some(more) => [&DEFAULT[..], &more.0].concat(),
     };
-    let mut known = Vec::new();
-    columns.retain(|column| {
-        let is_new = !known.contains(column);
-        known.push(*column);
-        is_new
-    });
-    columns
+    list::distinct(columns)
 }
 
 fn parts(columns: &[Column]) -> SampleParts {

@@ -16,7 +16,7 @@ use crate::stats::Shared;
 use fathom_model::plan::{ExitWhat, JobPlan, Plan, STACK_BYTES};
 use fathom_model::progress::{JobProgress, JobTotals, Phase, Progress};
 use fathom_model::record::JobRecord;
-use fathom_model::{Dir, PerDir};
+use fathom_model::{Dir, PerDir, list};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -195,10 +195,7 @@ impl Barrier {
 
 fn supervise(state: &Arc<RunState>) -> Vec<JobResult> {
     let mut results = vec![JobResult::default(); state.jobs.len()];
-    let mut waves: Vec<u32> = state.jobs.iter().map(|j| j.wave).collect();
-    waves.sort_unstable();
-    waves.dedup();
-    for wave in waves {
+    for wave in list::ascending(state.jobs.iter().map(|job| job.wave)) {
         let members: Vec<usize> =
             (0..state.jobs.len()).filter(|i| state.jobs[*i].wave == wave).collect();
         if state.stopped.load(Acquire) || !run_wave(state, &members, &mut results) {

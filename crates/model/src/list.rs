@@ -1,4 +1,4 @@
-//! Lists for people, of which only what fits is printed.
+//! Lists: for people, of which only what fits is printed, and without repetitions.
 
 use std::cmp::Ordering;
 
@@ -9,6 +9,25 @@ pub fn few(items: &[impl AsRef<str>], shown: usize) -> String {
         0 => names.join(", "),
         more => format!("{} and {more} more", names.join(", ")),
     }
+}
+
+/// Each of `items` once, in their order.
+pub fn distinct<T: PartialEq>(items: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut all = Vec::new();
+    for item in items {
+        if !all.contains(&item) {
+            all.push(item);
+        }
+    }
+    all
+}
+
+/// Each of `items` once, in ascending order.
+pub fn ascending<T: Ord>(items: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut all: Vec<T> = items.into_iter().collect();
+    all.sort_unstable();
+    all.dedup();
+    all
 }
 
 /// The order in which people count: `loop2` is before `loop10`.
@@ -43,6 +62,12 @@ mod tests {
         assert_eq!(few(&["a", "b", "c"], 3), "a, b, c");
         assert_eq!(few(&["a", "b", "c", "d", "e"], 3), "a, b, c and 2 more");
         assert_eq!(few(&[""; 0], 3), "");
+    }
+
+    #[test]
+    fn each_item_once() {
+        assert_eq!(distinct(["b", "a", "b", "c", "a"]), ["b", "a", "c"]);
+        assert_eq!(ascending(["b", "a", "b", "c", "a"]), ["a", "b", "c"]);
     }
 
     #[test]

@@ -70,12 +70,7 @@ fn not_measured(page: &mut Document, missing: &[Unavailable], verbose: bool) {
             page.entry(key, missing.to_string());
         }
     } else if !missing.is_empty() {
-        let mut names: Vec<&str> = Vec::new();
-        for missing in missing {
-            if !names.contains(&missing.source.as_str()) {
-                names.push(&missing.source);
-            }
-        }
+        let names = list::distinct(missing.iter().map(|missing| &missing.source));
         page.entry("not measured", text!(list::few(&names, MISSING_NAMED), "; see\u{a0}--verbose"));
     }
 }

@@ -9,7 +9,7 @@ use fathom_model::plan::{Engine, JobPlan, Plan, Until};
 use fathom_model::progress::{Counts, Phase};
 use fathom_model::record::{Cost, JobRecord};
 use fathom_model::watch::Unavailable;
-use fathom_model::{Dir, Progress};
+use fathom_model::{Dir, Progress, list};
 use fathom_watch::counters::Counters;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -63,11 +63,8 @@ fn count(
     // Checks for counters before any more I/O.
     Counters::open(0).map_err(reason)?;
     check(plan, jobs)?;
-    let mut waves: Vec<u32> = plan.jobs.iter().map(|j| j.wave).collect();
-    waves.sort_unstable();
-    waves.dedup();
     let mut all = Vec::new();
-    for wave in waves {
+    for wave in list::ascending(plan.jobs.iter().map(|job| job.wave)) {
         let indices: Vec<usize> =
             (0..plan.jobs.len()).filter(|i| plan.jobs[*i].wave == wave).collect();
         let jobs = indices.iter().map(|i| shortened(&plan.jobs[*i])).collect();

@@ -19,7 +19,7 @@ use fathom_model::outcome::RecordKind;
 use fathom_model::plan::{Buffers, Engine, JobPlan, Plan, SyncIo};
 use fathom_model::record::{JobRecord, RunRecord};
 use fathom_model::topology::Topology;
-use fathom_model::{Dir, units};
+use fathom_model::{Dir, list, units};
 use fathom_watch::disks::NamedDisks;
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -169,10 +169,7 @@ impl OpenTargets {
     /// Kernel names of the block devices of all targets, each once.
     pub fn devices(&self) -> Vec<String> {
         let names = self.facts.targets.iter().flat_map(TargetFacts::device_names);
-        let mut names: Vec<String> = names.map(ToString::to_string).collect();
-        names.sort_unstable();
-        names.dedup();
-        names
+        list::ascending(names.map(ToString::to_string))
     }
 
     /// A sampler of the block devices of all targets; where one may be on any disk, of all disks.
@@ -260,16 +257,11 @@ pub(crate) fn scratch_file(
 
 /// The directories of the jobs' names, each once: their file systems and disks are those of the run.
 fn directories(roots: &Roots, names: &[Option<NamedTargets>]) -> Vec<TargetFacts> {
-    let mut paths: Vec<&str> = Vec::new();
-    for target in names.iter().flatten().flat_map(|names| &names.names) {
-        let path = match target.name_at() {
-            0 => ".",
-            at => &target.path[..at],
-        };
-        if !paths.contains(&path) {
-            paths.push(path);
-        }
-    }
+    let targets = names.iter().flatten().flat_map(|names| &names.names);
+    let paths = list::distinct(targets.map(|target| match target.name_at() {
+        0 => ".",
+        at => &target.path[..at],
+    }));
     let lookup = Lookup::new(roots);
     paths.into_iter().filter_map(|path| lookup.target(path).ok()).collect()
 }

@@ -5,7 +5,7 @@ use super::cases::Case;
 use super::tools::{TOOLS, Tool};
 use crate::programs;
 use crate::table::{Spread, aligned};
-use fathom_model::units;
+use fathom_model::{list, units};
 use std::fmt::Write;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -147,13 +147,8 @@ impl<'a> Rounds<'a> {
     }
 
     fn figures(&self) -> Vec<Figure> {
-        let mut figures = Vec::new();
-        for (figure, _) in self.rounds.iter().flatten().flat_map(|(_, measured)| measured) {
-            if !figures.contains(figure) {
-                figures.push(*figure);
-            }
-        }
-        figures
+        let measured = self.rounds.iter().flatten().flat_map(|(_, measured)| measured);
+        list::distinct(measured.map(|(figure, _)| *figure))
     }
 
     fn values(&self, tool: Tool, figure: Figure) -> Option<Spread> {

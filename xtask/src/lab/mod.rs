@@ -11,6 +11,7 @@ mod schedule;
 
 use crate::Result;
 use case::{Case, Kernel, Machine};
+use fathom_model::list;
 use guest::Setup;
 use run::{Fault, Outcome, Places};
 use schedule::{Boot, Kernels};
@@ -81,8 +82,7 @@ pub fn run(options: &Options) -> Result<()> {
     if is_shell {
         kernels.push(options.kernel.unwrap_or(Kernel::V6_1));
     }
-    kernels.sort();
-    kernels.dedup();
+    let kernels = list::ascending(kernels);
     build_images(&root, &lab, dir.path(), options.programs.as_deref(), &kernels)?;
     if is_shell {
         return shell(options, kernels[0], dir.path());

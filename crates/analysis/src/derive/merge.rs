@@ -1,12 +1,12 @@
 //! Merging the records of several workers.
 
 use super::ios;
-use fathom_model::PerDir;
 use fathom_model::histogram::Histogram;
 use fathom_model::record::{
     CacheCost, Cost, DepthRecord, DirRecord, FlushRecord, InEffect, JobRecord, LostWakeups,
     PriorityRecord, Usage,
 };
+use fathom_model::{PerDir, list};
 use std::collections::BTreeMap;
 
 /// The merged record of several jobs. Its measured time is from the first start to the last end, so that
@@ -235,13 +235,7 @@ fn add_counts<K: Ord + Copy>(to: &mut BTreeMap<K, u64>, counts: &[(K, u64)]) {
 }
 
 fn union<'a, T: Clone + PartialEq + 'a>(lists: impl Iterator<Item = &'a Vec<T>>) -> Vec<T> {
-    let mut all: Vec<T> = Vec::new();
-    for word in lists.flatten() {
-        if !all.contains(word) {
-            all.push(word.clone());
-        }
-    }
-    all
+    list::distinct(lists.flatten().cloned())
 }
 
 fn common(jobs: &[&JobRecord], list: fn(&InEffect) -> &Vec<String>) -> Vec<String> {

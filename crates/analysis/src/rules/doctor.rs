@@ -17,6 +17,7 @@ use fathom_model::finding::{Evidence, Finding, Severity, Subject};
 use fathom_model::inspection::{
     DiskInspection, Inspection, MountedFileSystem, NvmeNamespace, NvmeReport, NvmeSmart, Readings,
 };
+use fathom_model::list;
 use fathom_model::setting::{Setting, SettingChange, SettingScope};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -427,13 +428,8 @@ pub fn diagnose(host: &Host, inspection: &Inspection) -> Diagnosis {
 /// Ids of the checks with problems that matter to a run with these facts.
 pub fn relevant_checks(facts: &Facts) -> Vec<String> {
     let Some(inspection) = &facts.inspection else { return Vec::new() };
-    let mut ids: Vec<String> = Vec::new();
-    for found in diagnose(&facts.host, inspection).problems() {
-        if !ids.contains(&found.finding.rule) {
-            ids.push(found.finding.rule.clone());
-        }
-    }
-    ids
+    let diagnosis = diagnose(&facts.host, inspection);
+    list::distinct(diagnosis.problems().map(|found| found.finding.rule.clone()))
 }
 
 /// The change that gives a setting the recommended value.

@@ -43,13 +43,7 @@ pub(super) fn jobs_where<'a>(record: &'a RunRecord, holds: impl Fn(&Job) -> bool
 
 /// Names of jobs, each once: `job a`, `jobs a, b and 3 more`.
 pub(super) fn named(jobs: &[Job]) -> String {
-    let mut names: Vec<&str> = Vec::new();
-    for job in jobs {
-        if !names.contains(&job.plan.name.as_str()) {
-            names.push(&job.plan.name);
-        }
-    }
-    listed("job", &names)
+    listed("job", &list::distinct(jobs.iter().map(|job| job.plan.name.as_str())))
 }
 
 /// A few of `items` after the noun, in the plural where there are several.
@@ -85,10 +79,7 @@ fn is_same_or_partition(name: &str, disk: &str) -> bool {
 
 /// Indices of the targets that a job works on, each once.
 pub(super) fn targets_of(job: &JobPlan) -> Vec<usize> {
-    let mut targets: Vec<usize> = job.regions.iter().map(|region| region.target).collect();
-    targets.sort_unstable();
-    targets.dedup();
-    targets
+    list::ascending(job.regions.iter().map(|region| region.target))
 }
 
 /// `text` with its first letter as a capital.

@@ -11,7 +11,7 @@ use fathom_model::facts::DeviceFacts;
 use fathom_model::finding::{Class, Evidence, Severity, Subject, Unit};
 use fathom_model::plan::{Engine, JobPlan, Psync};
 use fathom_model::record::{InEffect, RunRecord};
-use fathom_model::units;
+use fathom_model::{list, units};
 use std::collections::BTreeSet;
 
 /// The devices of a job that have no polled queues: where they accept polling, nothing polls.
@@ -293,15 +293,11 @@ fn refused_flags(record: &RunRecord) -> Option<Claim> {
 /// The jobs that have some of these phrases, and all phrases, each once.
 fn distinct(
     record: &RunRecord,
-    list: fn(&InEffect) -> &Vec<String>,
+    phrases: fn(&InEffect) -> &Vec<String>,
 ) -> Option<(Vec<Job<'_>>, Vec<&str>)> {
-    let jobs = jobs_where(record, |job| !list(&job.done.granted).is_empty());
-    let mut all: Vec<&str> = Vec::new();
-    for phrase in jobs.iter().flat_map(|job| list(&job.done.granted)) {
-        if !all.contains(&phrase.as_str()) {
-            all.push(phrase);
-        }
-    }
+    let jobs = jobs_where(record, |job| !phrases(&job.done.granted).is_empty());
+    let phrases = jobs.iter().flat_map(|job| phrases(&job.done.granted));
+    let all = list::distinct(phrases.map(String::as_str));
     (!all.is_empty()).then_some((jobs, all))
 }
 

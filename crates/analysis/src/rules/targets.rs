@@ -9,7 +9,7 @@ use fathom_model::facts::{TargetFacts, TargetKind};
 use fathom_model::finding::{Confidence, Evidence, Severity, Unit};
 use fathom_model::limit::LimitRecord;
 use fathom_model::record::RunRecord;
-use fathom_model::{Dir, JobPlan, units};
+use fathom_model::{Dir, JobPlan, list, units};
 use std::collections::BTreeSet;
 
 /// A file with less than this share allocated is sparse. Compression and rounding explain more.
@@ -37,12 +37,8 @@ pub(super) static TARGET_CHANGED: Rule = Rule {
 
 fn target_changed(record: &RunRecord) -> Option<Claim> {
     let with = jobs_where(record, |job| !job.done.target_changes.is_empty());
-    let mut changes: Vec<&str> = Vec::new();
-    for change in with.iter().flat_map(|job| &job.done.target_changes) {
-        if !changes.contains(&change.as_str()) {
-            changes.push(change);
-        }
-    }
+    let changes = with.iter().flat_map(|job| &job.done.target_changes);
+    let changes = list::distinct(changes.map(String::as_str));
     let first = changes.first()?.trim_end_matches('.');
     let summary = format!("The target of {} changed during the run: {first}.", named(&with));
     let evidence = changes.iter().map(|change| Evidence::text("", *change)).collect();

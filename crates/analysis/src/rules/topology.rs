@@ -3,6 +3,7 @@
 use super::{Check, Claim, Rule};
 use crate::topology::{HopLoad, TopologyReport, data_rate, free_ports, root_complexes};
 use fathom_model::finding::{Class, Confidence, Evidence, Severity, Unit};
+use fathom_model::list;
 use fathom_model::topology::{Hop, HopKind, LinkMode, LinkStandard};
 
 /// A root complex is crowded if it has this many times the mean of all.
@@ -189,10 +190,7 @@ fn widest(complex: &Hop, report: &TopologyReport) -> (f64, usize) {
     let ports = || complex.children.iter().filter(|port| report.load(&port.name).disks > 0);
     let best = ports().filter_map(|port| Some((port.link?.best.speed_mts, port.payload_max_bytes)));
     let (speed_mts, payload) = best.max_by_key(|(speed, _)| *speed).unwrap_or_default();
-    let mut slots: Vec<&str> =
-        ports().map(|port| port.slot.as_deref().unwrap_or(&port.name)).collect();
-    slots.sort_unstable();
-    slots.dedup();
+    let slots = list::ascending(ports().map(|port| port.slot.as_deref().unwrap_or(&port.name)));
     let lanes = LANES_MAX;
     (data_rate(LinkStandard::Pcie, LinkMode { speed_mts, lanes }, payload), slots.len())
 }
@@ -298,12 +296,7 @@ fn one_interrupt_cpu(report: &TopologyReport) -> Option<Claim> {
             on.extend(used.flat_map(|irq| irq.cpus.iter().map(|cpu| (*cpu, irq.number))));
         }
     });
-    let irqs = {
-        let mut numbers: Vec<u32> = on.iter().map(|(_, irq)| *irq).collect();
-        numbers.sort_unstable();
-        numbers.dedup();
-        numbers.len()
-    };
+    let irqs = list::ascending(on.iter().map(|(_, irq)| *irq)).len();
     let cpus: usize = report.topology.packages.iter().map(|package| package.cpus.len()).sum();
     let (cpu, _) = *on.first()?;
     let all_here = on.iter().all(|(other, _)| *other == cpu);

@@ -8,6 +8,7 @@ use fathom_model::facts::DeviceFacts;
 use fathom_model::inspection::{
     DiskInspection, Inspection, Interrupt, MountedFileSystem, Partition, Readings,
 };
+use fathom_model::list;
 use fathom_sys::cgroup::{self, Hierarchy};
 use fathom_sys::device::{self, Node};
 use fathom_sys::mounts::{self, Mount};
@@ -67,10 +68,8 @@ fn host(roots: &Roots) -> Readings {
         }
     }
     for pattern in listed_in("host_distinct") {
-        let mut texts: Vec<String> =
-            expand(roots, pattern).into_iter().filter_map(|(_, file)| text(file)).collect();
-        texts.sort();
-        texts.dedup();
+        let files = expand(roots, pattern).into_iter();
+        let texts = list::ascending(files.filter_map(|(_, file)| text(file)));
         if !texts.is_empty() {
             host.set(pattern, &texts.join(", "));
         }
@@ -149,13 +148,8 @@ fn expand(roots: &Roots, pattern: &str) -> Vec<(String, PathBuf)> {
 
 fn daemons(roots: &Roots) -> Vec<String> {
     let pids = entries(&roots.proc).into_iter().filter(|name| name.parse::<u32>().is_ok());
-    let mut found: Vec<String> = pids
-        .filter_map(|pid| text(roots.proc.join(pid).join("comm")))
-        .filter(|name| DAEMONS.contains(&name.as_str()))
-        .collect();
-    found.sort();
-    found.dedup();
-    found
+    let names = pids.filter_map(|pid| text(roots.proc.join(pid).join("comm")));
+    list::ascending(names.filter(|name| DAEMONS.contains(&name.as_str())))
 }
 
 fn disk(roots: &Roots, mounts: &[Mount], device: &DeviceFacts, node: &Node) -> DiskInspection {

@@ -2,6 +2,7 @@
 //! Documentation/ABI/testing/sysfs-bus-pci, Documentation/core-api/irq/irq-affinity.rst).
 
 use crate::host::cpu_list;
+use fathom_model::list;
 use fathom_model::topology::Irq;
 use fathom_model::watch::DeviceWiring;
 use fathom_sys::device::{self, Node};
@@ -69,10 +70,7 @@ fn irqs_below(roots: &Roots, device: &str) -> Vec<u32> {
         let of_paths = multipath(disk.dir());
         of_paths.unwrap_or_else(|| vec![disk.dir().to_path_buf()])
     });
-    let mut irqs: Vec<u32> = controllers.flat_map(|device| irqs_above(roots, &device)).collect();
-    irqs.sort_unstable();
-    irqs.dedup();
-    irqs
+    list::ascending(controllers.flat_map(|device| irqs_above(roots, &device)))
 }
 
 /// Interrupts of the nearest parent device that has any: the controller.

@@ -125,12 +125,7 @@ pub fn device_list<'a>(all: impl IntoIterator<Item = &'a DeviceFacts>) -> Text {
 
 /// Each of `all` once, up to the number that is shown.
 fn listed(all: impl IntoIterator<Item = Text>) -> Text {
-    let mut known: Vec<Text> = Vec::new();
-    for one in all.into_iter().filter(|one| !one.is_empty()) {
-        if !known.contains(&one) {
-            known.push(one);
-        }
-    }
+    let mut known = list::distinct(all.into_iter().filter(|one| !one.is_empty()));
     let others = known.len().saturating_sub(DEVICES_SHOWN);
     known.truncate(DEVICES_SHOWN);
     let others = (others > 0).then(|| text!("and ", plural(others as u64, "other")));

@@ -12,6 +12,7 @@ use fathom_analysis::ceilings::of_run;
 use fathom_analysis::derive::{self, JobGroup};
 use fathom_analysis::watch::Observed;
 use fathom_model::facts::TargetFacts;
+use fathom_model::list::{self, distinct};
 use fathom_model::outcome::Outcome;
 use fathom_model::plan::{BlockSizes, JobPlan, Mix, Order, Paths};
 use fathom_model::record::RunRecord;
@@ -70,14 +71,7 @@ fn missing(record: &RunRecord) -> Vec<Unavailable> {
     }
     all.extend(record.header.sampling.iter().flat_map(|watch| watch.missing.iter().cloned()));
     all.extend(record.header.facts.targets.iter().filter_map(TargetFacts::hidden_disk));
-    let mut known = Vec::new();
-    all.retain(|missing| {
-        let text = missing.to_string();
-        let is_new = !known.contains(&text);
-        known.push(text);
-        is_new
-    });
-    all
+    distinct(all)
 }
 
 /// The sum of groups that ran at the same time. I/Os of different sizes are not comparable, so their number has no sum.
@@ -175,20 +169,9 @@ fn path_to_device(plan: &JobPlan) -> &'static str {
     }
 }
 
-fn distinct<T: PartialEq>(all: impl IntoIterator<Item = T>) -> Vec<T> {
-    let mut known = Vec::new();
-    for one in all {
-        if !known.contains(&one) {
-            known.push(one);
-        }
-    }
-    known
-}
-
 /// The different ones of `all`, or from the least to the greatest where there are many.
 fn listed<T: Ord>(all: impl IntoIterator<Item = T>, shown: impl Fn(&T) -> String) -> String {
-    let mut all = distinct(all);
-    all.sort_unstable();
+    let all = list::ascending(all);
     match all.as_slice() {
         [least, .., most] if all.len() > SETTINGS_SHOWN => {
             format!("{}–{}", shown(least), shown(most)).replace(' ', "\u{a0}")
@@ -239,9 +222,8 @@ fn targets(record: &RunRecord, plans: &[&JobPlan]) -> String {
             count => format!("{first} and {} more", count - 1),
         };
     }
-    let mut targets: Vec<usize> = plans.iter().flat_map(|p| &p.regions).map(|r| r.target).collect();
-    targets.sort_unstable();
-    targets.dedup();
+    let regions = plans.iter().flat_map(|plan| &plan.regions);
+    let targets = list::ascending(regions.map(|region| region.target));
     let first = targets.first().and_then(|first| record.plan.targets.get(*first));
     match (first, targets.len()) {
         (None, _) => String::new(),

@@ -10,6 +10,7 @@ use crate::pages;
 use fathom_analysis::blocks;
 use fathom_analysis::machine::{DiskRates, placement};
 use fathom_analysis::metrics::{ALL_RINGS, DISK, FigureGroup, FigureUnit};
+use fathom_model::list;
 use fathom_model::watch::{BlocksSample, ThreadCount};
 use std::collections::BTreeSet;
 
@@ -59,12 +60,8 @@ fn disk(view: &TopView<'_>, name: &str) -> Option<Document> {
 
 fn directions(disk: &DiskRates, elapsed_ns: u64) -> DataTable {
     let groups = [FigureGroup::Read, FigureGroup::Write, FigureGroup::Discard, FigureGroup::Flush];
-    let mut titles: Vec<&str> = Vec::new();
-    for metric in DISK.iter().filter(|metric| groups.contains(&metric.group)) {
-        if !titles.contains(&metric.title) {
-            titles.push(metric.title);
-        }
-    }
+    let shown = DISK.iter().filter(|metric| groups.contains(&metric.group));
+    let titles = list::distinct(shown.map(|metric| metric.title));
     let row = |group: FigureGroup| -> Vec<Text> {
         let figures: Vec<_> = DISK.iter().filter(|metric| metric.group == group).collect();
         let rate = figures.iter().find(|metric| metric.unit == FigureUnit::Rate);

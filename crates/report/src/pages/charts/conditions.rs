@@ -4,6 +4,7 @@ use crate::doc::{Axis, Chart, ChartKind, ChartPoint, ChartSeries, Document, Quan
 use crate::pages::experiment::all;
 use fathom_analysis::experiment::curves;
 use fathom_model::experiment::{Condition, ExperimentRecord, MeasuredCondition, Metric};
+use fathom_model::list;
 
 /// The metric by condition: bars, or with a grid a line for each variant.
 pub(in crate::pages) fn metric(body: &mut Document, record: &ExperimentRecord) {
@@ -117,10 +118,8 @@ fn unit(metric: Metric) -> QuantityUnit {
 }
 
 fn is_numeric(record: &ExperimentRecord) -> bool {
-    let mut values: Vec<&String> =
-        record.request.experiment.conditions.iter().filter_map(|c| c.cell.last()).collect();
-    values.sort();
-    values.dedup();
+    let conditions = record.request.experiment.conditions.iter();
+    let values = list::distinct(conditions.filter_map(|condition| condition.cell.last()));
     values.len() > 1 && values.iter().all(|value| numeric(value).is_some_and(|n| n > 0.0))
 }
 

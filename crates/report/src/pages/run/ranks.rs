@@ -5,7 +5,7 @@ use fathom_analysis::derive;
 use fathom_analysis::ranks::of_rank;
 use fathom_model::histogram::Histogram;
 use fathom_model::record::{JobRecord, RankRecord, RunRecord};
-use fathom_model::{escape, units};
+use fathom_model::{escape, list, units};
 
 /// Up to this many ranks have a row each; of more, the median and these extremes.
 const SHOWN: usize = 8;
@@ -41,9 +41,7 @@ pub(super) fn ranks(page: &mut Document, record: &RunRecord) {
     }
     let mut body = Document::default();
     body.table(columns, rows);
-    let mut kernels: Vec<&str> = record.ranks.iter().map(|rank| rank.kernel.as_str()).collect();
-    kernels.sort_unstable();
-    kernels.dedup();
+    let kernels = list::ascending(record.ranks.iter().map(|rank| rank.kernel.as_str()));
     if kernels.len() > 1 {
         let of = |kernel: &&str| {
             let with = record.ranks.iter().filter(|rank| rank.kernel == **kernel);

@@ -1,8 +1,8 @@
 //! Interrupts and hardware queues with their CPUs.
 
 use crate::doc::{DataColumn, Document, Text, whole};
-use fathom_model::cpus;
 use fathom_model::topology::{Hop, Irq, Topology};
+use fathom_model::{cpus, list};
 
 /// Disks with their interrupts, which their controller's function has.
 struct Wired<'a> {
@@ -52,9 +52,7 @@ fn queues<'a>(topology: &'a Topology, wired: &Wired<'_>) -> &'a [Vec<u32>] {
 }
 
 fn summary(topology: &Topology, wired: &Wired<'_>) -> Vec<Text> {
-    let mut arrive: Vec<u32> = wired.irqs.iter().flat_map(|irq| irq.cpus.clone()).collect();
-    arrive.sort_unstable();
-    arrive.dedup();
+    let arrive = list::ascending(wired.irqs.iter().flat_map(|irq| irq.cpus.clone()));
     vec![
         wired.disks.join(", ").into(),
         wired.numa_node.map(whole).into(),
