@@ -112,14 +112,7 @@ struct CallLayout {
 
 impl CallLayout {
     fn of(point: &Tracepoint, value: &str) -> Result<Self, Unavailable> {
-        let field = |name: &str| {
-            point.field(name).cloned().ok_or_else(|| Unavailable {
-                source: WHAT.into(),
-                reason: format!("tracepoint {} has no field `{name}`", point.name),
-                remedy: String::new(),
-            })
-        };
-        Ok(Self { number: field("id")?, value: field(value)? })
+        Ok(Self { number: point.required("id", WHAT)?, value: point.required(value, WHAT)? })
     }
 }
 

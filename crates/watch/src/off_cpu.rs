@@ -355,19 +355,12 @@ impl Sampler for OffCpuSampler {
 
 impl Layout {
     fn of(switch: &Tracepoint, waking: &Tracepoint) -> Result<Self, Unavailable> {
-        let field = |point: &Tracepoint, name: &str| {
-            point.field(name).cloned().ok_or_else(|| Unavailable {
-                source: WHAT.into(),
-                reason: format!("tracepoint {} has no field `{name}`", point.name),
-                remedy: String::new(),
-            })
-        };
         Ok(Self {
-            prev_comm: field(switch, "prev_comm")?,
-            prev_state: field(switch, "prev_state")?,
-            next_tid: field(switch, "next_pid")?,
-            woken_tid: field(waking, "pid")?,
-            flags: field(waking, "common_flags")?,
+            prev_comm: switch.required("prev_comm", WHAT)?,
+            prev_state: switch.required("prev_state", WHAT)?,
+            next_tid: switch.required("next_pid", WHAT)?,
+            woken_tid: waking.required("pid", WHAT)?,
+            flags: waking.required("common_flags", WHAT)?,
         })
     }
 }

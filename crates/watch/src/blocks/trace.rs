@@ -6,9 +6,11 @@ use super::events::{BlockEvent, EventKind, EventLayout, decode_sample};
 use super::sizes::SizeTally;
 use super::times::RequestTimes;
 use super::windows::SamplingWindows;
-use crate::perf::{PerCpuEvents, PerfRing, TraceCoverage, Tracepoint, bindings, refused};
+use crate::perf::{
+    PerCpuEvents, PerfRing, TraceCoverage, Tracepoint, bindings, monotonic_ns, refused,
+};
 use fathom_model::watch::{BlocksSample, Unavailable};
-use rustix::time::{ClockId, clock_gettime};
+use rustix::time::ClockId;
 use std::collections::HashMap;
 use std::io;
 
@@ -69,8 +71,8 @@ impl EventTrace {
                 point.open(attr(&point, period), &tracepoints.cpus, filter.as_deref(), leaders);
             let open = open.map_err(fail)?;
             match events.first() {
-                None => trace.map(&open).map_err(fail)?,
-                Some(first) => join(&open, first).map_err(fail)?,
+                None => trace.rings = open.map_rings(RING).map_err(fail)?,
+                Some(first) => open.send_to(first).map_err(fail)?,
             }
             if leaders.is_none() {
                 open.enable().map_err(fail)?;
@@ -139,16 +141,9 @@ impl EventTrace {
         }
     }
 
-    fn map(&mut self, first: &PerCpuEvents) -> io::Result<()> {
-        self.rings =
-            first.events().iter().map(|e| PerfRing::map(e, RING)).collect::<io::Result<_>>()?;
-        Ok(())
-    }
-
     pub fn drain(&mut self) {
         // Every event before this instant is in some CPU's ring buffer by now.
-        let now = clock_gettime(ClockId::Monotonic);
-        let now_ns = now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64;
+        let now_ns = monotonic_ns();
         let Self { rings, sources, layouts, pending, lost, .. } = self;
         for ring in rings {
             ring.drain(|record| pending.extend(decode_sample(record, sources, layouts)));
@@ -209,12 +204,6 @@ fn attr(point: &Tracepoint, period: u32) -> bindings::perf_event_attr {
     attr.set_use_clockid(1);
     attr.clockid = ClockId::Monotonic as i32;
     attr
-}
-
-/// Redirects the records of `events` to the ring buffers of `first`, CPU by CPU.
-fn join(events: &PerCpuEvents, first: &PerCpuEvents) -> io::Result<()> {
-    let mut pairs = events.events().iter().zip(first.events());
-    pairs.try_for_each(|(event, first)| event.send_to(first))
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use super::events::{
 };
 use super::overhead;
 use crate::perf::{EventTarget, PerfEvent, bindings as perf, online_cpus};
+use crate::proc_file::numbers;
 use crate::{Sampler, Scope};
 use fathom_model::watch::{
     Counted, CountersSample, CountingCost, MachineProbes, MachineSample, Unavailable,
@@ -223,10 +224,9 @@ fn targets(proc_root: &Path, sys_root: &Path, scope: &Scope) -> io::Result<Vec<C
     let mut targets = Vec::new();
     for pid in scope.processes(proc_root)? {
         // The process may have exited.
-        let Ok(tasks) = std::fs::read_dir(proc_root.join(format!("{pid}/task"))) else { continue };
-        let tids = tasks.filter_map(|task| task.ok()?.file_name().to_str()?.parse().ok());
-        targets
-            .extend(tids.map(|tid| CounterTarget { of: EventTarget::Thread(tid), pid: Some(pid) }));
+        let Ok(tids) = numbers(&proc_root.join(format!("{pid}/task"))) else { continue };
+        let target = |tid| CounterTarget { of: EventTarget::Thread(tid), pid: Some(pid) };
+        targets.extend(tids.into_iter().map(target));
     }
     Ok(targets)
 }

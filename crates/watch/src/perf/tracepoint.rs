@@ -134,6 +134,15 @@ impl Tracepoint {
         self.fields.iter().find(|field| field.name == name)
     }
 
+    /// The field `name`, without which there are no `what`.
+    pub fn required(&self, name: &str, what: &str) -> Result<EventField, Unavailable> {
+        self.field(name).cloned().ok_or_else(|| Unavailable {
+            source: what.into(),
+            reason: format!("tracepoint {} has no field `{name}`", self.name),
+            remedy: String::new(),
+        })
+    }
+
     /// Attributes of a counting event on this tracepoint, initially disabled.
     pub fn attr(&self) -> bindings::perf_event_attr {
         let mut attr = bindings::perf_event_attr {

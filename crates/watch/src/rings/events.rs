@@ -50,7 +50,7 @@ impl EventCounters {
         });
         let source = found.map_err(|missed| missing.push(missed)).ok()?;
         let punted = source.punted(each_io).map_err(|missed| missing.push(missed)).ok();
-        let overflows = source.count("io_uring_cqe_overflow");
+        let overflows = source.count("io_uring_cqe_overflow", None, None);
         let overflows = overflows.map_err(|missed| missing.push(missed)).ok();
         let kinds: &[&str] = match each_io {
             TraceCoverage::Off => &[],
@@ -58,8 +58,9 @@ impl EventCounters {
         };
         let mut by_batch: Vec<(u32, Vec<PerCpuEvents>)> = Vec::new();
         for kind in kinds {
+            let count = |index| source.count(kind, Some(&batch(index)), source.leaders.as_ref());
             let all: Result<Vec<PerCpuEvents>, Unavailable> =
-                (0..BATCHES.len()).map(|index| source.count_runs(kind, &batch(index))).collect();
+                (0..BATCHES.len()).map(count).collect();
             let Ok(all) = all.map_err(|missed| missing.push(missed)) else { continue };
             by_batch.resize_with(BATCHES.len(), || (0, Vec::new()));
             for ((least, counters), (batch, counter)) in
@@ -128,13 +129,6 @@ struct RingTracepoints {
 }
 
 impl RingTracepoints {
-    fn count(&self, name: &str) -> Result<PerCpuEvents, Unavailable> {
-        let point = self.tracefs.tracepoint("io_uring", name)?;
-        let counters = point.count(&self.cpus, None);
-        let counters = counters.and_then(|counters| counters.enable().map(|()| counters));
-        counters.map_err(|error| refused(&point.name, &error))
-    }
-
     fn punted(&self, each_io: TraceCoverage) -> Result<PuntCounter, Unavailable> {
         let point = self.tracefs.tracepoint("io_uring", "io_uring_queue_async_work")?;
         let counter =
@@ -143,10 +137,15 @@ impl RingTracepoints {
         punted.map_err(|error| refused(&point.name, &error))
     }
 
-    /// Counts matching events, while the leaders are enabled if there are any.
-    fn count_runs(&self, name: &str, filter: &str) -> Result<PerCpuEvents, Unavailable> {
+    /// Counts events, all or those that match `filter`: from now on, or while `leaders` are enabled.
+    fn count(
+        &self,
+        name: &str,
+        filter: Option<&str>,
+        leaders: Option<&GroupLeaders>,
+    ) -> Result<PerCpuEvents, Unavailable> {
         let point = self.tracefs.tracepoint("io_uring", name)?;
-        let counters = point.count_grouped(&self.cpus, Some(filter), self.leaders.as_ref());
+        let counters = point.count_grouped(&self.cpus, filter, leaders);
         counters.map_err(|error| refused(&point.name, &error))
     }
 
@@ -179,11 +178,7 @@ impl CreateEvents {
         attr.__bindgen_anon_1.sample_period = 1;
         attr.sample_type = u64::from(bindings::PERF_SAMPLE_TID | bindings::PERF_SAMPLE_RAW);
         let events = point.open(attr, cpus, None, None)?;
-        let records = events
-            .events()
-            .iter()
-            .map(|event| PerfRing::map(event, RECORDS))
-            .collect::<io::Result<_>>()?;
+        let records = events.map_rings(RECORDS)?;
         events.enable()?;
         Ok(Self { records, _events: events, fd: field("fd")?, flags: field("flags")? })
     }

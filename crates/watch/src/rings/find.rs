@@ -1,5 +1,6 @@
 //! Rings and io-wq workers of processes.
 
+use crate::proc_file::numbers;
 use fathom_model::watch::{RingWorkers, Unavailable};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, fstat, openat, readlinkat_raw, statat};
@@ -134,16 +135,14 @@ impl WorkerCounter {
     fn of(&mut self, proc_root: &Path, pid: i32) -> u32 {
         let folder = proc_root.join(format!("{pid}/task"));
         // The process may have exited.
-        let Ok(tasks) = std::fs::read_dir(&folder) else { return 0 };
+        let Ok(tids) = numbers(&folder) else { return 0 };
         let mut workers = 0;
-        for task in tasks.flatten() {
-            let Some(tid) = task.file_name().to_str().and_then(|name| name.parse().ok()) else {
-                continue;
-            };
+        for tid in tids {
             let thread: &mut KnownThread = self.known.entry(tid).or_default();
             thread.last_sample = self.samples;
             if !thread.is_worker && thread.read < READINGS {
-                let name = std::fs::read_to_string(task.path().join("comm")).unwrap_or_default();
+                let name = std::fs::read_to_string(folder.join(format!("{tid}/comm")));
+                let name = name.unwrap_or_default();
                 thread.is_worker = name.starts_with(WORKER);
                 thread.read += 1;
             }

@@ -3,6 +3,7 @@
 use super::retpoline;
 use super::tick::Tick;
 use crate::perf::{EventTarget, PerfEvent, PerfRecord, PerfRing, bindings as perf, online_cpus};
+use crate::proc_file::numbers;
 use fathom_model::watch::Unavailable;
 use rustix::io::Errno;
 use std::fs;
@@ -229,16 +230,13 @@ fn map(event: &PerfEvent, source: SampleSource) -> io::Result<PerfRing> {
 /// The threads of those of `pids` that run as the calling user: only these may be sampled
 /// individually.
 pub(super) fn own_threads(proc_root: &Path, pids: &[i32]) -> Vec<i32> {
-    let numbers = |dir: &Path| -> Vec<i32> {
-        let entries = fs::read_dir(dir).into_iter().flatten().flatten();
-        entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
-    };
     let uid = rustix::process::geteuid().as_raw();
     let own = |pid: &&i32| {
         fs::metadata(proc_root.join(pid.to_string())).is_ok_and(|found| found.uid() == uid)
     };
     let own = pids.iter().filter(own);
-    own.flat_map(|pid| numbers(&proc_root.join(format!("{pid}/task")))).collect()
+    let tasks = own.filter_map(|pid| numbers(&proc_root.join(format!("{pid}/task"))).ok());
+    tasks.flatten().collect()
 }
 
 /// The reason and remedy if the kernel refused samples.
