@@ -13,6 +13,8 @@ pub use html::html;
 pub(crate) use html::markup;
 pub use markdown::markdown;
 pub(crate) use svg::shortened;
+#[cfg(test)]
+pub(crate) use tests::{assert_fits, unwrapped};
 pub use text::text;
 
 use crate::doc::{DataTable, Text, Tree, TreeNode};
@@ -32,31 +34,6 @@ impl Default for Style {
 
 pub fn line(text: &Text) -> String {
     figure::plain(text, figure::NumberContext::Sentence)
-}
-
-#[cfg(test)]
-use crate::doc::Document;
-
-#[cfg(test)]
-pub(crate) fn unwrapped(document: &Document) -> String {
-    text(document, Style { color: false, width: 4000 })
-}
-
-/// Checks that the document's lines fit terminals, that no word is broken and no number parted from its unit.
-#[cfg(test)]
-pub(crate) fn assert_fits(document: &Document) {
-    let whole = unwrapped(document);
-    let is_whole = |word: &str| whole.contains(word.trim_end_matches(':')) || word == "·";
-    for width in [60, 80, 120] {
-        let text = text(document, Style { color: false, width });
-        for line in text.lines() {
-            assert!(line.chars().count() <= width, "{width}: {line}\n{text}");
-            assert!(line.split_whitespace().all(is_whole), "{width}: {line}\n{text}");
-            let first = line.split_whitespace().next().unwrap_or_default();
-            let units = ["ns", "µs", "ms", "KiB", "MiB/s", "GiB/s", "IOPS,"];
-            assert!(!units.contains(&first), "{width}: {line}\n{text}");
-        }
-    }
 }
 
 #[derive(Default)]

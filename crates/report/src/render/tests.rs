@@ -1,9 +1,29 @@
 use super::*;
 use crate::doc::{
-    Block, DataColumn, Quantity, QuantityUnit, Text, bandwidth, count, named, number, percent,
-    text, time,
+    Block, DataColumn, Document, Quantity, QuantityUnit, Text, bandwidth, count, named, number,
+    percent, text, time,
 };
 use fathom_model::finding::{Evidence, Finding, Severity};
+
+pub(crate) fn unwrapped(document: &Document) -> String {
+    text(document, Style { color: false, width: 4000 })
+}
+
+/// Checks that the document's lines fit terminals, that no word is broken and no number parted from its unit.
+pub(crate) fn assert_fits(document: &Document) {
+    let whole = unwrapped(document);
+    let is_whole = |word: &str| whole.contains(word.trim_end_matches(':')) || word == "·";
+    for width in [60, 80, 120] {
+        let text = text(document, Style { color: false, width });
+        for line in text.lines() {
+            assert!(line.chars().count() <= width, "{width}: {line}\n{text}");
+            assert!(line.split_whitespace().all(is_whole), "{width}: {line}\n{text}");
+            let first = line.split_whitespace().next().unwrap_or_default();
+            let units = ["ns", "µs", "ms", "KiB", "MiB/s", "GiB/s", "IOPS,"];
+            assert!(!units.contains(&first), "{width}: {line}\n{text}");
+        }
+    }
+}
 
 fn figures() -> Document {
     let ratio = Quantity::new(1.02, QuantityUnit::Ratio).within(0.98, 1.061);
