@@ -364,6 +364,13 @@ impl Document {
         self.push_section(title, about.into(), body, |_| ());
     }
 
+    /// The same; nothing without content.
+    pub fn section_if_any(&mut self, title: &str, about: impl Into<Text>, body: Document) {
+        if !body.blocks.is_empty() {
+            self.section(title, about, body);
+        }
+    }
+
     /// Appends a section called by the name of what it is about.
     pub fn named(&mut self, name: &str, about: impl Into<Text>, body: Document) {
         self.push_section(name, about.into(), body, |section| section.is_name = true);

@@ -65,10 +65,8 @@ pub(super) fn of_run(
             body.chart(distribution(format!("{dir} latency{name}"), latency));
         }
     }
-    if !body.blocks.is_empty() {
-        let about = "the share of I/Os in each class; classes are an eighth of a power of two wide";
-        all.section("latency distribution", about, body);
-    }
+    let about = "the share of I/Os in each class; classes are an eighth of a power of two wide";
+    all.section_if_any("latency distribution", about, body);
     if let Some((topology, seen)) = record.header.facts.topology.as_ref().zip(seen) {
         traffic(&mut all, topology, seen);
     }
@@ -118,9 +116,7 @@ fn samples(page: &mut Document, seen: &Observed) {
             series: vec![ChartSeries { points, ..ChartSeries::default() }],
         });
     }
-    if !body.blocks.is_empty() {
-        page.section("batches", "how many of them come at once", body);
-    }
+    page.section_if_any("batches", "how many of them come at once", body);
     let intervals = seen.stacks().map(|stacks| (seen.elapsed_ns, stacks));
     let intervals = intervals.into_iter().collect();
     flame(page, &Sampled { intervals, stacks: seen.known_stacks.clone(), started_unix_ns: 0 });
@@ -419,9 +415,7 @@ pub(super) fn peaks(page: &mut Document, targets: &[TargetLimit]) {
             body.entry("bandwidth", bandwidth(point.bytes_per_second));
             body.entry(&format!("p99 at {}", point.setting()), time(point.clat_p99_ns as f64));
         }
-        if !body.blocks.is_empty() {
-            all.section(&block.name(), Text::default(), body);
-        }
+        all.section_if_any(&block.name(), Text::default(), body);
     }
     let mut part = Document::default();
     part.lead(Lead::Figures, "Figures", Text::default(), all);

@@ -254,9 +254,7 @@ fn conditions(page: &mut Document, sides: &[(&str, &ComparedSide)]) {
     let mut body = Document::default();
     let titles = sides.iter().map(|(title, _)| DataColumn::text(title));
     body.table(std::iter::once(DataColumn::text("")).chain(titles).collect(), rows);
-    if !body.blocks.is_empty() {
-        page.section("conditions", Text::default(), body);
-    }
+    page.section_if_any("conditions", Text::default(), body);
 }
 
 /// The value of a side, or the least and the greatest of its runs.

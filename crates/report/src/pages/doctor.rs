@@ -22,15 +22,11 @@ pub fn doctor(diagnosis: &Diagnosis, verbose: bool) -> Document {
         for group in alike(found) {
             entry(&mut body, &group, verbose);
         }
-        if !body.blocks.is_empty() {
-            page.section(title, about, body);
-        }
+        page.section_if_any(title, about, body);
     }
     let mut topology = Document::default();
     topology.findings(&diagnosis.topology);
-    if !topology.blocks.is_empty() {
-        page.section("topology", "`fathom topo` shows the location", topology);
-    }
+    page.section_if_any("topology", "`fathom topo` shows the location", topology);
     not_checked(&mut page, &diagnosis.not_checked);
     passed(&mut page, diagnosis, verbose);
     page
@@ -82,9 +78,7 @@ fn not_checked(page: &mut Document, missing: &[NotChecked]) {
     for (reason, checks) in reasons {
         body.entry("", format!("{reason} ({})", checks.join(", ")));
     }
-    if !body.blocks.is_empty() {
-        page.section("not checked", Text::default(), body);
-    }
+    page.section_if_any("not checked", Text::default(), body);
 }
 
 fn passed(page: &mut Document, diagnosis: &Diagnosis, verbose: bool) {

@@ -51,11 +51,9 @@ pub fn run(record: &RunRecord, observed: Option<&Observed>, verbose: bool) -> Do
     cost::disks(&mut rest, record);
     doctor_line(&mut rest, &record.header.facts);
     machine(&mut rest, observed, record, &missing(record), verbose);
-    if !rest.blocks.is_empty() {
-        let first = record.ranks.first();
-        let first = first.map(|rank| format!("{}, rank 0", escape::text(&rank.hostname)));
-        page.section("machine", first.unwrap_or_default(), rest);
-    }
+    let first = record.ranks.first();
+    let first = first.map(|rank| format!("{}, rank 0", escape::text(&rank.hostname)));
+    page.section_if_any("machine", first.unwrap_or_default(), rest);
     page
 }
 

@@ -17,19 +17,13 @@ pub fn topo(report: &TopologyReport, verbose: bool) -> Document {
     let mut complexes = Document::default();
     complexes.table(complex_columns(), complex_rows(report));
     let about = "combined bandwidth of their disks' links; bars show shares of the total";
-    if !complexes.blocks.is_empty() {
-        page.section("root complexes", about, complexes);
-    }
+    page.section_if_any("root complexes", about, complexes);
     let mut tree = Document::default();
     tree.tree(hops::columns(), roots(report, verbose));
-    if !tree.blocks.is_empty() {
-        page.section("storage topology", about_links(report), tree);
-    }
+    page.section_if_any("storage topology", about_links(report), tree);
     let mut interrupts = Document::default();
     wiring::tables(&mut interrupts, &report.topology, verbose);
-    if !interrupts.blocks.is_empty() {
-        page.section("interrupts and hardware queues", Text::default(), interrupts);
-    }
+    page.section_if_any("interrupts and hardware queues", Text::default(), interrupts);
     if report.topology.volumes.is_empty() {
         page.paragraph("No disks found.");
     }

@@ -67,9 +67,7 @@ pub fn watch(seen: &Observed, record: &RunRecord, verbose: bool) -> Document {
     details(&mut rest, &interval, seen);
     overhead(&mut rest, seen, watch);
     not_measured(&mut rest, &watch.missing, verbose);
-    if !rest.blocks.is_empty() {
-        page.section("details", Text::default(), rest);
-    }
+    page.section_if_any("details", Text::default(), rest);
     page
 }
 
