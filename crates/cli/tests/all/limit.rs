@@ -72,7 +72,7 @@ fn what_makes_figures_misleading_is_found() {
     place.data("one", 8 * MIB);
     place.data("two", 8 * MIB);
     let mut spins = Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
-    let options = ["limit", "--quick", "--record=kept", "--rw=randread", "--bs=4k", "one", "two"];
+    let options = ["limit", "-t5", "--record=kept", "--rw=randread", "--bs=4k", "one", "two"];
     let answer = place.ask(&options);
     spins.kill().and_then(|()| spins.wait()).unwrap();
     answer.done();
