@@ -11,16 +11,15 @@ confirm() {
         subject: { kind: "cpus", cpus: [0] }, summary: "One CPU.", evidence: [], next_step: null }]' run/record.json >new
     mv new run/record.json
     fathom confirm run >page
+    sed -n '/Limited by/,/^$/p' page
 }
 
 polled=$(null_blk polled poll_queues=1 irqmode=2 completion_nsec=100000)
 for device in "$(disk 0)" "$polled"; do
     confirm "$device"
+    # Time may run out before there are enough rounds, but a window that cannot poll would be the reason.
     is run/record.json '.findings[0].confirmed.experiment' "polling for completions (hipri)"
     is run/record.json '.findings[0].confirmed.verdict | . == "confirmed" or . == "refuted" or . == "inconclusive"' true
-    # All windows did I/O, those that polled as well.
-    is run/record.json '.findings[0].confirmed.ratio.value > 0' true
-    cat page
 done
 
 plain=$(null_blk plain poll_queues=0)
