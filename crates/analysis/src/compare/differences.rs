@@ -139,6 +139,7 @@ pub(super) fn differences(
     };
     let is_empty = |values: &BTreeSet<Vec<String>>| values.iter().all(Vec::is_empty);
     let mut found: Vec<(usize, Difference)> = Vec::new();
+    let mut repeated: Vec<String> = Vec::new();
     for path in paths {
         let (was, is) = (side(before, path), side(after, path));
         if was == is || (is_mixed && (is_empty(&was) || is_empty(&is))) {
@@ -147,15 +148,33 @@ pub(super) fn differences(
         let (rank, name) = known(path);
         let name =
             if found.iter().any(|(_, other)| other.name == name) { path.clone() } else { name };
+        if distinct(&was) == distinct(&is) {
+            repeated.push(name.clone());
+        }
         found.push((rank, Difference { name, before: shown(&was), after: shown(&is) }));
     }
     // What follows from a job's keys repeats them.
     if found.iter().any(|(rank, _)| *rank == OPTIONS_RANK) {
         found.retain(|(rank, _)| *rank == OPTIONS_RANK);
     }
+    // Values that all jobs have in common differ only in how often they are there.
+    let is_repeated = |(_, one): &(usize, Difference)| repeated.contains(&one.name);
+    if !found.iter().all(is_repeated) {
+        found.retain(|one| !is_repeated(one));
+    }
     // Those of equal rank stay in the order of their paths.
     found.sort_by_key(|(rank, _)| *rank);
     found.into_iter().map(|(_, difference)| difference).collect()
+}
+
+/// The values of each run, those that several jobs have in common once.
+fn distinct(side: &BTreeSet<Vec<String>>) -> BTreeSet<Vec<String>> {
+    let one = |values: &Vec<String>| {
+        let mut values = values.clone();
+        values.dedup();
+        values
+    };
+    side.iter().map(one).collect()
 }
 
 /// The rank of a path, and its name.

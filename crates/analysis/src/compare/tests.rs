@@ -187,6 +187,15 @@ fn what_is_known_to_matter_comes_first() {
     // Without keys, what follows from them.
     let bare = |depth: u32| with(json!({}), json!({"jobs": [{"depth": depth}]}));
     assert_eq!(names(&compared(&[bare(1)], &[bare(2)], &[]).plan), ["jobs depth"]);
+    // Two jobs instead of one, with half the depth each.
+    let jobs = |depths: &[u32]| {
+        let job = |depth: &u32| json!({"options": {"iodepth": depth.to_string(), "bs": "4k"}});
+        with(json!({}), json!({"jobs": depths.iter().map(job).collect::<Vec<_>>()}))
+    };
+    let found =
+        |before: &[u32], after: &[u32]| names(&compared(&[jobs(before)], &[jobs(after)], &[]).plan);
+    assert_eq!(found(&[32], &[16, 16]), ["iodepth"]);
+    assert_eq!(found(&[32], &[32, 32]), ["bs", "iodepth"], "nothing else says that they differ");
     let same = compared(std::slice::from_ref(&before), std::slice::from_ref(&before), &[]);
     assert!(same.plan.is_empty() && same.settings.is_empty());
 }
