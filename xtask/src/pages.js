@@ -3,6 +3,21 @@
 addEventListener("load", function () {
   var wrong = [], wide = document.documentElement.scrollWidth - document.documentElement.clientWidth;
   if (wide > 0) wrong.push("is " + wide + " px wider than the screen");
+  function press(on, key) { on.dispatchEvent(new KeyboardEvent("keydown", { key: key, bubbles: true, cancelable: true })); }
+  document.querySelectorAll(".scroll, svg[data-plot], [role=button]:not(.f)").forEach(function (one) {
+    if (one.tabIndex < 0) wrong.push("the keyboard does not reach " + (one.getAttribute("aria-label") || one.textContent.slice(0, 30)));
+  });
+  document.querySelectorAll("svg[data-all]").forEach(function (flame) {
+    var first = flame.querySelector("g.f[tabindex='0']");
+    if (!first) return wrong.push("the keyboard reaches no frame of the flame graph");
+    first.focus();
+    press(first, "ArrowUp");
+    var next = document.activeElement;
+    if (next === first && flame.querySelectorAll("g.f").length > 1) wrong.push("arrows lead to no other frame");
+    press(next, "Enter");
+    if (next !== first && getComputedStyle(flame.querySelector(".reset")).display === "none") wrong.push("Enter does not enlarge a frame");
+    press(next, "Escape");
+  });
   var figures = document.querySelectorAll("figure");
   figures.forEach(function (figure) {
     var name = figure.querySelector("figcaption").textContent;
@@ -22,6 +37,20 @@ addEventListener("load", function () {
     seen[0].dispatchEvent(new PointerEvent("pointermove", { clientX: area.left + area.width / 2, clientY: area.top + area.height / 2 }));
     if (seen[0].parentNode.querySelector(".tip").hidden) wrong.push(name + ": no value under the pointer");
     seen[0].dispatchEvent(new PointerEvent("pointerleave"));
+    var tip = seen[0].parentNode.querySelector(".tip"), ticks = seen[0].querySelector(".ticks");
+    press(seen[0], "ArrowRight");
+    if (tip.hidden) wrong.push(name + ": no value at an arrow key");
+    if (seen[0].dataset.time) {
+      var before = ticks.textContent;
+      press(seen[0], "Enter");
+      if (ticks.textContent === before) wrong.push(name + ": Enter does not enlarge the time");
+    }
+    press(seen[0], "Escape");
+    seen[0].parentNode.querySelectorAll("[aria-pressed]").forEach(function (series) {
+      press(series, "Enter");
+      if (series.getAttribute("aria-pressed") !== "false") wrong.push(name + ": Enter does not hide " + series.textContent);
+      press(series, "Enter");
+    });
   });
   parent.postMessage([innerWidth + " px: " + figures.length + " charts"].concat(wrong.map(function (what) { return innerWidth + " px: WRONG: " + what; })).join("\n"), "*");
 });

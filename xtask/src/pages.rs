@@ -16,7 +16,7 @@ const CHECKS: &str = include_str!("pages.js");
 
 #[derive(clap::Args)]
 pub struct Options {
-    /// Run directories; by default the stored runs of the tests
+    /// Run directories, or pages that fathom made (FILE.html); by default the stored runs of the tests
     #[arg(value_name = "RUN")]
     runs: Vec<PathBuf>,
     /// The browser
@@ -45,13 +45,10 @@ pub fn run(options: &Options) -> Result<()> {
     let dir = tempfile::tempdir()?;
     let mut wrong = 0;
     for run in &runs {
-        let shown =
-            Command::new(&fathom).args(["show", "--utc", "--format=html"]).arg(run).output()?;
-        if !shown.status.success() {
-            let why = String::from_utf8_lossy(&shown.stderr);
-            return Err(format!("{}: {}", run.display(), why.trim()).into());
-        }
-        let page = String::from_utf8(shown.stdout)?;
+        let page = match run.extension().is_some_and(|ending| ending == "html") {
+            true => fs::read_to_string(run)?,
+            false => shown(&fathom, run)?,
+        };
         let browser = Browser { program: &options.browser, dir: dir.path() };
         if let Some(file) = &options.first_screen {
             let path = dir.path().join("page.html");
@@ -66,6 +63,17 @@ pub fn run(options: &Options) -> Result<()> {
     match wrong {
         0 => Ok(()),
         n => Err(format!("{n} lines above say what is wrong").into()),
+    }
+}
+
+fn shown(fathom: &Path, run: &Path) -> Result<String> {
+    let shown = Command::new(fathom).args(["show", "--utc", "--format=html"]).arg(run).output()?;
+    match shown.status.success() {
+        true => Ok(String::from_utf8(shown.stdout)?),
+        false => {
+            let why = String::from_utf8_lossy(&shown.stderr);
+            Err(format!("{}: {}", run.display(), why.trim()).into())
+        }
     }
 }
 

@@ -408,11 +408,14 @@ pub(super) fn peaks(page: &mut Document, targets: &[TargetLimit]) {
     let mut all = Document::default();
     for block in targets.iter().flat_map(|target| &target.blocks) {
         let mut body = Document::default();
+        let peak = block.peak.as_ref();
+        // Often the peak itself.
         let knee = block.knee.as_ref().map(|knee| &knee.point);
-        for (name, point) in [("peak", block.peak.as_ref()), ("knee", knee)] {
+        let knee = knee.filter(|knee| peak.is_none_or(|peak| peak.setting() != knee.setting()));
+        for (name, point) in [("peak", peak), ("knee", knee)] {
             let Some(point) = point else { continue };
             body.entry(&format!("{name} IOPS"), count(point.iops.mean));
-            body.entry("bandwidth", bandwidth(point.bytes_per_second));
+            body.entry(&format!("{name} bandwidth"), bandwidth(point.bytes_per_second));
             body.entry(&format!("p99 at {}", point.setting()), time(point.clat_p99_ns as f64));
         }
         all.section_if_any(&block.name(), Text::default(), body);

@@ -12,10 +12,12 @@ document.querySelectorAll("svg[data-plot]").forEach(svg => {
   var tip = document.createElement("div");
   tip.className = "tip"; tip.hidden = true; tip.setAttribute("role", "status"); box.appendChild(tip);
   svg.tabIndex = 0; svg.setAttribute("role", "group");
+  function set(on, attributes) {
+    Object.keys(attributes).forEach(key => { on.setAttribute(key, attributes[key]); });
+    return on;
+  }
   function make(parent, name, attributes) {
-    var made = document.createElementNS(ns, name);
-    Object.keys(attributes).forEach(key => { made.setAttribute(key, attributes[key]); });
-    return parent.appendChild(made);
+    return set(parent.appendChild(document.createElementNS(ns, name)), attributes);
   }
   function place(event) {
     var rect = svg.getBoundingClientRect(), view = svg.viewBox.baseVal;
@@ -41,7 +43,7 @@ document.querySelectorAll("svg[data-plot]").forEach(svg => {
     cross.setAttribute("visibility", rows.length ? "visible" : "hidden");
     tip.hidden = !rows.length;
     if (!rows.length) return;
-    cross.setAttribute("x1", x); cross.setAttribute("x2", x);
+    set(cross, { x1: x, x2: x });
     var title = tip.appendChild(document.createElement("b"));
     title.textContent = head + (svg.dataset.time || /^[\d.]/.test(head) && !/[×=]/.test(head) ? " " + svg.dataset.x : "");
     rows.forEach(row => {
@@ -90,33 +92,37 @@ document.querySelectorAll("svg[data-plot]").forEach(svg => {
     // Charts over the same time stay comparable.
     figure.parentNode.querySelectorAll("svg[data-time]").forEach(one => { if (one.zoom) one.zoom(to); });
   }
+  function enlarge(ends) {
+    ends = ends.map(x => Math.min(Math.max(x, left), right)).sort((a, b) => a - b);
+    var unit = (span[1] - span[0]) / (right - left);
+    if (ends[1] - ends[0] > 8) zoom_all(ends.map(x => span[0] + (x - left) * unit));
+  }
   if (time) {
     svg.zoom = to => { zoom(to || time); };
-    figure.querySelector("figcaption").title = "Drag to enlarge a part of the time; double-click or Escape shows all of it";
+    figure.querySelector("figcaption").title = "Drag, or press Enter at a value, to enlarge the time; double-click or Escape shows all of it";
     svg.addEventListener("pointerdown", event => { if (event.pointerType === "mouse") from = place(event)[0]; });
     svg.addEventListener("dblclick", () => { zoom_all(null); });
     window.addEventListener("pointerup", event => {
       if (from === null) return;
-      var to = place(event)[0], unit = (span[1] - span[0]) / (right - left);
-      var ends = [from, to].map(x => Math.min(Math.max(x, left), right)).sort((a, b) => a - b);
-      from = null; chosen.setAttribute("visibility", "hidden");
-      if (ends[1] - ends[0] > 8) zoom_all(ends.map(x => span[0] + (x - left) * unit));
+      chosen.setAttribute("visibility", "hidden");
+      enlarge([from, place(event)[0]]);
+      from = null;
     });
   }
   svg.addEventListener("pointermove", event => {
     var x = place(event)[0], near = nearest(x);
     if (near !== null) show(near);
     if (from === null) return;
-    chosen.setAttribute("visibility", "visible");
-    chosen.setAttribute("x", Math.max(Math.min(from, x), left));
-    chosen.setAttribute("width", Math.abs(Math.min(Math.max(x, left), right) - from));
+    set(chosen, { visibility: "visible", x: Math.max(Math.min(from, x), left), width: Math.abs(Math.min(Math.max(x, left), right) - from) });
   });
   svg.addEventListener("pointerleave", hide);
   svg.addEventListener("blur", hide);
   svg.addEventListener("keydown", event => {
     var step = { ArrowLeft: -1, ArrowRight: 1 }[event.key], xs = places();
     if (event.key === "Escape") { hide(); if (time) zoom_all(null); }
-    if (!step || !xs.length || event.target !== svg) return;
+    if (event.target !== svg) return;
+    if (event.key === "Enter" && time && at >= 0) enlarge([-1, 1].map(side => xs[at] + side * (right - left) / 4));
+    if (!step || !xs.length) return;
     event.preventDefault();
     at = Math.min(Math.max(at + step, 0), xs.length - 1);
     show(xs[at]);
@@ -130,7 +136,7 @@ document.querySelectorAll("svg[data-plot]").forEach(svg => {
       });
       hide();
     }
-    name.setAttribute("tabindex", 0); name.setAttribute("role", "button"); name.setAttribute("aria-pressed", true);
+    set(name, { tabindex: 0, role: "button", "aria-pressed": true });
     name.addEventListener("click", toggle);
     name.addEventListener("keydown", event => {
       if (event.key === "Enter" || event.key === " ") { event.preventDefault(); toggle(); }

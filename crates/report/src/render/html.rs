@@ -43,7 +43,8 @@ pub fn html(document: &Document) -> String {
     let scripts = [(" data-plot=", SCRIPT), (" data-all=", FLAME_SCRIPT)];
     let needed = scripts.into_iter().filter(|(needs, _)| out.contains(needs));
     for (_, script) in needed.collect::<Vec<_>>() {
-        let script = script.lines().map(str::trim_start).collect::<Vec<_>>().join("\n");
+        let lines = script.lines().map(str::trim_start).filter(|line| !line.starts_with("//"));
+        let script = lines.collect::<Vec<_>>().join("\n");
         // Writing to a string cannot fail.
         let _ = writeln!(out, "<script>\n{script}\n</script>");
     }

@@ -47,6 +47,30 @@ document.querySelectorAll("svg[data-all]").forEach(function (svg) {
     found.textContent = pattern ? "matched: " + (100 * sum / at.w).toFixed(1) + "%" : " ";
     search.textContent = pattern ? "reset search" : "search";
   }
+  // One frame at a time can be reached with Tab; arrows lead to others, and Enter enlarges it.
+  function beside(g, key) {
+    var near = frames.filter(function (f) {
+      if (f.style.display === "none") return false;
+      if (key === "ArrowUp") return f.d === g.d + 1 && f.x >= g.x && f.x + f.w <= g.x + g.w;
+      if (key === "ArrowDown") return f.d === g.d - 1 && f.x <= g.x && f.x + f.w >= g.x + g.w;
+      return f.d === g.d && (key === "ArrowLeft" ? f.x < g.x : f.x > g.x);
+    });
+    near.sort(function (a, b) { return key === "ArrowUp" ? b.w - a.w : Math.abs(a.x - g.x) - Math.abs(b.x - g.x); });
+    return near[0] || g;
+  }
+  function press(event) {
+    if (event.key === "Enter") { at = this; draw(); }
+    if (event.key.slice(0, 5) !== "Arrow") return;
+    event.preventDefault();
+    var next = beside(this, event.key);
+    this.setAttribute("tabindex", -1); next.setAttribute("tabindex", 0);
+    next.focus();
+  }
+  frames.forEach(function (g, n) {
+    g.setAttribute("tabindex", n ? -1 : 0); g.setAttribute("role", "button");
+    g.addEventListener("keydown", press);
+    g.addEventListener("focus", function () { details.textContent = g.title; });
+  });
   function ask() {
     var text = pattern ? null : prompt("Functions to mark (a regular expression)", "");
     try { pattern = text ? new RegExp(text) : null; } catch (error) { details.textContent = error.message; }
