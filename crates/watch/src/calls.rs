@@ -25,40 +25,6 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-#[derive(Debug)]
-pub struct CallSampler {
-    trace: CallTrace,
-}
-
-impl CallSampler {
-    /// Opens the tracepoints; the first [`Sampler::take`] starts recording. `proc_root` and `sys_root` are the mount points of procfs and sysfs:
-    /// `/proc` and `/sys`.
-    pub fn open(proc_root: &Path, sys_root: &Path, scope: &Scope) -> Result<Self, Unavailable> {
-        Ok(Self { trace: CallTrace::open(proc_root, sys_root, scope)? })
-    }
-}
-
-impl Sampler for CallSampler {
-    fn name(&self) -> &'static str {
-        "calls"
-    }
-
-    fn period(&self) -> Option<Duration> {
-        Some(PERIOD)
-    }
-
-    fn sample(&mut self) {
-        self.trace.drain();
-        self.trace.advance();
-    }
-
-    fn take(&mut self, sample: &mut MachineSample) {
-        self.trace.drain();
-        self.trace.start();
-        sample.calls = Some(self.trace.sample());
-    }
-}
-
 const WHAT: &str = "latencies of system calls";
 /// Size of each CPU's ring buffer for reads and writes, and of that for flushes, in bytes: some 2,800 and 700 calls.
 const RING_BYTES: usize = 512 << 10;
@@ -77,7 +43,7 @@ const FLUSHES: [(&str, bool); 5] = [
 ];
 
 #[derive(Debug)]
-struct CallTrace {
+pub struct CallSampler {
     rings: Vec<PerfRing>,
     /// Whether a record is of an entry, by event ID.
     is_entry: HashMap<u64, bool>,
@@ -124,8 +90,9 @@ struct Opening {
     returns: GroupLeaders,
 }
 
-impl CallTrace {
-    /// Opens the events, which record nothing before [`CallTrace::start`]; see [`CallSampler::open`].
+impl CallSampler {
+    /// Opens the tracepoints; the first [`Sampler::take`] starts recording. `proc_root` and `sys_root` are the mount points
+    /// of procfs and sysfs: `/proc` and `/sys`.
     pub fn open(proc_root: &Path, sys_root: &Path, scope: &Scope) -> Result<Self, Unavailable> {
         let fail = |error: io::Error| refused(WHAT, &error);
         let (names, [transfers, flushes]) = wanted()?;
@@ -184,14 +151,14 @@ impl CallTrace {
 
     /// Begins recording, at its first call. Before that, what this program reads to open other samplers would fill the
     /// ring buffers.
-    pub fn start(&mut self) {
+    fn start(&mut self) {
         if !self.has_started {
             self.has_started = true;
             self.advance();
         }
     }
 
-    pub fn drain(&mut self) {
+    fn drain(&mut self) {
         // Every event before this instant is in some CPU's ring buffer by now.
         let now_ns = monotonic_ns();
         let mut tasks: Vec<(u64, TaskEvent)> = Vec::new();
@@ -224,8 +191,8 @@ impl CallTrace {
         }
     }
 
-    /// Selects the events to record until the next call. Call [`CallTrace::drain`] first.
-    pub fn advance(&mut self) {
+    /// Selects the events to record until the next call. Call [`CallSampler::drain`] first.
+    fn advance(&mut self) {
         let (before, now) = (self.count, Instant::now());
         self.count = self.counted.read().unwrap_or(before);
         let elapsed = now.duration_since(self.advanced).max(PERIOD);
@@ -238,15 +205,32 @@ impl CallTrace {
             self.pairs.stop_waiting();
         }
     }
+}
 
-    pub fn sample(&self) -> CallsSample {
-        let mut sample = CallsSample {
+impl Sampler for CallSampler {
+    fn name(&self) -> &'static str {
+        "calls"
+    }
+
+    fn period(&self) -> Option<Duration> {
+        Some(PERIOD)
+    }
+
+    fn sample(&mut self) {
+        self.drain();
+        self.advance();
+    }
+
+    fn take(&mut self, sample: &mut MachineSample) {
+        self.drain();
+        self.start();
+        let mut calls = CallsSample {
             seen_ns: self.entries.enabled_ns(),
             lost: self.lost,
             ..CallsSample::default()
         };
-        self.pairs.put(&mut sample);
-        sample
+        self.pairs.put(&mut calls);
+        sample.calls = Some(calls);
     }
 }
 
