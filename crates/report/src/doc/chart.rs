@@ -159,7 +159,19 @@ fn binary_steps(high: f64) -> Vec<f64> {
     (0..7).flat_map(of_unit).collect()
 }
 
+impl ChartSeries {
+    pub fn new(name: impl Into<String>, points: Vec<ChartPoint>) -> Self {
+        Self { name: name.into(), points, ..Self::default() }
+    }
+}
+
 impl Chart {
+    /// A bar for each of `points`.
+    pub fn bars(title: impl Into<String>, y: Axis, points: Vec<ChartPoint>) -> Self {
+        let (x, series) = (Axis::linear("", QuantityUnit::Count), ChartSeries::new("", points));
+        Self { title: title.into(), kind: ChartKind::Bars, x, y, series: vec![series] }
+    }
+
     pub fn points(&self) -> impl Iterator<Item = &ChartPoint> {
         self.series.iter().flat_map(|series| &series.points)
     }

@@ -108,13 +108,7 @@ fn samples(page: &mut Document, seen: &Observed) {
             })
         };
         let points = counts.iter().enumerate().filter_map(bar).collect();
-        body.chart(Chart {
-            title: title.into(),
-            kind: ChartKind::Bars,
-            x: Axis::linear("", QuantityUnit::Count),
-            y: Axis::linear("share", QuantityUnit::Percent),
-            series: vec![ChartSeries { points, ..ChartSeries::default() }],
-        });
+        body.chart(Chart::bars(title, Axis::linear("share", QuantityUnit::Percent), points));
     }
     page.section_if_any("batches", "how many of them come at once", body);
     let intervals = seen.stacks().map(|stacks| (seen.elapsed_ns, stacks));
@@ -146,7 +140,7 @@ fn threads_over_time(page: &mut Document, seen: &Observed, (events, from_ns): (&
             ..ChartPoint::default()
         };
         let points = spans.iter().map(point).collect();
-        ChartSeries { name: (*name).into(), points, ..ChartSeries::default() }
+        ChartSeries::new(*name, points)
     });
     let is_shown = |one: &ChartSeries| one.points.iter().any(|point| point.y >= THREADS_MIN);
     let series: Vec<ChartSeries> = series.filter(is_shown).collect();
@@ -201,7 +195,7 @@ impl<'a> IoSeries<'a> {
         };
         let name = [self.name.as_str(), of].join(" ").trim().to_string();
         let points = self.spans.iter().filter_map(point).collect();
-        ChartSeries { name, points, ..ChartSeries::default() }
+        ChartSeries::new(name, points)
     }
 }
 
@@ -367,7 +361,7 @@ fn distribution(title: String, all: &Histogram) -> Chart {
         kind: ChartKind::Histogram,
         x: Axis::log("latency", QuantityUnit::Nanoseconds),
         y: Axis::linear("share of I/Os", QuantityUnit::Percent),
-        series: vec![ChartSeries { points, ..ChartSeries::default() }],
+        series: vec![ChartSeries::new("", points)],
     }
 }
 
@@ -390,16 +384,8 @@ pub(super) fn layers(page: &mut Document, times: &LayerTimes, per_io_ns: Option<
         (share >= LAYER_MIN).then_some(point)
     };
     let mut part = Document::default();
-    part.chart(Chart {
-        title: title.into(),
-        kind: ChartKind::Bars,
-        x: Axis::linear("", QuantityUnit::Count),
-        y: Axis::linear(name, unit),
-        series: vec![ChartSeries {
-            points: times.layers.iter().filter_map(bar).collect(),
-            ..ChartSeries::default()
-        }],
-    });
+    let points = times.layers.iter().filter_map(bar).collect();
+    part.chart(Chart::bars(title, Axis::linear(name, unit), points));
     page.html_only(part);
 }
 
@@ -470,10 +456,8 @@ pub(super) fn latency(page: &mut Document, block: &BlockLimit) {
         let mark = (!marks.is_empty()).then(|| marks.join(", "));
         ChartPoint { mark, ..of(point, point.clat_p99_ns) }
     });
-    let mut series = vec![
-        ChartSeries { name: "p50".into(), points: p50, ..ChartSeries::default() },
-        ChartSeries { name: "p99".into(), points: beside(p99.collect()), ..ChartSeries::default() },
-    ];
+    let mut series =
+        vec![ChartSeries::new("p50", p50), ChartSeries::new("p99", beside(p99.collect()))];
     series.extend(block.target.as_ref().map(|result| rated(result, per_io)));
     series.retain(|series| series.points.len() > 1);
     let x = match is_large {
@@ -507,8 +491,7 @@ fn rated(result: &TargetResult, per_io: f64) -> ChartSeries {
         })
         .collect();
     points.sort_by(|a, b| a.x.total_cmp(&b.x));
-    let name = format!("p{} at fixed rates", target.percentile);
-    ChartSeries { name, points, ..ChartSeries::default() }
+    ChartSeries::new(format!("p{} at fixed rates", target.percentile), points)
 }
 
 #[cfg(test)]

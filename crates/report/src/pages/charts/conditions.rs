@@ -33,13 +33,7 @@ pub(in crate::pages) fn metric(body: &mut Document, record: &ExperimentRecord) {
     let bars =
         all(record).filter(|(condition, found)| condition.repeats.is_none() && found.windows > 0);
     let bars = bars.map(|(condition, found)| point(&condition.label(&experiment.axes), found));
-    body.chart(Chart {
-        title: title.to_string(),
-        kind: ChartKind::Bars,
-        x: Axis::linear("", QuantityUnit::Count),
-        y: Axis::linear(title, unit),
-        series: vec![ChartSeries { points: bars.collect(), ..ChartSeries::default() }],
-    });
+    body.chart(Chart::bars(title, Axis::linear(title, unit), bars.collect()));
 }
 
 /// Latency over throughput, a line for each curve, with its knee.
@@ -87,7 +81,7 @@ fn lines(
         let pairs: Vec<_> = pairs.filter(|(_, found)| found.windows > 0).collect();
         let name = pairs.first().map_or_else(String::new, |(condition, _)| name(condition));
         let points = pairs.into_iter().map(|(condition, found)| point(condition, found));
-        ChartSeries { name, points: points.collect(), ..ChartSeries::default() }
+        ChartSeries::new(name, points.collect())
     };
     let series = curves(experiment).into_iter().map(curve);
     series.filter(|series| !series.points.is_empty()).collect()
