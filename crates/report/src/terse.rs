@@ -15,32 +15,19 @@ const PERCENTILE_COLUMNS: usize = 20;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum TerseVersion {
     /// No program version, no disks; the description on a line of its own.
-    V2,
+    V2 = 2,
     /// fio's default: no trims.
     #[default]
-    V3,
-    V4,
-    V5,
+    V3 = 3,
+    V4 = 4,
+    V5 = 5,
 }
 
 impl TerseVersion {
     pub fn from_number(number: u32) -> Option<Self> {
-        match number {
-            2 => Some(Self::V2),
-            3 => Some(Self::V3),
-            4 => Some(Self::V4),
-            5 => Some(Self::V5),
-            _ => None,
-        }
-    }
-
-    fn number(self) -> u32 {
-        match self {
-            Self::V2 => 2,
-            Self::V3 => 3,
-            Self::V4 => 4,
-            Self::V5 => 5,
-        }
+        [Self::V2, Self::V3, Self::V4, Self::V5]
+            .into_iter()
+            .find(|version| *version as u32 == number)
     }
 }
 
@@ -50,7 +37,7 @@ pub fn render(record: &RunRecord, version: TerseVersion) -> String {
 
 fn line(record: &RunRecord, entry: &Entry, version: TerseVersion) -> String {
     let plan = entry.group.plan;
-    let mut columns = vec![version.number().to_string()];
+    let mut columns = vec![(version as u32).to_string()];
     if version != TerseVersion::V2 {
         columns.push(fio::version(record));
     }

@@ -37,7 +37,7 @@ pub fn run_manual() -> Vec<(&'static str, Vec<(String, &'static str)>)> {
     };
     let groups = KeyGroup::ALL.into_iter().filter(|group| *group != KeyGroup::Refused);
     let keys = groups.map(|group| {
-        (group.title(), keys::keys().filter(|key| key.group == group).map(form).collect())
+        (group.name(), keys::keys().filter(|key| key.group == group).map(form).collect())
     });
     std::iter::once(("Options", options(|_| true))).chain(keys).collect()
 }
@@ -100,7 +100,7 @@ pub fn compat_table() -> String {
         let _ = write!(
             text,
             "### {}\n\n| key | value | description | difference from fio |\n|---|---|---|---|\n",
-            group.title()
+            group.name()
         );
         for key in keys::keys().filter(|key| key.group == group) {
             let names: Vec<String> = key.names().map(|name| format!("`{name}`")).collect();

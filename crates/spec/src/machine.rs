@@ -9,9 +9,7 @@ const DISKS_MAX: u32 = 100_000;
 const ENTRIES_MAX: usize = 1000;
 
 /// The machine in `text`, the contents of `file`, with one workload at least.
-///
-/// # Errors
-/// Where the text is not TOML, a key is unknown or its value wrong, or parts do not form trees.
+/// Fails where the text is not TOML, a key is unknown or its value wrong, or parts do not form trees.
 pub fn machine(text: &str, file: &str) -> Result<Machine, Vec<SpecError>> {
     let mut machine: Machine = toml::from_str(text).map_err(|error| {
         let at = error.span().map_or(0, |span| span.start);

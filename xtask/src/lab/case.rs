@@ -3,28 +3,20 @@
 use crate::Result;
 use std::path::Path;
 
-/// The kernels of the lab, each the newest that Debian has of its line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, clap::ValueEnum)]
-pub enum Kernel {
-    #[value(name = "6.1")]
-    V6_1,
-    #[value(name = "6.12")]
-    V6_12,
-    #[value(name = "7")]
-    V7,
+fathom_model::named! {
+    /// The kernels of the lab, each the newest that Debian has of its line.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, clap::ValueEnum)]
+    pub enum Kernel {
+        #[value(name = "6.1")]
+        V6_1 = "6.1",
+        #[value(name = "6.12")]
+        V6_12 = "6.12",
+        #[value(name = "7")]
+        V7 = "7",
+    }
 }
 
 impl Kernel {
-    pub const ALL: [Kernel; 3] = [Kernel::V6_1, Kernel::V6_12, Kernel::V7];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Kernel::V6_1 => "6.1",
-            Kernel::V6_12 => "6.12",
-            Kernel::V7 => "7",
-        }
-    }
-
     fn parse(name: &str) -> Result<Kernel> {
         let found = Kernel::ALL.into_iter().find(|kernel| kernel.name() == name);
         Ok(found.ok_or_else(|| format!("no kernel {name}: it is 6.1, 6.12 or 7"))?)

@@ -25,24 +25,20 @@ pub struct TableUi {
     pub reversed: bool,
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Panel {
-    #[default]
-    Disks,
-    Threads,
-    Layers,
-    Rings,
+fathom_model::named! {
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+    pub enum Panel {
+        #[default]
+        Disks = "disks",
+        Threads = "threads",
+        Layers = "layers",
+        Rings = "rings",
+    }
 }
 
 impl Panel {
-    pub const ALL: [Self; 4] = [Self::Disks, Self::Threads, Self::Layers, Self::Rings];
-
     pub fn index(self) -> usize {
         self as usize
-    }
-
-    pub fn name(self) -> &'static str {
-        ["disks", "threads", "layers", "rings"][self.index()]
     }
 
     /// The panel `by` places further in screen order, cyclically.

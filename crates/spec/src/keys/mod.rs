@@ -111,35 +111,17 @@ impl Takes {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum KeyGroup {
-    Target,
-    Access,
-    Engine,
-    Schedule,
-    Rate,
-    Data,
-    Report,
-    Refused,
-}
-
-impl KeyGroup {
-    pub const ALL: [KeyGroup; 8] = {
-        use KeyGroup::{Access, Data, Engine, Rate, Refused, Report, Schedule, Target};
-        [Target, Access, Engine, Schedule, Rate, Data, Report, Refused]
-    };
-
-    pub const fn title(self) -> &'static str {
-        match self {
-            KeyGroup::Target => "Targets",
-            KeyGroup::Access => "I/O pattern",
-            KeyGroup::Engine => "I/O engine",
-            KeyGroup::Schedule => "Job control",
-            KeyGroup::Rate => "Rate limits and think time",
-            KeyGroup::Data => "Buffers, flushes and errors",
-            KeyGroup::Report => "Reporting",
-            KeyGroup::Refused => "Refused keys",
-        }
+fathom_model::named! {
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum KeyGroup {
+        Target = "Targets",
+        Access = "I/O pattern",
+        Engine = "I/O engine",
+        Schedule = "Job control",
+        Rate = "Rate limits and think time",
+        Data = "Buffers, flushes and errors",
+        Report = "Reporting",
+        Refused = "Refused keys",
     }
 }
 
