@@ -1,5 +1,6 @@
 # Where the CPU of the interrupts is the verdict, polling is its test, on devices with polled queues alone.
 # kernels: 7 6.1
+# when: all
 reload nvme poll_queues=1
 
 # confirm DEVICE: tests that verdict of a run of the device, on which another one may have been found.

@@ -297,5 +297,5 @@ pub(crate) fn percent(share: f64) -> String {
 }
 
 pub(crate) fn times(ratio: &Ratio) -> String {
-    format!("{:.2}× (95% CI {:.2}–{:.2})", ratio.value, ratio.low, ratio.high)
+    format!("{:.2}× ({})", ratio.value, ratio.interval())
 }

@@ -282,6 +282,15 @@ impl Ratio {
     pub fn spread(&self) -> f64 {
         (self.high / self.low).ln() / 2.0
     }
+
+    /// The interval in words: `95% CI 0.95–1.05`. Two windows that differ much may give one of many digits, which says no more
+    /// than that it is wide.
+    pub fn interval(&self) -> String {
+        match self.high {
+            ..=100.0 => format!("95% CI {:.2}–{:.2}", self.low, self.high),
+            _ => format!("95% CI {:.2} to more than 100", self.low),
+        }
+    }
 }
 
 crate::named! {

@@ -4,7 +4,6 @@ use super::parts;
 use crate::doc::{Block, Document, Lead, Text};
 use fathom_model::Finding;
 use fathom_model::finding::{Confirmed, ConfirmedVerdict};
-use fathom_model::window::Ratio;
 
 /// A gain below this ratio is not worth a word.
 const GAIN_SHOWN: f64 = 1.05;
@@ -35,8 +34,7 @@ fn confirmed(found: &Confirmed) -> String {
     let verdict = verdict(found.verdict);
     let yields = found.ratio.map(|ratio| {
         let (experiment, metric) = (&found.experiment, found.metric.title());
-        let Ratio { value, low, high } = ratio;
-        format!("{experiment} yields {value:.2}× the {metric} (95% CI {low:.2}–{high:.2})")
+        format!("{experiment} yields {:.2}× the {metric} ({})", ratio.value, ratio.interval())
     });
     let parts: Vec<String> = yields.into_iter().chain(found.reason.clone()).collect();
     format!("{verdict}: {}", parts.join("; "))
@@ -111,6 +109,7 @@ mod tests {
     use super::*;
     use crate::render::unwrapped;
     use fathom_model::experiment::Metric;
+    use fathom_model::window::Ratio;
 
     fn shown(confirmed: Confirmed) -> String {
         let cause = Finding {
@@ -152,6 +151,10 @@ mod tests {
             page.contains(&format!("inconclusive: {effect}; the interval is too wide\n")),
             "{page}"
         );
+        let wide = Ratio { value: 1.0, low: 0.0, high: 1e7 };
+        let wide =
+            Confirmed { ratio: Some(wide), ..confirmed(ConfirmedVerdict::Inconclusive, None) };
+        assert!(shown(wide).contains("(95% CI 0.00 to more than 100)"));
         let page = shown(Confirmed::not_tested("no job has fsync"));
         assert!(page.contains("not tested: no job has fsync\n"), "{page}");
     }

@@ -285,7 +285,7 @@ fn saturated(view: &SettingView) -> Option<Claim> {
 /// The tests without a gain.
 pub(super) fn no_gain(view: &SettingView) -> String {
     let gain = |kind| match view.gain(kind) {
-        Some(g) => format!(" ({:.2}×, 95% CI {:.2}–{:.2})", g.value, g.low, g.high),
+        Some(g) => format!(" ({:.2}×, {})", g.value, g.interval()),
         None => String::new(),
     };
     let deeper = match view.latency_of_deeper() {

@@ -350,5 +350,5 @@ pub(super) fn capitalized(text: &str) -> String {
 
 /// A ratio of I/Os per second with its interval.
 fn iops(ratio: &Ratio) -> String {
-    format!("{:.2}× the IOPS (95% CI {:.2}–{:.2})", ratio.value, ratio.low, ratio.high)
+    format!("{:.2}× the IOPS ({})", ratio.value, ratio.interval())
 }
