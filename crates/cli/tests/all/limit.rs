@@ -6,6 +6,7 @@ use crate::common::{
 };
 use fathom_model::limit::LimitRecord;
 use rustix::process::Signal;
+use serde_json::{Value, json};
 use std::fs;
 use std::os::fd::AsRawFd;
 use std::process::Command;
@@ -17,7 +18,7 @@ fn a_file_is_searched_and_not_changed() {
     let before = checksum(place.path("data"));
     let answer = place.ask(&["limit", "--duration=5", "--record=kept", "data"]).done();
     // The machine was sampled meanwhile, and can be replayed.
-    let kept: serde_json::Value = serde_json::from_str(&place.read("kept/record.json")).unwrap();
+    let kept: Value = serde_json::from_str(&place.read("kept/record.json")).unwrap();
     assert_eq!(kept["sampling"]["level"], "default");
     assert!(place.read("kept/samples.ndjson").lines().count() >= 3);
     place.ask(&["top", "--replay=kept", "--format=text"]).done();
@@ -59,7 +60,7 @@ fn a_device_is_compared_with_its_data_sheet() {
     assert!((most - 100_000.0).abs() < 1e-3, "{most}");
     assert_eq!(specified["basis"], "assumed");
     assert_eq!(specified["used"], peak["iops"]["mean"]);
-    let kept: serde_json::Value = serde_json::from_str(&place.read("kept/record.json")).unwrap();
+    let kept: Value = serde_json::from_str(&place.read("kept/record.json")).unwrap();
     assert_eq!(kept["config"]["spec"]["read_iops"], 100_000.0);
     let refused = place.ask(&["limit", "--spec=iosp=1", "data"]);
     assert_eq!(refused.code, Some(2));
@@ -219,6 +220,17 @@ fn a_run_is_held_against_what_a_search_found_for_its_device() {
         return;
     };
     let peak = peak.iops.mean;
+    // What limited it depends on the machine.
+    let runs = fs::read_dir(place.home().join(".local/state/fathom/runs")).unwrap();
+    let record = runs.flatten().next().unwrap().path().join("record.json");
+    let limited_by = |rule: &str| {
+        let mut found: Value = serde_json::from_slice(&fs::read(&record).unwrap()).unwrap();
+        found["findings"] = json!([{
+            "rule": rule, "class": "limiter", "severity": "info", "rank": 1, "summary": "It is full.", "evidence": [],
+            "next_step": null, "part": { "kind": "peak", "target": 0, "block": 0 },
+        }]);
+        fs::write(&record, found.to_string()).unwrap();
+    };
     let run = |rw: &str, direct: &str| {
         let options = ["run", "--ioengine=io_uring", "--iodepth=4", "--runtime=1", "--time_based"];
         let own = ["--bs=4k", "--json", direct, rw, &device.0];
@@ -226,6 +238,9 @@ fn a_run_is_held_against_what_a_search_found_for_its_device() {
         let all = json["fathom"]["ceilings"].as_array().unwrap().clone();
         all.into_iter().find(|ceiling| ceiling["kind"] == "device")
     };
+    limited_by("busy-cpus");
+    assert_eq!(run("--rw=randread", "--direct=1"), None, "the device may do more");
+    limited_by("device");
     let row = run("--rw=randread", "--direct=1");
     let row = row.unwrap_or_else(|| panic!("no row; {part} of the I/Os were seen at the device"));
     assert!((row["most"].as_f64().unwrap() / peak - 1.0).abs() < 0.01, "{row} {peak}");
