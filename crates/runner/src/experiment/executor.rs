@@ -119,7 +119,11 @@ impl<'a> ConditionExecutor<'a> {
         let sample = sample?;
         if sample.metric(self.request.experiment.metric).is_none() {
             let why = sample.first_error.unwrap_or_else(|| "no I/O completed".into());
-            return Err(Failure::rejected(why));
+            return Err(match self.plans.works.get(index) {
+                // A program may pause; a job does not.
+                Some(Work::Processes(_)) => Failure::once(why),
+                _ => Failure::rejected(why),
+            });
         }
         Ok(sample)
     }
