@@ -222,7 +222,8 @@ pub(in crate::rules) static SCHEDULER: Rule = Rule {
     threshold: || {
         format!(
             "A device with the scheduler bfq or kyber was busy {UTIL_MIN:.0}% of the time or more; the median time of sampled I/Os between \
-             insertion and issue was {:.0}% or more of the sum of that and their median time from issue to completion, also by the 95% confidence intervals of both medians where there are fewer than {SHARE_SAMPLES_MIN} samples, of {HELD_SAMPLES_MIN} at least, while fewer than {:.0}% of the requests that the driver accepts were in use and \
+             insertion and issue was {:.0}% or more of the sum of that and their median time from issue to completion (of the mean time of all I/Os, where the kernel \
+             did not report most completions), also by the 95% confidence intervals of both medians where there are fewer than {SHARE_SAMPLES_MIN} samples, of {HELD_SAMPLES_MIN} at least, while fewer than {:.0}% of the requests that the driver accepts were in use and \
              threads waited for I/O {} of the time or more; or {:.0}% of the CPU time went to any scheduler. In a search, a deeper queue yields no gain, and at \
              the setting or a deeper one that part of the I/Os in flight was held, most of those in flight at the workers were in \
              the queue, and the driver was not full and took at most {FAST_MAX} times as long as with one I/O in flight.",
@@ -445,8 +446,8 @@ pub(super) fn time_in_scheduler(view: &View, disk: &DiskRates) -> Option<f64> {
 pub(super) fn times_in_scheduler(view: &View, disk: &DiskRates) -> Option<[f64; 2]> {
     let blocks = view.blocks(&disk.name)?;
     let gaps = await_gaps(blocks, disk, view.seen.elapsed_ns);
-    let is_biased = gaps.iter().any(|gap| gap.reason == GapReason::Samples);
-    if is_biased || blocks.ends_unseen().is_some() {
+    let are_ends_seen = blocks.ends_unseen().is_none();
+    if are_ends_seen && gaps.iter().any(|gap| gap.reason == GapReason::Samples) {
         return None;
     }
     let median = |times: &Histogram, side: f64| {
@@ -457,9 +458,15 @@ pub(super) fn times_in_scheduler(view: &View, disk: &DiskRates) -> Option<[f64; 
         let at = times.percentile(50.0 + side * spread)?;
         Some(at as f64).filter(|_| times.count() >= HELD_SAMPLES_MIN)
     };
+    let ios = disk.read.ios + disk.write.ios + disk.discard.ios;
     let part = |side: f64| {
-        let (held, served) = (median(&blocks.queue, -side)?, median(&blocks.driver, side)?);
-        Some(held / (held + served).max(1.0))
+        let held = median(&blocks.queue, -side)?;
+        let all = match are_ends_seen {
+            true => held + median(&blocks.driver, side)?,
+            // Little's law: the mean of all requests, which slow ones only raise.
+            false => Some(disk.queue * 1e9 / ios).filter(|mean| *mean >= held)?,
+        };
+        Some(held / all.max(1.0))
     };
     Some([part(0.0)?, part(1.0)?])
 }
