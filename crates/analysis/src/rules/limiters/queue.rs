@@ -464,11 +464,13 @@ pub(super) fn times_in_scheduler(view: &View, disk: &DiskRates) -> Option<[f64; 
         let all = match are_ends_seen {
             true => held + median(&blocks.driver, side)?,
             // Little's law: the mean of all requests, which slow ones only raise.
-            false => Some(disk.queue * 1e9 / ios).filter(|mean| *mean >= held)?,
+            false => disk.queue * 1e9 / ios,
         };
         Some(held / all.max(1.0))
     };
-    Some([part(0.0)?, part(1.0)?])
+    let (share, least) = (part(0.0)?, part(1.0)?);
+    // Of more than all of the time, slower requests than most were sampled.
+    (least <= 1.0).then_some([share.min(1.0), least])
 }
 
 pub(in crate::rules) static WRITEBACK_THROTTLING: Rule = Rule {
