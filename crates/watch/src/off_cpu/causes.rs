@@ -202,117 +202,143 @@ pub(super) fn interrupt(functions: &[&str]) -> Option<ThreadState> {
 mod tests {
     use super::*;
 
-    #[track_caller]
-    fn check(state: u64, stack: &str, wanted: ThreadState, function: &str) {
-        let functions: Vec<&str> = stack.split_whitespace().collect();
-        assert_eq!(cause(state, &functions), (wanted, function), "{stack}");
-    }
-
-    #[test]
-    fn waits_are_told_apart_by_their_functions() {
-        use ThreadState as S;
-        check(
+    /// The state of a thread, its kernel stack, what it waits for, and the function that shows it.
+    const WAITS: [(u64, &str, ThreadState, &str); 22] = [
+        (
             2,
             "__schedule schedule io_schedule blk_mq_get_tag __blk_mq_alloc_requests submit_bio __x64_sys_pread64",
-            S::Disk,
+            ThreadState::Disk,
             "blk_mq_get_tag",
-        );
-        check(
+        ),
+        (
             2,
             "__schedule schedule io_schedule folio_wait_bit_common filemap_fault __do_fault handle_mm_fault \
              do_user_addr_fault exc_page_fault asm_exc_page_fault",
-            S::PageFault,
+            ThreadState::PageFault,
             "folio_wait_bit_common",
-        );
-        check(
+        ),
+        (
             2,
             "__schedule schedule io_schedule folio_wait_bit_common __folio_lock_or_retry do_swap_page handle_mm_fault \
              do_user_addr_fault exc_page_fault asm_exc_page_fault",
-            S::PageFault,
+            ThreadState::PageFault,
             "do_swap_page",
-        );
-        check(
+        ),
+        (
             2,
             "__schedule schedule jbd2_log_wait_commit jbd2_complete_transaction ext4_fsync_journal ext4_sync_file \
              do_fsync __x64_sys_fdatasync",
-            S::Flush,
+            ThreadState::Flush,
             "jbd2_log_wait_commit",
-        );
-        check(
+        ),
+        (
             2,
             "__schedule schedule io_schedule folio_wait_bit_common folio_wait_writeback __filemap_fdatawait_range \
              file_write_and_wait_range ext4_sync_file vfs_fsync_range",
-            S::Flush,
+            ThreadState::Flush,
             "folio_wait_bit_common",
-        );
-        check(
+        ),
+        (
             2,
             "__schedule schedule schedule_preempt_disabled rwsem_down_write_slowpath down_write ext4_buffered_write_iter",
-            S::KernelLock,
+            ThreadState::KernelLock,
             "rwsem_down_write_slowpath",
-        );
-        check(
+        ),
+        (
             1,
             "__schedule schedule futex_wait_queue __futex_wait futex_wait do_futex",
-            S::Futex,
+            ThreadState::Futex,
             "futex_wait_queue",
-        );
-        check(
+        ),
+        (
             1,
             "__schedule schedule schedule_hrtimeout_range ep_poll do_epoll_wait",
-            S::Poll,
+            ThreadState::Poll,
             "ep_poll",
-        );
-        check(
+        ),
+        (
             1,
             "__schedule schedule schedule_timeout unix_stream_read_generic unix_stream_recvmsg",
-            S::Socket,
+            ThreadState::Socket,
             "unix_stream_read_generic",
-        );
-        check(1, "__schedule schedule pipe_read vfs_read ksys_read", S::Pipe, "pipe_read");
-        check(
+        ),
+        (1, "__schedule schedule pipe_read vfs_read ksys_read", ThreadState::Pipe, "pipe_read"),
+        (
             1,
             "__schedule schedule schedule_timeout wait_woken n_tty_read tty_read",
-            S::Terminal,
+            ThreadState::Terminal,
             "n_tty_read",
-        );
-        check(1, "__schedule schedule do_nanosleep hrtimer_nanosleep", S::Timer, "do_nanosleep");
-        check(
+        ),
+        (
+            1,
+            "__schedule schedule do_nanosleep hrtimer_nanosleep",
+            ThreadState::Timer,
+            "do_nanosleep",
+        ),
+        (
             1,
             "__schedule schedule io_cqring_wait __do_sys_io_uring_enter",
-            S::IoUring,
+            ThreadState::IoUring,
             "io_cqring_wait",
-        );
-        check(4, "__schedule schedule do_signal_stop get_signal", S::Stopped, "do_signal_stop");
-        check(1, "__schedule schedule some_driver_read vfs_read", S::Other, "some_driver_read");
-        check(
+        ),
+        (
+            4,
+            "__schedule schedule do_signal_stop get_signal",
+            ThreadState::Stopped,
+            "do_signal_stop",
+        ),
+        (
+            1,
+            "__schedule schedule some_driver_read vfs_read",
+            ThreadState::Other,
+            "some_driver_read",
+        ),
+        (
             2,
             "__schedule schedule request_wait_answer fuse_simple_request",
-            S::Disk,
+            ThreadState::Disk,
             "request_wait_answer",
-        );
+        ),
         // A polling thread that submits I/Os for others.
-        check(
+        (
             2,
             "__schedule schedule io_schedule blk_mq_get_tag io_submit_sqes io_sq_thread",
-            S::Disk,
+            ThreadState::Disk,
             "blk_mq_get_tag",
-        );
-        check(1, "__schedule schedule io_sq_thread ret_from_fork", S::KernelThread, "io_sq_thread");
-        check(1, "", S::Unknown, "");
-        check(
+        ),
+        (
+            1,
+            "__schedule schedule io_sq_thread ret_from_fork",
+            ThreadState::KernelThread,
+            "io_sq_thread",
+        ),
+        (1, "", ThreadState::Unknown, ""),
+        (
             1,
             "__schedule schedule do_wait_intr_irq timerfd_read vfs_read",
-            S::Timer,
+            ThreadState::Timer,
             "timerfd_read",
-        );
-        check(1, "__schedule schedule do_wait kernel_wait4 __do_sys_wait4", S::Child, "do_wait");
-        check(
+        ),
+        (
+            1,
+            "__schedule schedule do_wait kernel_wait4 __do_sys_wait4",
+            ThreadState::Child,
+            "do_wait",
+        ),
+        (
             1,
             "__schedule schedule rt_mutex_slowlock_block futex_lock_pi do_futex",
-            S::Futex,
+            ThreadState::Futex,
             "futex_lock_pi",
-        );
+        ),
+    ];
+
+    #[test]
+    fn waits_are_told_apart_by_their_functions() {
+        for (state, stack, wanted, function) in WAITS {
+            let functions: Vec<&str> = stack.split_whitespace().collect();
+            assert_eq!(cause(state, &functions), (wanted, function), "{stack}");
+        }
     }
 
     #[test]

@@ -208,7 +208,7 @@ fn medians_of_the_same_requests_show_what_the_scheduler_holds_back() {
         ids(&found).contains(&"io-scheduler")
     };
     assert!(held(|_| ()));
-    // The end of most requests was not seen: of the millisecond that all take on average, as in flight and IOPS show.
+    // Most completions were not reported: of the millisecond that all requests take on average, as in flight and IOPS show.
     assert!(held(|s| s.held_requests_unended("vda", 600)));
     assert!(!held(|s| s.held_requests_unended("vda", 200)));
     // Sampled were slower ones than most.
