@@ -93,7 +93,9 @@ fn a_limit_of_file_sizes_is_reported() {
 
 /// The output of a command that receives a signal while its process is working.
 fn signalled(place: &Place, args: &[&str], signal: Signal) -> Answer {
-    let running = place.start(args);
+    // The tests may run under `nohup`, which fathom would respect.
+    let args = [&["--default-signal=HUP", FATHOM], args].concat();
+    let running = Running::start(&mut place.command("env", &args));
     // The main thread, that for signals, and one that watches.
     let tasks = format!("/proc/{}/task", running.id());
     until("a sampler", || std::fs::read_dir(&tasks).is_ok_and(|tasks| tasks.count() >= 3));
