@@ -77,7 +77,7 @@ fn run(experiment: Experiment, seed: u64, factors: &[f64]) -> Trial {
 /// In how many of 100 trials an effect of this size was claimed in its direction, and in the other one.
 fn claims(factor: f64) -> (u32, u32) {
     let mut found = (0, 0);
-    for seed in 0..100 {
+    for seed in 0..50 {
         let effect = run(pair(), seed, &[1.0, 1.0, factor]).effect(2).unwrap();
         if effect.claim == Claim::Changed {
             match effect.ratio.unwrap().value < 1.0 {
@@ -92,11 +92,11 @@ fn claims(factor: f64) -> (u32, u32) {
 #[test]
 fn an_injected_delay_is_found_and_none_is_not() {
     let (slower, faster) = claims(0.95);
-    assert!(slower >= 95 && faster == 0, "5%: {slower} {faster}");
+    assert!(slower >= 48 && faster == 0, "5%: {slower} {faster}");
     let (slower, faster) = claims(0.98);
-    assert!(slower >= 95 && faster == 0, "2%: {slower} {faster}");
+    assert!(slower >= 48 && faster == 0, "2%: {slower} {faster}");
     let (slower, faster) = claims(1.0);
-    assert!(slower + faster <= 5, "0%: {slower} {faster}");
+    assert!(slower + faster <= 2, "0%: {slower} {faster}");
 }
 
 #[test]
