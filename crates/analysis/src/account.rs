@@ -88,7 +88,7 @@ pub struct AccountPart {
     pub waits_per_s: Option<f64>,
     /// Mean time of a wait, in nanoseconds.
     pub mean_wait_ns: Option<f64>,
-    /// Of waits for a lock: the threads that ended most of them, and so held it.
+    /// Of waits for a lock: the threads that held it for most of their time.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub holders: Vec<AccountHolder>,
     /// What the threads that ended such waits did meanwhile, the longest first; not their own waits for locks.
@@ -103,7 +103,8 @@ pub struct AccountHolder {
     pub tid: i32,
     /// Its name.
     pub comm: String,
-    /// The share of the waits that it ended, 0 to 1.
+    /// The share of the time of the waits in which it held the lock, or kept its holder waiting, 0 to 1; in records of earlier
+    /// versions, of the waits that it ended.
     pub share: f64,
 }
 

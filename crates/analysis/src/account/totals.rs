@@ -7,7 +7,8 @@ use super::{
 use crate::machine::{CpuRates, MachineRates};
 use crate::threads::fold_digits;
 use fathom_model::watch::{
-    OffCpuSample, SwitchedThread, ThreadState, ThreadTime, ThreadsSample, TimesOfThread, WaitSum,
+    LockHolder, OffCpuSample, SwitchedThread, ThreadState, ThreadTime, ThreadsSample,
+    TimesOfThread, WaitSum,
 };
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -89,7 +90,7 @@ struct PartSums {
     recorded: u64,
     waited_ns: u64,
     /// Waits for a lock by the thread that ended them, and what these threads did meanwhile, in nanoseconds.
-    holders: BTreeMap<i32, (String, u64)>,
+    holders: BTreeMap<i32, LockHolder>,
     meanwhile: BTreeMap<ThreadState, u64>,
 }
 
@@ -218,7 +219,7 @@ impl GroupSums {
             sum.recorded += part.recorded;
             sum.waited_ns += part.waited_ns;
             sum.add_holders(
-                part.holders.iter().map(|(tid, (comm, count))| (*tid, comm, *count)),
+                part.holders.values(),
                 part.meanwhile.iter().map(|(state, ns)| (*state, *ns)),
             );
         }
@@ -315,7 +316,7 @@ impl GroupSums {
             part.recorded += wait.count;
             part.waited_ns += wait.ns;
             part.add_holders(
-                wait.holders.iter().map(|holder| (holder.tid, &holder.comm, holder.count)),
+                wait.holders.iter(),
                 wait.meanwhile.iter().map(|time| (time.state, time.ns)),
             );
             if wait.count > 0 {
@@ -411,12 +412,14 @@ impl GroupSums {
 impl PartSums {
     fn add_holders<'a>(
         &mut self,
-        holders: impl Iterator<Item = (i32, &'a String, u64)>,
+        holders: impl Iterator<Item = &'a LockHolder>,
         meanwhile: impl Iterator<Item = (ThreadState, u64)>,
     ) {
-        for (tid, comm, count) in holders {
-            if self.holders.len() < HOLDERS_MAX || self.holders.contains_key(&tid) {
-                self.holders.entry(tid).or_insert_with(|| (comm.clone(), 0)).1 += count;
+        for LockHolder { tid, comm, count, ns } in holders {
+            if self.holders.len() < HOLDERS_MAX || self.holders.contains_key(tid) {
+                let new = || LockHolder { tid: *tid, comm: comm.clone(), count: 0, ns: 0 };
+                let holder = self.holders.entry(*tid).or_insert_with(new);
+                (holder.count, holder.ns) = (holder.count + count, holder.ns + ns);
             }
         }
         for (state, ns) in meanwhile {
@@ -427,12 +430,17 @@ impl PartSums {
     /// The threads that held what was waited for, and what they did meanwhile.
     fn holders(&self) -> (Vec<AccountHolder>, Vec<AccountShare>) {
         let share = |part: u64, all: u64| part as f64 / all.max(1) as f64;
-        let holder = |(tid, (comm, count)): (&i32, &(String, u64))| AccountHolder {
-            tid: *tid,
-            comm: comm.clone(),
-            share: share(*count, self.recorded).min(1.0),
+        // Earlier versions recorded how many waits each thread ended only.
+        let is_timed = self.holders.values().any(|holder| holder.ns > 0);
+        let holder = |holder: &LockHolder| AccountHolder {
+            tid: holder.tid,
+            comm: holder.comm.clone(),
+            share: match is_timed {
+                true => share(holder.ns, self.meanwhile.values().sum()),
+                false => share(holder.count, self.recorded).min(1.0),
+            },
         };
-        let mut holders: Vec<AccountHolder> = self.holders.iter().map(holder).collect();
+        let mut holders: Vec<AccountHolder> = self.holders.values().map(holder).collect();
         holders.sort_by(|a, b| b.share.total_cmp(&a.share));
         holders.truncate(HOLDERS_SHOWN);
         let all: u64 = self.meanwhile.values().sum();

@@ -67,7 +67,7 @@ pub struct WaitSum {
     pub meanwhile: Vec<ThreadTime>,
 }
 
-/// A thread that ended waits for a lock.
+/// A thread that ended waits for a lock, or kept one that did.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LockHolder {
     /// Thread ID.
@@ -76,6 +76,9 @@ pub struct LockHolder {
     pub comm: String,
     /// Waits that it ended.
     pub count: u64,
+    /// Time of such waits that passed with what it did, in nanoseconds: it ended them, or those that kept the thread that did.
+    #[serde(default, skip_serializing_if = "super::is_zero")]
+    pub ns: u64,
 }
 
 impl OffCpuSample {

@@ -34,6 +34,8 @@ const PEER_PART: u64 = 100;
 const TAKEN_MAX: usize = 1000;
 /// Periods of a thread that are remembered.
 const RECENT_MAX: usize = 24;
+/// Maximum number of threads behind each other that wait for the lock that the next one holds.
+const CHAIN_MAX: u32 = 4;
 /// Maximum number of threads reported of those that ended the waits for a lock.
 const HOLDERS_MAX: usize = 4;
 
@@ -63,8 +65,16 @@ struct TracedThread {
     /// Of a peer: the scheduler's statistics, and when they were read.
     statistics: Option<(Sched, Instant)>,
     waits: HashMap<Wait, Waits>,
-    /// What it did last, and until when.
-    recent: VecDeque<(ThreadState, Range<u64>)>,
+    recent: VecDeque<Period>,
+}
+
+/// What a thread did for some time.
+#[derive(Debug, Clone)]
+struct Period {
+    state: ThreadState,
+    time: Range<u64>,
+    /// The thread that ended it, if it was a wait that one ended; otherwise 0.
+    ended_by: i32,
 }
 
 /// Cause and function.
@@ -75,8 +85,9 @@ struct Waits {
     count: u64,
     ns: u64,
     wakers: Vec<(Waker, u64)>,
-    /// Of waits for a lock: threads that ended them, and what these did meanwhile, in nanoseconds.
-    holders: HashMap<i32, u64>,
+    /// Of waits for a lock: threads that ended them (how many, and the time that passed with what these did), and what they
+    /// did meanwhile, in nanoseconds.
+    holders: HashMap<i32, (u64, u64)>,
     meanwhile: HashMap<ThreadState, u64>,
 }
 
@@ -168,17 +179,19 @@ impl TracedThread {
         if self.recent.len() >= RECENT_MAX {
             self.recent.pop_front();
         }
-        self.recent.push_back((state, self.since_ns..now_ns));
+        self.recent.push_back(Period { state, time: self.since_ns..now_ns, ended_by: 0 });
     }
 
-    /// What it did from `from_ns` to `now_ns`, as far as that is remembered; not when it waited for a lock itself, as another
-    /// thread held that.
-    fn did(&self, from_ns: u64, now_ns: u64) -> impl Iterator<Item = (ThreadState, u64)> {
-        let now = self.now.state().map(|state| (state, self.since_ns..now_ns));
+    /// What it did within `time`, as far as that is remembered, the last first.
+    fn did(&self, time: Range<u64>) -> impl Iterator<Item = Period> {
+        let now = self.now.state();
+        let now = now.map(|state| Period { state, time: self.since_ns..time.end, ended_by: 0 });
         let all = self.recent.iter().cloned().chain(now).rev();
-        let within = all.take_while(move |(_, time)| time.end > from_ns);
-        let within = within.map(move |(state, time)| (state, time.end - time.start.max(from_ns)));
-        within.filter(|(state, _)| !matches!(state, ThreadState::Futex | ThreadState::KernelLock))
+        let all = all.skip_while(move |period| period.time.start >= time.end);
+        all.take_while(move |period| period.time.end > time.start).map(move |period| Period {
+            time: period.time.start.max(time.start)..period.time.end.min(time.end),
+            ..period
+        })
     }
 
     /// It is on a CPU, as an event of its own shows.
@@ -243,14 +256,17 @@ impl TracedThread {
         }
     }
 
-    /// `holder` ended its wait for a lock, and did this meanwhile.
-    fn was_held_up(&mut self, holder: i32, did: &[(ThreadState, u64)]) {
+    /// `holder` ended its wait for a lock; these threads did this meanwhile.
+    fn was_held_up(&mut self, holder: i32, did: &[(i32, ThreadState, u64)]) {
         let Activity::Waiting(wait) = self.now else { return };
         let waits = self.waits.entry(wait).or_default();
-        if waits.holders.len() < WAKERS_MAX || waits.holders.contains_key(&holder) {
-            *waits.holders.entry(holder).or_default() += 1;
+        if let Some((count, _)) = waits.holder(holder) {
+            *count += 1;
         }
-        for (state, ns) in did {
+        for (tid, state, ns) in did {
+            if let Some((_, sum)) = waits.holder(*tid) {
+                *sum += ns;
+            }
             *waits.meanwhile.entry(*state).or_default() += ns;
         }
     }
@@ -304,13 +320,39 @@ impl Switches {
             self.threads.entry(current).or_default().runs(now_ns);
         }
         let waits = self.threads.get(&tid).filter(|thread| thread.now.is_for_lock());
-        let holder =
-            waits.zip(self.threads.get(&current)).filter(|_| matches!(by, Waker::Process(_)));
-        if let Some((waits, holder)) = holder {
-            let did: Vec<_> = holder.did(waits.since_ns, now_ns).collect();
+        let is_by_thread = matches!(by, Waker::Process(_));
+        if let Some((waits, holder)) =
+            waits.zip(self.threads.get(&current)).filter(|_| is_by_thread)
+        {
+            let mut did = Vec::new();
+            self.held(current, holder.did(waits.since_ns..now_ns), CHAIN_MAX, &mut did);
             self.threads.entry(tid).or_default().was_held_up(current, &did);
         }
-        self.threads.entry(tid).or_default().woken(now_ns, by);
+        let thread = self.threads.entry(tid).or_default();
+        thread.woken(now_ns, by);
+        let ended = thread.recent.back_mut().filter(|last| last.time.end == now_ns);
+        if let (Some(wait), Waker::Process(_)) = (ended, by) {
+            wait.ended_by = current;
+        }
+    }
+
+    /// What the thread `tid` did in `periods`; where it waited for a lock itself, what the thread did that held that.
+    fn held(
+        &self,
+        tid: i32,
+        periods: impl Iterator<Item = Period>,
+        chain: u32,
+        did: &mut Vec<(i32, ThreadState, u64)>,
+    ) {
+        for Period { state, time, ended_by } in periods {
+            if !matches!(state, ThreadState::Futex | ThreadState::KernelLock) {
+                did.push((tid, state, time.end - time.start));
+            } else if let (1.., Some(holder)) = (chain, self.threads.get(&ended_by)) {
+                // Boxed, since each step of the chain has an iterator of its own.
+                let periods: Box<dyn Iterator<Item = Period>> = Box::new(holder.did(time));
+                self.held(ended_by, periods, chain - 1, did);
+            }
+        }
     }
 
     /// Whether a thread is in a wait that may end without what it waits for.
@@ -465,14 +507,20 @@ fn is_for_peer(cause: ThreadState) -> bool {
 }
 
 impl Waits {
-    /// The threads that ended most of them.
+    /// Of the threads that held up others, this one, unless there are too many.
+    fn holder(&mut self, tid: i32) -> Option<&mut (u64, u64)> {
+        let has_room = self.holders.len() < WAKERS_MAX || self.holders.contains_key(&tid);
+        has_room.then(|| self.holders.entry(tid).or_default())
+    }
+
+    /// The threads that ended most of them, or that those waited for.
     fn holders(&self, names: &HashMap<i32, String>) -> Vec<LockHolder> {
-        let holder = |(tid, count): (&i32, &u64)| {
+        let holder = |(tid, (count, ns)): (&i32, &(u64, u64))| {
             let comm = names.get(tid).cloned().unwrap_or_default();
-            LockHolder { tid: *tid, comm, count: *count }
+            LockHolder { tid: *tid, comm, count: *count, ns: *ns }
         };
         let mut holders: Vec<LockHolder> = self.holders.iter().map(holder).collect();
-        holders.sort_by_key(|holder| (Reverse(holder.count), holder.tid));
+        holders.sort_by_key(|holder| (Reverse(holder.ns), Reverse(holder.count), holder.tid));
         holders.truncate(HOLDERS_MAX);
         holders
     }

@@ -229,6 +229,28 @@ fn the_thread_that_ends_a_wait_for_a_lock_held_it() {
 }
 
 #[test]
+fn who_keeps_the_holder_of_a_lock_waiting_is_a_holder_too() {
+    let mut switches = Switches::new(true);
+    let comm = Comm::of(b"db");
+    let lock = Some((ThreadState::Futex, 0));
+    // 3 computes. 2 waits until it is done, and 4 for 2.
+    switches.switched(0, ((1, 9), comm), 0, None, 3);
+    switches.switched(0, ((1, 8), comm), 0, None, 2);
+    switches.switched(100, ((1, 2), comm), 1, lock, 4);
+    switches.switched(200, ((1, 4), comm), 1, lock, 8);
+    switches.woken(1000, 2, Waker::Process(1), 3);
+    switches.switched(1010, ((1, 8), comm), 0, None, 2);
+    switches.woken(1100, 4, Waker::Process(1), 2);
+    let names = NameTable::new();
+    let (taken, _) = switches.take(Path::new("/nonexistent"), |pid| pid == 1, &names);
+    let waits = &taken.iter().find(|one| one.tid == 4).unwrap().waits[0];
+    let holders: Vec<_> = waits.holders.iter().map(|one| (one.tid, one.count, one.ns)).collect();
+    assert_eq!(holders, [(3, 0, 800), (2, 1, 100)]);
+    let did: Vec<_> = waits.meanwhile.iter().map(|time| (time.state, time.ns)).collect();
+    assert_eq!(did, [(ThreadState::OnCpu, 890), (ThreadState::Runnable, 10)]);
+}
+
+#[test]
 fn a_poll_that_an_interrupt_ends_waited_for_what_came() {
     let waits = |by: Waker, ns: u64| {
         let mut switches = Switches::new(true);

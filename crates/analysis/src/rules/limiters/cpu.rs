@@ -432,6 +432,14 @@ fn own_time(view: &View) -> Option<Claim> {
             view.cpus_named()
         ),
     };
+    // Which other threads may wait for.
+    let worker = view.worker();
+    let summary = match worker {
+        Some((comm, on_cpu)) => {
+            format!("{summary} One of them, {comm}, was {:.0}% of the time.", on_cpu * 100.0)
+        }
+        None => summary,
+    };
     let on_cpu = Evidence::number("time on a CPU", view.share(ran), Unit::Share);
     let on_cpu = on_cpu.with_source("/proc/PID/task/TID/schedstat");
     let rows = view.layers.layers.iter().filter(|_| view.layers.samples >= CPU_SAMPLES_MIN);
@@ -445,9 +453,11 @@ fn own_time(view: &View) -> Option<Claim> {
     let claim = Claim::new(summary, evidence).about(view.workload()).despite(waits);
     let claim = claim.weight(share).confidence(Confidence::High);
     let all_in_use = ran + 0.5 >= view.cpus();
-    Some(if all_in_use {
-        claim.remedy("Lower the CPU time per I/O: all CPUs are in use")
-    } else {
-        claim
+    Some(match worker {
+        Some((comm, _)) => {
+            claim.remedy(format!("Let several threads do what {comm} does, or lower its CPU time"))
+        }
+        None if all_in_use => claim.remedy("Lower the CPU time per I/O: all CPUs are in use"),
+        None => claim,
     })
 }

@@ -558,7 +558,7 @@ impl Scene {
         self.no_threads();
         let part = NS / threads as u64;
         let waiting = NS - part;
-        let holder = |tid| LockHolder { tid, comm: "fio".into(), count: 1000 };
+        let holder = |tid| LockHolder { tid, comm: "fio".into(), count: 1000, ns: 0 };
         let thread = |tid: i32| {
             let times = [(ThreadState::FutexBrief, waiting), (held, part)];
             let times = times.map(|(state, ns)| ThreadTime { state, ns }).to_vec();
@@ -589,6 +589,21 @@ impl Scene {
             ..OffCpuSample::default()
         });
         self.disk("vda", 0, 0.0, 0.0);
+    }
+
+    /// Three threads wait for a fourth, which is on a CPU for this share of the time.
+    pub fn waits_for(&mut self, comm: &str, on_cpu: f64) {
+        self.takes_turns(4, ThreadState::OnCpu);
+        self.last.off_cpu = None;
+        let ns = (on_cpu * NS as f64) as u64;
+        for (at, thread) in self.threads_sample().by_thread.iter_mut().enumerate() {
+            let times = match at {
+                0 => [(ThreadState::OnCpu, ns), (ThreadState::Timer, NS - ns)],
+                _ => [(ThreadState::FutexBrief, NS), (ThreadState::OnCpu, 0)],
+            };
+            thread.times = times.map(|(state, ns)| ThreadTime { state, ns }).to_vec();
+            thread.comm = if at == 0 { comm.into() } else { thread.comm.clone() };
+        }
     }
 
     pub fn kernel_lock(&mut self, waiting: f64, running: f64) {

@@ -245,6 +245,12 @@ pub(in crate::rules) static LOCK: Rule = Rule {
             summary: "Threads of fio waited for each other: 3.0 of 4.0 were in futex(2) on average, each for a short time, while \
                       0.0 ran. Its holders, one after the other, were meanwhile: disk I/O 100%. One of them gets on at a time.",
         },
+        Case::View {
+            holds: |s| s.waits_for("compaction", 0.9),
+            near_miss: |s| s.waits_for("compaction", 0.3),
+            summary: "Threads of fio waited for each other: 3.0 of 3.9 were in futex(2) on average, each for a short time, while \
+                      0.9 ran (compaction 90% of the time).",
+        },
     ],
     ..Rule::LIMITER
 };
@@ -271,10 +277,14 @@ fn lock(view: &View) -> Option<Claim> {
         };
         format!("{holders} One of them gets on at a time{ceiling}.")
     });
+    let worker = view.worker();
+    let worker =
+        worker.map(|(comm, on_cpu)| format!(" ({comm} {:.0}% of the time)", on_cpu * 100.0));
     let summary = format!(
         "Threads of {} waited for each other: {waiting:.1} of {all:.1} were in futex(2) on average, each for a short time, \
-         while {ran:.1} ran.{}",
+         while {ran:.1} ran{}.{}",
         view.who,
+        worker.unwrap_or_default(),
         holders.unwrap_or_default()
     );
     let share = if view.account.is_some() { view.share(waiting) } else { share };

@@ -1,7 +1,7 @@
 //! Input of the limiter rules.
 
 use super::SAMPLES_MIN;
-use crate::account::Account;
+use crate::account::{Account, AccountGroup};
 use crate::derive;
 use crate::layers::LayerTimes;
 use crate::machine::{CpuPercent, DiskRates, MachineRates};
@@ -41,6 +41,8 @@ pub(super) const AGAINST_MIN: f64 = 0.05;
 pub(super) const NAMED_MIN: f64 = 0.1;
 /// The share of the waits for a lock that a thread must have ended to be called its holder.
 const HOLDER_MIN: f64 = 0.8;
+/// Share of a program's CPU time, and of a CPU, from which one thread is named for it.
+const WORKER_MIN: f64 = 0.6;
 /// Who is watched where no program is.
 const THE_MACHINE: &str = "this machine";
 
@@ -244,6 +246,18 @@ impl<'a> View<'a> {
         let on_cpu = part.meanwhile.iter().filter(|did| did.state == ThreadState::OnCpu);
         let sentence = format!(" {who} meanwhile: {}.", did.join(", "));
         Some((sentence, on_cpu.map(|did| did.share).sum()))
+    }
+
+    /// The thread that ran while the others of its process hardly did, by name, and how much of the time it was on a CPU.
+    pub fn worker(&self) -> Option<(&str, f64)> {
+        let account = self.account.as_ref().filter(|_| !self.is_run())?;
+        let on_cpu = |group: &AccountGroup| group.state(ThreadState::OnCpu);
+        let all: f64 = account.groups.iter().filter(|group| !group.peer).map(on_cpu).sum();
+        let own = account.groups.iter().filter(|group| !group.peer && group.threads == 1);
+        let most = own.max_by(|a, b| on_cpu(a).total_cmp(&on_cpu(b)))?;
+        let is_one = account.groups.iter().map(|group| group.threads).sum::<usize>() == 1;
+        let works = !is_one && on_cpu(most) >= WORKER_MIN * all.max(1.0);
+        works.then(|| (most.comm.as_str(), on_cpu(most)))
     }
 
     /// The share of their time that its busy threads waited for I/O; `None` where threads were not sampled.
