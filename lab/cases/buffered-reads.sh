@@ -1,5 +1,6 @@
 # The record of buffered reads has the queue depth at the disk, with a finding where it is below the requested one.
 # kernels: 6.1 7
+# when: all
 disk=$(disk 1)
 set -- --filename="$disk" --rw=randread --bs=4k --iodepth=32 --number_ios=3000 --output-format=json
 

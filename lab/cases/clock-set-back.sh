@@ -1,4 +1,5 @@
 # Setting the clock back by an hour during a run changes no duration, latency or count.
+# when: all
 before=$(date +%s)
 fathom run --name=job --filename="$(disk 0)" --rw=randread --bs=4k --direct=1 --iodepth=4 --rate_iops=100 \
     --time_based --runtime=5 --output-format=json --record=run >out 2>err &

@@ -2,6 +2,7 @@
 # kernels: 7
 # boot: own
 # modules: dm_mod
+# when: all
 # A run whose findings are in out.json.
 judge() { fathom run --name=job --rw=read --ioengine=null --size=1m --output-format=json >out.json; }
 

@@ -1,5 +1,6 @@
 # A file system that other programs fill during a run ends it with an error and the results up to then.
 # modules: ext4
+# when: all
 mkdir -p /mnt/ext4 /mnt/tmpfs
 mkfs.ext4 -q "$(disk 0)"
 mount -t ext4 "$(disk 0)" /mnt/ext4

@@ -1,4 +1,5 @@
 # Disks with logical blocks of 512 and 4096 bytes are read and written; smaller blocks are refused.
+# when: all
 for number in 0 3; do
     disk=$(disk $number)
     lba=$(cat "/sys/block/${disk#/dev/}/queue/logical_block_size")

@@ -1,4 +1,5 @@
 # With a memlock limit of 64 KiB a run works without registered buffers and reports it.
+# when: all
 ulimit -l 64
 mkdir own
 chown 65534:65534 own

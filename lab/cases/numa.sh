@@ -1,6 +1,7 @@
 # A disk of another NUMA node is named by topo and doctor where fathom may run on no CPU of that node, and only there.
 # kernels: 7
 # machine: nvme=2 lba=512 disk=64 roots=2 nodes=2
+# when: all
 near= far=
 for number in 0 1; do
     node=$(cat "/sys/class/nvme/$(controller $number)/device/numa_node")

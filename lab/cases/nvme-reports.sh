@@ -1,5 +1,6 @@
 # What records hold of NVMe controllers and queues is what nvme-cli and lsblk -t show.
 # kernels: 7
+# when: all
 # same WHAT FILE FILTER FILTER: what nvme-cli or lsblk shows in FILE, and what the record holds.
 same() {
     theirs=$(jq -c "$3" "$2") ours=$(jq -c "$4" ours)

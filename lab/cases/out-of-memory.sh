@@ -1,4 +1,5 @@
 # In 64 MiB of memory a run that needs more is refused; the record of one killed by the OOM killer is readable.
+# when: all
 echo +memory >/sys/fs/cgroup/cgroup.subtree_control
 mkdir /sys/fs/cgroup/labsmall
 echo 64M >/sys/fs/cgroup/labsmall/memory.max

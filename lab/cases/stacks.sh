@@ -1,5 +1,6 @@
 # dm-linear and md RAID0 over two disks are written and read; the members' counters add up.
 # modules: dm_mod raid0
+# when: all
 one=$(disk 0) two=$(disk 1)
 mib=2048 # sectors
 

@@ -1,4 +1,5 @@
 # A target written by one fathom is refused to other writers under any name, but not to readers; two parts may be written.
+# when: all
 disk=$(disk 0) ng=$(passthrough 0)
 pass="--ioengine=io_uring_cmd --cmd_type=nvme"
 watched=0

@@ -1,6 +1,7 @@
 # Sampling works under kernel lockdown (confidentiality).
 # boot: own
 # kernels: 6.1 7
+# when: all
 mount -t securityfs none /sys/kernel/security || true
 echo confidentiality >/sys/kernel/security/lockdown
 check "the kernel is locked down" grep -q -F "[confidentiality]" /sys/kernel/security/lockdown

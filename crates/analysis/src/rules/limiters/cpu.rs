@@ -436,7 +436,7 @@ fn own_time(view: &View) -> Option<Claim> {
     let worker = view.worker();
     let summary = match worker {
         Some((comm, on_cpu)) => {
-            format!("{summary} One of them, {comm}, was {:.0}% of the time.", on_cpu * 100.0)
+            format!("{summary} One of them, {comm}, ran {:.0}% of the time.", on_cpu * 100.0)
         }
         None => summary,
     };
