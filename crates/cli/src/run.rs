@@ -348,8 +348,10 @@ impl Request<'_> {
         let Some(mut runner) = opened else { return Ok(false) };
         let used = targets.iter().chain(&output.file).chain(job_files).map(String::as_str);
         view.logs = LogWriters::create(plan, output.bandwidth_log.as_deref(), used).map_err(one)?;
-        // After the targets were opened, so that a refusal is a single line.
-        plan.notes.iter().for_each(|note| stdio::info(&format!("fathom: note: {note}")));
+        // After the targets were opened, so that a refusal is a single line. Programs that start fio take any line for an error.
+        if !output.as_fio || std::env::var_os("FATHOM_NOTES").is_some_and(|value| value == "1") {
+            plan.notes.iter().for_each(|note| stdio::info(&format!("fathom: note: {note}")));
+        }
         let ran = runner.run(plan, &mut view);
         let errors = view.logs.finish();
         view.report_errors(&errors);

@@ -20,6 +20,11 @@ fn started_as_fio_it_prints_what_fio_prints() {
     says(&answer.stdout, &["a: (groupid=0, jobs=1): err= 0", "  read: IOPS=", "  write: IOPS="]);
     says(&answer.stdout, &["issued rwts: total=", "Run status group 0 (all jobs):"]);
     assert_eq!(answer.stderr, "");
+    let deep = ["--name=a", "--rw=read", "--size=1m", "--ioengine=psync", "--iodepth=8"];
+    assert_eq!(fio(&deep).done().stderr, "");
+    let mut noted = place.command("./fio", &deep);
+    let noted = Running::start(noted.env("FATHOM_NOTES", "1")).wait().done();
+    says(&noted.stderr, &["fathom: note: job 'a': synchronous engine psync runs at queue depth 1"]);
     let json = fio(&["--name=a", "--rw=read", "--size=1m", "--output-format=json"]).done().json();
     assert_eq!(json["jobs"][0]["read"]["total_ios"], 256);
     assert_eq!(fio(&["--version"]).done().stdout, "fio-3.42\n");

@@ -122,7 +122,10 @@ fn block(out: &mut String, block: &Block, level: usize) {
         Block::Chart(chart) => out.push_str(&svg::figure(chart)),
         Block::Finding(found) => finding(out, found),
         Block::Svg(svg) => {
-            let _ = writeln!(out, "<div class=\"scroll\" tabindex=\"0\">{svg}</div>");
+            let _ = writeln!(
+                out,
+                "<div class=\"scroll\" tabindex=\"0\" role=\"group\" aria-label=\"picture\">{svg}</div>"
+            );
         }
         Block::HtmlOnly(part) => blocks(out, part, level),
     }
@@ -173,8 +176,13 @@ fn key_values(out: &mut String, entries: &[(String, Text)]) {
 
 fn table(out: &mut String, data: &DataTable, tree: Option<&TreeRows>) {
     let class = |is_text: bool| if is_text { "" } else { " class=\"n\"" };
+    let names: Vec<&str> = data.columns.iter().map(|column| column.name.as_str()).collect();
     // Focusable, so that the keyboard scrolls it.
-    out.push_str("<div class=\"scroll\" tabindex=\"0\"><table>\n<thead><tr>");
+    let _ = write!(
+        out,
+        "<div class=\"scroll\" tabindex=\"0\" role=\"group\" aria-label=\"table: {}\"><table>\n<thead><tr>",
+        markup(&escape::text(&names.join(", ")))
+    );
     for column in &data.columns {
         let _ = write!(
             out,

@@ -346,7 +346,7 @@ impl Switches {
     ) {
         for Period { state, time, ended_by } in periods {
             if !matches!(state, ThreadState::Futex | ThreadState::KernelLock) {
-                did.push((tid, state, time.end - time.start));
+                did.push((tid, state, time.end.saturating_sub(time.start)));
             } else if let (1.., Some(holder)) = (chain, self.threads.get(&ended_by)) {
                 // Boxed, since each step of the chain has an iterator of its own.
                 let periods: Box<dyn Iterator<Item = Period>> = Box::new(holder.did(time));

@@ -596,14 +596,11 @@ impl Scene {
         self.takes_turns(4, ThreadState::OnCpu);
         self.last.off_cpu = None;
         let ns = (on_cpu * NS as f64) as u64;
-        for (at, thread) in self.threads_sample().by_thread.iter_mut().enumerate() {
-            let times = match at {
-                0 => [(ThreadState::OnCpu, ns), (ThreadState::Timer, NS - ns)],
-                _ => [(ThreadState::FutexBrief, NS), (ThreadState::OnCpu, 0)],
-            };
-            thread.times = times.map(|(state, ns)| ThreadTime { state, ns }).to_vec();
-            thread.comm = if at == 0 { comm.into() } else { thread.comm.clone() };
-        }
+        let time = |state, ns| ThreadTime { state, ns };
+        let threads = &mut self.threads_sample().by_thread;
+        threads.iter_mut().for_each(|one| one.times = vec![time(ThreadState::FutexBrief, NS)]);
+        threads[0].times = vec![time(ThreadState::OnCpu, ns), time(ThreadState::Timer, NS - ns)];
+        threads[0].comm = comm.into();
     }
 
     pub fn kernel_lock(&mut self, waiting: f64, running: f64) {
