@@ -348,10 +348,8 @@ impl Request<'_> {
         let Some(mut runner) = opened else { return Ok(false) };
         let used = targets.iter().chain(&output.file).chain(job_files).map(String::as_str);
         view.logs = LogWriters::create(plan, output.bandwidth_log.as_deref(), used).map_err(one)?;
-        // After the targets were opened, so that a refusal is a single line. Programs that start fio take any line for an error.
-        if !output.as_fio || std::env::var_os("FATHOM_NOTES").is_some_and(|value| value == "1") {
-            plan.notes.iter().for_each(|note| stdio::info(&format!("fathom: note: {note}")));
-        }
+        // After the targets were opened, so that a refusal is a single line.
+        print_notes(plan, output);
         let ran = runner.run(plan, &mut view);
         let errors = view.logs.finish();
         view.report_errors(&errors);
@@ -397,18 +395,11 @@ impl Request<'_> {
             }
             _ => {}
         }
-        for error in [&added, &shown, &closed, &tagged]
-            .into_iter()
-            .filter_map(|result| result.as_ref().err())
-        {
-            error!("{error}");
-        }
-        Ok(added.is_ok()
+        let ends = [added, shown, closed, tagged];
+        ends.iter().filter_map(|end| end.as_ref().err()).for_each(|error| error!("{error}"));
+        Ok(ends.iter().all(Result::is_ok)
             && is_confirmed
             && is_whole
-            && shown.is_ok()
-            && closed.is_ok()
-            && tagged.is_ok()
             && finished.is_ok()
             && !view.has_failed
             && record.is_complete())
@@ -429,6 +420,13 @@ impl Request<'_> {
             error!("not confirmed: {why}");
         }
         confirmed.is_ok()
+    }
+}
+
+/// Programs that start fio take any line for an error.
+fn print_notes(plan: &Plan, output: &Output) {
+    if !output.as_fio || std::env::var_os("FATHOM_NOTES").is_some_and(|value| value == "1") {
+        plan.notes.iter().for_each(|note| stdio::info(&format!("fathom: note: {note}")));
     }
 }
 

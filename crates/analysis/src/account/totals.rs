@@ -89,7 +89,7 @@ struct PartSums {
     waits: f64,
     recorded: u64,
     waited_ns: u64,
-    /// Waits for a lock by the thread that ended them, and what these threads did meanwhile, in nanoseconds.
+    /// Of waits for a lock: the threads that held it, and what these did meanwhile, in nanoseconds.
     holders: BTreeMap<i32, LockHolder>,
     meanwhile: BTreeMap<ThreadState, u64>,
 }

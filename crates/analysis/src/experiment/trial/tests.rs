@@ -74,7 +74,7 @@ fn run(experiment: Experiment, seed: u64, factors: &[f64]) -> Trial {
     trial
 }
 
-/// In how many of 100 trials an effect of this size was claimed in its direction, and in the other one.
+/// In how many of 50 trials an effect of this size was claimed in its direction, and in the other one.
 fn claims(factor: f64) -> (u32, u32) {
     let mut found = (0, 0);
     for seed in 0..50 {

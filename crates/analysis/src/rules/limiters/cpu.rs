@@ -371,6 +371,12 @@ pub(in crate::rules) static OWN_TIME: Rule = Rule {
             near_miss: |s| s.computes(0.6),
             summary: "fio spent its time on the CPU: 0.9 of its 1.0 busy threads ran on average, on 2 CPUs.",
         },
+        Case::View {
+            holds: |s| s.waits_for("compaction", ThreadState::Futex, 0.95),
+            near_miss: |s| s.waits_for("compaction", ThreadState::Futex, 0.05),
+            summary: "fio was on a CPU 95% of the time: 0.9 threads ran on average, on 2 CPUs. One of them, compaction, ran 95% of \
+                      the time.",
+        },
         Case::Setting {
             holds: |r| {
                 gains(r, [0.98, 1.02], [1.9, 2.0]);
@@ -386,6 +392,22 @@ pub(in crate::rules) static OWN_TIME: Rule = Rule {
     ],
     ..Rule::LIMITER
 };
+
+#[cfg(test)]
+#[test]
+fn who_is_alone_on_a_cpu_is_to_share_its_work_where_a_cpu_is_idle() {
+    let step = |change: fn(&mut Scene)| {
+        let mut scene = Scene::idle();
+        scene.waits_for("compaction", ThreadState::Futex, 0.95);
+        change(&mut scene);
+        let causes = scene.causes();
+        let cause = causes.iter().find(|cause| cause.rule == OWN_TIME.id).unwrap();
+        cause.next_step.clone().unwrap()
+    };
+    assert!(step(|_| {}).contains("what compaction does"), "{}", step(|_| {}));
+    let step = step(|scene| scene.bound_to_a_cpu(95));
+    assert!(step.contains("all CPUs are in use"), "{step}");
+}
 
 fn full_worker(view: &SettingView) -> Option<Claim> {
     let share = view.base.worker_share;
@@ -432,7 +454,7 @@ fn own_time(view: &View) -> Option<Claim> {
             view.cpus_named()
         ),
     };
-    // Which other threads may wait for.
+    // The other threads may wait for it.
     let worker = view.worker();
     let summary = match worker {
         Some((comm, on_cpu)) => {
@@ -454,10 +476,10 @@ fn own_time(view: &View) -> Option<Claim> {
     let claim = claim.weight(share).confidence(Confidence::High);
     let all_in_use = ran + 0.5 >= view.cpus();
     Some(match worker {
+        _ if all_in_use => claim.remedy("Lower the CPU time per I/O: all CPUs are in use"),
         Some((comm, _)) => {
             claim.remedy(format!("Let several threads do what {comm} does, or lower its CPU time"))
         }
-        None if all_in_use => claim.remedy("Lower the CPU time per I/O: all CPUs are in use"),
         None => claim,
     })
 }

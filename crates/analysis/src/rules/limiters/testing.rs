@@ -1,6 +1,8 @@
 //! Ten made-up seconds of `fathom watch -- fio`, and what can be changed about them.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod threads;
+
 use super::{INCONCLUSIVE, View, noted, verdict};
 use crate::watch::Observed;
 use fathom_model::facts::{DeviceFacts, HeldBy, TargetFacts};
@@ -11,13 +13,14 @@ use fathom_model::progress::{JobSample, Phase, Sample};
 use fathom_model::record::JobRecord;
 use fathom_model::watch::{
     BlockOp, BlocksSample, CgroupSample, CommandRecord, CpuSample, DeviceBlocks, DeviceWiring,
-    DiskCounters, DiskKind, InterruptSample, Level, LockHolder, MachineSample, OffCpuSample,
-    OpTimes, Pressure, PressureSample, ProcessFile, ProcessUse, ProcessesSample, RemotePeer,
-    RingSample, RingsSample, SamplingRecord, SplitSamples, SqPollThread, Stack, StackCount,
-    StacksSample, SwitchedThread, SystemSample, TaskBlocks, ThreadCount, ThreadState, ThreadTime,
-    ThreadsSample, TimesOfThread, WaitSum,
+    DiskCounters, DiskKind, InterruptSample, Level, MachineSample, OffCpuSample, OpTimes, Pressure,
+    PressureSample, ProcessFile, ProcessUse, ProcessesSample, RemotePeer, RingSample, RingsSample,
+    SamplingRecord, SplitSamples, SqPollThread, Stack, StackCount, StacksSample, SwitchedThread,
+    SystemSample, TaskBlocks, ThreadState, ThreadsSample,
 };
 use fathom_model::{Dir, PerDir, RunRecord};
+pub(super) use threads::held;
+use threads::waits;
 
 const SECONDS: u64 = 10;
 const NS: u64 = SECONDS * 1_000_000_000;
@@ -380,55 +383,6 @@ impl Scene {
         self.record.header.facts.targets = vec![target];
     }
 
-    /// A mean of `mean` threads in a state.
-    pub fn state(&mut self, state: ThreadState, mean: f64) {
-        let threads = self.threads_sample();
-        threads.times.retain(|time| time.state != state);
-        threads.times.push(ThreadTime { state, ns: (mean * NS as f64) as u64 });
-    }
-
-    /// The same, all in one system call and kernel function.
-    pub fn threads(&mut self, comm: &str, state: ThreadState, call: &str, wchan: &str, mean: f64) {
-        self.state(state, mean);
-        let threads = self.threads_sample();
-        threads.active.retain(|known| known.syscall != call || known.comm != comm);
-        threads.active.push(ThreadCount {
-            pid: PID,
-            comm: comm.into(),
-            state: if state == ThreadState::OnCpu { 'R' } else { 'D' },
-            syscall: call.into(),
-            wchan: wchan.into(),
-            count: 10,
-            ns: (mean * NS as f64) as u64,
-            ..ThreadCount::default()
-        });
-    }
-
-    /// One thread, whose time is known to have been spent so.
-    pub fn spends(&mut self, shares: &[(ThreadState, f64)]) {
-        self.no_threads();
-        shares.iter().for_each(|(state, share)| self.state(*state, *share));
-        let times = self.threads_sample().times.clone();
-        let comm = "fio".to_string();
-        let thread = TimesOfThread { pid: PID, tid: PID, comm, times, ..TimesOfThread::default() };
-        self.threads_sample().by_thread = vec![thread];
-    }
-
-    /// The thread is asleep in that state, system call and function.
-    pub fn sleeps(&mut self, state: ThreadState, call: &str, wchan: &str, mean: f64) {
-        self.spends(&[(state, mean), (ThreadState::OnCpu, 1.0 - mean)]);
-        let by_thread = std::mem::take(&mut self.threads_sample().by_thread);
-        self.threads("fio", state, call, wchan, mean);
-        self.threads_sample().by_thread = by_thread;
-    }
-
-    /// No threads.
-    pub fn no_threads(&mut self) {
-        self.threads_sample().active.clear();
-        self.threads_sample().times.clear();
-        self.threads_sample().by_thread.clear();
-    }
-
     /// Another program that used `cpus` CPUs and read `bytes` a second.
     pub fn other(&mut self, comm: &str, cpus: f64, bytes: u64) {
         self.others().push(ProcessUse {
@@ -537,87 +491,6 @@ impl Scene {
         let mut plan = JobPlan::new("a", Engine::Psync(Psync::Plain), Mix::Only(Dir::Write), order);
         (plan.sync_io, plan.direct) = (sync_io, direct);
         self.record.plan.jobs = vec![plan];
-    }
-
-    pub fn sync_reads(&mut self, threads: f64) {
-        self.no_threads();
-        self.threads("fio", ThreadState::Disk, "pread64", "folio_wait_bit_common", threads);
-        self.state(ThreadState::OnCpu, 0.2);
-        self.disk("vda", 10_000, threads, 99.0);
-    }
-
-    pub fn lock(&mut self, waiting: f64, running: f64) {
-        self.no_threads();
-        self.state(ThreadState::FutexBrief, waiting);
-        self.state(ThreadState::OnCpu, running);
-        self.disk("vda", 0, 0.0, 0.0);
-    }
-
-    /// So many threads share a lock, which one of them always holds: in `held`.
-    pub fn takes_turns(&mut self, threads: i32, held: ThreadState) {
-        self.no_threads();
-        let part = NS / threads as u64;
-        let waiting = NS - part;
-        let holder = |tid| LockHolder { tid, comm: "fio".into(), count: 1000, ns: 0 };
-        let thread = |tid: i32| {
-            let times = [(ThreadState::FutexBrief, waiting), (held, part)];
-            let times = times.map(|(state, ns)| ThreadTime { state, ns }).to_vec();
-            TimesOfThread { pid: PID, tid, comm: "fio".into(), times, ..TimesOfThread::default() }
-        };
-        let lock = |tid: i32| WaitSum {
-            count: 1000 * (threads as u64 - 1),
-            holders: (PID..PID + threads).filter(|other| *other != tid).map(holder).collect(),
-            meanwhile: vec![ThreadTime { state: held, ns: waiting }],
-            ..waits(ThreadState::Futex, "futex_wait_queue", waiting)
-        };
-        let disk = waits(ThreadState::Disk, "folio_wait_bit_common", part);
-        let switched = |tid: i32| SwitchedThread {
-            pid: PID,
-            tid,
-            comm: "fio".into(),
-            waits: match held {
-                ThreadState::Disk => vec![lock(tid), disk.clone()],
-                _ => vec![lock(tid)],
-            },
-            ..SwitchedThread::default()
-        };
-        let tids = || PID..PID + threads;
-        self.threads_sample().by_thread = tids().map(thread).collect();
-        self.last.off_cpu = Some(OffCpuSample {
-            seen_ns: NS,
-            threads: tids().map(switched).collect(),
-            ..OffCpuSample::default()
-        });
-        self.disk("vda", 0, 0.0, 0.0);
-    }
-
-    /// Three threads wait for a fourth, which is on a CPU for this share of the time.
-    pub fn waits_for(&mut self, comm: &str, on_cpu: f64) {
-        self.takes_turns(4, ThreadState::OnCpu);
-        self.last.off_cpu = None;
-        let ns = (on_cpu * NS as f64) as u64;
-        let time = |state, ns| ThreadTime { state, ns };
-        let threads = &mut self.threads_sample().by_thread;
-        threads.iter_mut().for_each(|one| one.times = vec![time(ThreadState::FutexBrief, NS)]);
-        threads[0].times = vec![time(ThreadState::OnCpu, ns), time(ThreadState::Timer, NS - ns)];
-        threads[0].comm = comm.into();
-    }
-
-    pub fn kernel_lock(&mut self, waiting: f64, running: f64) {
-        self.no_threads();
-        let at = "ext4_buffered_write_iter";
-        self.threads("fio", ThreadState::KernelLock, "pwrite64", at, waiting);
-        self.state(ThreadState::OnCpu, running);
-    }
-
-    pub fn workers(&mut self, mean: f64) {
-        self.threads("iou-wrk-101", ThreadState::Disk, "", "folio_wait_bit_common", mean);
-    }
-
-    pub fn computes(&mut self, running: f64) {
-        self.no_threads();
-        self.state(ThreadState::OnCpu, running);
-        self.state(ThreadState::IoUring, 1.0 - running);
     }
 
     /// Two of io_uring's worker threads are on a CPU most of the time, in these functions.
@@ -769,19 +642,6 @@ impl Scene {
     }
 }
 
-/// Waits in one function, for so long in all.
-fn waits(cause: ThreadState, function: &str, ns: u64) -> WaitSum {
-    WaitSum {
-        cause,
-        function: function.into(),
-        count: 1000,
-        ns,
-        within: 0,
-        holders: Vec::new(),
-        meanwhile: Vec::new(),
-    }
-}
-
 fn cgroup() -> CgroupSample {
     CgroupSample {
         path: "/db".into(),
@@ -789,11 +649,4 @@ fn cgroup() -> CgroupSample {
         memory_hits: Some(0),
         ..CgroupSample::default()
     }
-}
-
-/// The program's only thread waits in the function `wchan` this part of the time.
-pub(super) fn held(scene: &mut Scene, wchan: &str, share: f64) {
-    scene.no_threads();
-    scene.threads("fio", ThreadState::Disk, "io_uring_enter", wchan, share);
-    scene.state(ThreadState::OnCpu, 1.0 - share);
 }

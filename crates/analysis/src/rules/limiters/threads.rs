@@ -246,8 +246,8 @@ pub(in crate::rules) static LOCK: Rule = Rule {
                       0.0 ran. Its holders, one after the other, were meanwhile: disk I/O 100%. One of them gets on at a time.",
         },
         Case::View {
-            holds: |s| s.waits_for("compaction", 0.9),
-            near_miss: |s| s.waits_for("compaction", 0.3),
+            holds: |s| s.waits_for("compaction", ThreadState::FutexBrief, 0.9),
+            near_miss: |s| s.waits_for("compaction", ThreadState::FutexBrief, 0.3),
             summary: "Threads of fio waited for each other: 3.0 of 3.9 were in futex(2) on average, each for a short time, while \
                       0.9 ran (compaction 90% of the time).",
         },

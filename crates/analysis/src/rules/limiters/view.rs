@@ -39,7 +39,7 @@ const ASYNC_MAX: f64 = 0.05;
 pub(super) const AGAINST_MIN: f64 = 0.05;
 /// A cause that explains a smaller share of the workload's time than this is not named.
 pub(super) const NAMED_MIN: f64 = 0.1;
-/// The share of the waits for a lock that a thread must have ended to be called its holder.
+/// The share of the time of the waits for a lock that a thread must have held it to be called its holder.
 const HOLDER_MIN: f64 = 0.8;
 /// Share of a program's CPU time, and of a CPU, from which one thread is named for it.
 const WORKER_MIN: f64 = 0.6;
