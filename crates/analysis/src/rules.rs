@@ -22,7 +22,7 @@ mod table;
 mod targets;
 #[cfg(test)]
 mod testing;
-mod topology;
+pub(crate) mod topology;
 
 pub(crate) use cache::from_disk;
 use confirmation::{Change, Confirmation};
@@ -244,6 +244,7 @@ pub static RULES: &[&Rule] = &[
     &limiters::waits::PAGE_FAULTS,
     &limiters::waits::BLOCKING_SUBMIT,
     &limiters::waits::READAHEAD,
+    &limiters::waits::DISCARDS,
     &limiters::cpu::OTHER_PROGRAMS,
     &limiters::device::OTHER_PROGRAMS,
     &limiters::threads::FSYNC,

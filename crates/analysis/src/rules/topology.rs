@@ -108,7 +108,7 @@ pub(super) static REMOTE_DISK: Rule = Rule {
 };
 
 /// `16 GT/s ×4`.
-fn mode(mode: LinkMode) -> String {
+pub(crate) fn mode(mode: LinkMode) -> String {
     format!("{} GT/s ×{}", f64::from(mode.speed_mts) / 1000.0, mode.lanes)
 }
 

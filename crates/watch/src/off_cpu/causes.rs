@@ -97,7 +97,7 @@ const FAULTS: [&str; 4] =
 const SWAP_IN: &str = "do_swap_page";
 
 /// Functions in which every wait ends up: they say nothing about it.
-const GENERIC: [&str; 14] = [
+const GENERIC: [&str; 15] = [
     "__schedule",
     "schedule",
     "io_schedule",
@@ -112,6 +112,7 @@ const GENERIC: [&str; 14] = [
     "wait_woken",
     "do_wait_intr",
     "__traceiter_",
+    "submit_bio_wait",
 ];
 
 /// States of a task as `sched:sched_switch` reports them (`TASK_*` in include/linux/sched.h).
@@ -203,7 +204,7 @@ mod tests {
     use super::*;
 
     /// The state of a thread, its kernel stack, what it waits for, and the function that shows it.
-    const WAITS: [(u64, &str, ThreadState, &str); 22] = [
+    const WAITS: [(u64, &str, ThreadState, &str); 23] = [
         (
             2,
             "__schedule schedule io_schedule blk_mq_get_tag __blk_mq_alloc_requests submit_bio __x64_sys_pread64",
@@ -298,6 +299,13 @@ mod tests {
             "__schedule schedule request_wait_answer fuse_simple_request",
             ThreadState::Disk,
             "request_wait_answer",
+        ),
+        (
+            2,
+            "__schedule schedule io_schedule blk_wait_io submit_bio_wait blkdev_issue_discard ext4_free_blocks \
+             ext4_evict_inode do_unlinkat",
+            ThreadState::Disk,
+            "blkdev_issue_discard",
         ),
         // A polling thread that submits I/Os for others.
         (

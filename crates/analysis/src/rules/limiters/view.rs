@@ -218,14 +218,14 @@ impl<'a> View<'a> {
         part.waits_per_s.zip(part.mean_wait_ns)
     }
 
-    /// The part of the recorded waits in `state` that were in this function; `None` where none was recorded.
+    /// The part of the recorded waits in `state` that were in functions with this in their name; `None` where none was recorded.
     pub fn part_in(&self, state: ThreadState, function: &str) -> Option<f64> {
         let groups = self.account.as_ref()?.that_matter();
         let waits = groups.flat_map(|group| &group.functions).filter(|one| one.state == state);
         let (mut all, mut part) = (0.0, 0.0);
         for one in waits {
             all += one.mean_threads;
-            part += if one.function == function { one.mean_threads } else { 0.0 };
+            part += if one.function.contains(function) { one.mean_threads } else { 0.0 };
         }
         (all > 0.0).then(|| part / all)
     }

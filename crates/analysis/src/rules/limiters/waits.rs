@@ -470,6 +470,50 @@ fn readahead(view: &View) -> Option<Claim> {
     )
 }
 
+pub(in crate::rules) static DISCARDS: Rule = Rule {
+    id: "discards",
+    limits: "discards (TRIM)",
+    meaning: "The workload waited while the file system discarded the blocks of what it deleted or truncated.",
+    threshold: || {
+        format!(
+            "{:.0}% or more of the threads' time was spent in kernel functions that wait for discards (blkdev_issue_discard).",
+            NAMED_MIN * 100.0
+        )
+    },
+    remedy: "Mount without the option discard, and trim from time to time instead: systemctl enable fstrim.timer",
+    supersedes: &[&DEVICE, &ONE_AT_A_TIME],
+    checks: &[Check::View(discards)],
+    #[cfg(test)]
+    cases: &[Case::View {
+        holds: |s| s.disk_waits("blkdev_issue_discard", 0.7),
+        near_miss: |s| s.disk_waits("folio_wait_bit_common", 0.7),
+        summary: "fio waited for discards of what it deleted 70% of the time.",
+    }],
+    ..Rule::LIMITER
+};
+
+fn discards(view: &View) -> Option<Claim> {
+    let part = view.part_in(ThreadState::Disk, "issue_discard")?;
+    let share = view.share(view.states(&[ThreadState::Disk])) * part;
+    if !view.is_own || share < NAMED_MIN {
+        return None;
+    }
+    let summary = format!(
+        "{} waited for discards of what it deleted {:.0}% of the time.",
+        view.who_in(ThreadState::Disk),
+        share * 100.0
+    );
+    let spent = Evidence::number("time in discards", share, Unit::Share);
+    let disk = view.disk().filter(|disk| disk.discard.ios > 0.0);
+    let rate = disk.map(|disk| {
+        let name = format!("discards/s on {}", disk.name);
+        Evidence::number(name, disk.discard.ios, Unit::Count).with_source("/proc/diskstats")
+    });
+    let evidence = [spent.with_source("context switches")].into_iter().chain(rate);
+    let claim = Claim::new(summary, evidence.collect()).about(view.workload()).weight(share);
+    Some(claim.gain_of(share).confidence(Confidence::High))
+}
+
 pub(in crate::rules) static BLOCKING_SUBMIT: Rule = Rule {
     id: "blocking-submit",
     limits: "blocking submission of I/O",

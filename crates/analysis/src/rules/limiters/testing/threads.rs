@@ -49,6 +49,16 @@ impl Scene {
         self.threads_sample().by_thread = by_thread;
     }
 
+    /// Its waits for the disk, all in one kernel function, were recorded.
+    pub fn disk_waits(&mut self, function: &str, share: f64) {
+        self.spends(&[(ThreadState::Disk, share), (ThreadState::OnCpu, 1.0 - share)]);
+        let waits = vec![waits(ThreadState::Disk, function, (share * NS as f64) as u64)];
+        let (pid, tid, comm) = (PID, PID, "fio".into());
+        let thread = SwitchedThread { pid, tid, comm, waits, ..SwitchedThread::default() };
+        let (seen_ns, threads) = (NS, vec![thread]);
+        self.last.off_cpu = Some(OffCpuSample { seen_ns, threads, ..OffCpuSample::default() });
+    }
+
     /// No threads.
     pub fn no_threads(&mut self) {
         self.threads_sample().active.clear();
