@@ -1,15 +1,18 @@
 //! `fathom record`: records the machine continuously into a ring of bounded size.
 
+use crate::output::{self, Destination};
 use crate::quantity;
 use crate::signals::{self, Signals};
-use crate::stdio::{self, error};
-
+use crate::stdio::{self, Kind, error};
+use crate::top::{ViewSample, ViewedInterval};
+use fathom_model::progress::Sample;
 use fathom_model::units;
 use fathom_model::watch::Level;
 use fathom_runner::RingRecorder;
 use fathom_store::{Retention, SampleRing, state_dir};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::rc::Rc;
 use std::time::Duration;
 
 #[derive(clap::Args)]
@@ -26,6 +29,9 @@ pub struct Args {
     /// How much of the machine to sample
     #[arg(long, value_parser = quantity::level(), default_value = "default")]
     sampling: Level,
+    /// Also write the figures of each interval to FILE, for Prometheus's node_exporter (textfile collector)
+    #[arg(long, value_name = "FILE")]
+    prometheus: Option<String>,
     /// Directory of the ring; an existing ring is resumed
     #[arg(long = "record", value_name = "DIR")]
     dir: Option<PathBuf>,
@@ -49,6 +55,8 @@ fn size(text: &str) -> Result<u64, String> {
 pub fn command(args: &Args) -> Result<ExitCode, String> {
     let signals = Signals::take()?;
     signals::raise_limits();
+    let exported = args.prometheus.as_deref();
+    let exported = exported.map(|file| Destination::open(file, None)).transpose()?;
     let path = match &args.dir {
         Some(path) => path.clone(),
         None => state_dir("ring")?,
@@ -60,7 +68,18 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     stdio::info(&format!("fathom: recording the last {keep} (at most {size}) in {path}"));
     let mut notice = |text: &str| error!("{text}");
     let how = (args.sampling, args.interval);
-    RingRecorder::new(ring, retention, how, &mut notice).run(signals.cancel_token())?;
+    let mut last: Option<Rc<ViewSample>> = None;
+    let mut export = |sample: &Sample| {
+        let Some(to) = &exported else { return Ok(()) };
+        let now = Rc::new(ViewSample::of(sample.clone()));
+        // A new segment of the ring begins with new samplers.
+        let before = last.replace(Rc::clone(&now)).filter(|before| before.at_ns < now.at_ns);
+        let Some(before) = before else { return Ok(()) };
+        let text = ViewedInterval::new(before, now).prometheus();
+        output::emit(&text, Kind::Lines, Some(to))
+    };
+    let recorder = RingRecorder::new(ring, retention, how, &mut notice, &mut export);
+    recorder.run(signals.cancel_token())?;
     Ok(ExitCode::SUCCESS)
 }
 

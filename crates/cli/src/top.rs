@@ -4,13 +4,16 @@ mod live;
 mod replay;
 mod screen;
 
+use crate::output::{self, Destination};
+use crate::quantity;
 use crate::signals::{self, Signals};
 use crate::stdio::{Kind, error, report_missing};
-use crate::{output, quantity};
 use fathom_analysis::machine::{self, MachineRates};
+use fathom_analysis::metrics::Interval;
 use fathom_machine::Roots;
+use fathom_model::progress::Sample;
 use fathom_model::watch::{Level, MachineSample, SamplingRecord, Stack, Unavailable};
-use fathom_report::top::{Go, TopSource, TopView, lines};
+use fathom_report::top::{Go, TopSource, TopView, lines, prometheus};
 use fathom_runner::SamplingOptions;
 use fathom_watch::{Process, Scope};
 use live::LiveSamples;
@@ -45,6 +48,9 @@ pub struct Args {
     /// Same as --format=json
     #[arg(long, conflicts_with = "format")]
     json: bool,
+    /// Write the figures of each interval to FILE instead, for Prometheus's node_exporter (textfile collector)
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["format", "json", "replay"])]
+    prometheus: Option<String>,
     /// How much of the machine to sample
     ///
     /// The default is `full`, or `default` with --format text or csv.
@@ -91,6 +97,8 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     let processes = Process::named(&Roots::default().proc, &args.pid)?;
     let pids: Vec<i32> = processes.iter().map(|process| process.pid).collect();
     let signals = Signals::take()?;
+    let exported = args.prometheus.as_deref();
+    let exported = exported.map(|file| Destination::open(file, None)).transpose()?;
     let form = form(args);
     let mut feed: Box<dyn Feed> = match &args.replay {
         Some(dir) => {
@@ -99,7 +107,7 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
         None => Box::new(LiveSamples::start(&watch(args, form, pids), args.record.as_deref())?),
     };
     let shown = match form {
-        Some(form) => print(feed.as_mut(), form, args, &signals),
+        Some(form) => print(feed.as_mut(), form, args, (&signals, exported.as_ref())),
         None => screen::show(feed.as_mut(), args.intervals(), &signals),
     };
     let (shown, all) = shown.map_or_else(|error| (Err(error), false), |all| (Ok(()), all));
@@ -121,6 +129,7 @@ pub enum Form {
 /// The format of the lines; `None` for the full screen.
 fn form(args: &Args) -> Option<Form> {
     let given = args.format.or(args.json.then_some(Form::Json));
+    let given = given.or(args.prometheus.is_some().then_some(Form::Text));
     given.or((!std::io::stdout().is_terminal()).then_some(Form::Text))
 }
 
@@ -146,8 +155,14 @@ fn is_all(signals: &Signals, count: Option<u64>, done: u64) -> bool {
     cut.is_none()
 }
 
-/// Prints lines, and problems with the record as they occur. Whether all requested intervals were printed.
-fn print(feed: &mut dyn Feed, form: Form, args: &Args, signals: &Signals) -> Result<bool, String> {
+/// Prints lines, or exports each interval, and problems with the record as they occur. Whether all requested intervals were
+/// printed.
+fn print(
+    feed: &mut dyn Feed,
+    form: Form,
+    args: &Args,
+    (signals, exported): (&Signals, Option<&Destination>),
+) -> Result<bool, String> {
     report_missing(feed.missing(), args.verbose);
     let kind = if form == Form::Json { Kind::Json } else { Kind::Lines };
     let repeats = std::io::stdout().is_terminal();
@@ -166,6 +181,12 @@ fn print(feed: &mut dyn Feed, form: Form, args: &Args, signals: &Signals) -> Res
             continue;
         }
         let Some(view) = feed.view()? else { continue };
+        if exported.is_some() {
+            let text = prometheus(&view.interval(), view.unix_ns);
+            output::emit(&text, Kind::Lines, exported)?;
+            printed += 1;
+            continue;
+        }
         let header = printed == 0 || (repeats && printed % LINES_PER_HEADER == 0);
         let text = line(&view, form, header).map_err(|e| format!("cannot write JSON: {e}"))?;
         if !output::stream(&text, kind)? {
@@ -225,6 +246,13 @@ pub struct ViewSample {
     pub machine: MachineSample,
 }
 
+impl ViewSample {
+    pub fn of(sample: Sample) -> Self {
+        let Sample { unix_ns, elapsed_ns: at_ns, machine, .. } = sample;
+        Self { unix_ns, at_ns, own_ns: None, machine }
+    }
+}
+
 /// Two samples and the rates between them.
 #[derive(Debug)]
 pub struct ViewedInterval {
@@ -260,6 +288,12 @@ impl ViewedInterval {
             missing: &watched.missing,
             own_ns: self.own_ns(),
         }
+    }
+
+    /// The figures of the interval in Prometheus's format.
+    pub fn prometheus(&self) -> String {
+        let (before, now) = (&self.before.machine, &self.now.machine);
+        prometheus(&Interval { before, now, rates: &self.rates }, self.now.unix_ns)
     }
 
     /// CPU time of this process in the interval, in nanoseconds.

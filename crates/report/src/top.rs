@@ -8,6 +8,7 @@ mod help;
 mod keys;
 mod layers;
 pub mod lines;
+mod prometheus;
 mod rings;
 mod system;
 mod threads;
@@ -15,6 +16,7 @@ mod ui;
 
 pub use crate::render::screen::{Listing, Paint};
 pub use keys::{Go, ScreenAction, press};
+pub use prometheus::prometheus;
 pub use ui::{Grouping, Page, Panel, TableUi, Ui};
 
 use crate::calendar::TimeZone;

@@ -41,6 +41,8 @@ pub struct RingRecorder<'a> {
     retention: Retention,
     options: SamplingOptions,
     notice: &'a mut dyn FnMut(&str),
+    /// Sees each sample; what it returns is reported like what the ring does.
+    observe: &'a mut dyn FnMut(&Sample) -> Result<(), String>,
     samples: u64,
     /// Of these, samples in the ring.
     stored: u64,
@@ -52,12 +54,13 @@ pub struct RingRecorder<'a> {
 }
 
 impl<'a> RingRecorder<'a> {
-    /// Records a sample into `ring` every `interval`; `notice` reports to the user.
+    /// Records a sample into `ring` every `interval`, and shows it to `observe`; `notice` reports to the user.
     pub fn new(
         ring: SampleRing,
         retention: Retention,
         (level, interval): (Level, Duration),
         notice: &'a mut dyn FnMut(&str),
+        observe: &'a mut dyn FnMut(&Sample) -> Result<(), String>,
     ) -> Self {
         let options = SamplingOptions {
             level,
@@ -71,6 +74,7 @@ impl<'a> RingRecorder<'a> {
             retention,
             options,
             notice,
+            observe,
             samples: 0,
             stored: 0,
             lost: None,
@@ -142,7 +146,8 @@ impl<'a> RingRecorder<'a> {
             self.stored += 1;
             self.lost = None;
         }
-        self.report_error(kept);
+        let observed = (self.observe)(sample);
+        self.report_error(kept.and(observed));
         self.samples += 1;
         if self.samples == SAMPLES_TYPICAL {
             self.warn_if_ring_too_small();

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// Records always; not enabled.
+const SERVICE: &str = include_str!("fathom-record.service");
 const LICENSES: &str = "/usr/share/common-licenses";
 
 /// Writes the package of `program` to `dir`.
@@ -73,6 +75,7 @@ fn install(program: &Path, root: &Path) -> Result<()> {
         let (dir, name) = file.rsplit_once('/').unwrap_or(("", file));
         fs::write(into(dir)?.join(name), printed(program, &["completions", shell])?)?;
     }
+    fs::write(into("usr/lib/systemd/system")?.join("fathom-record.service"), SERVICE)?;
     let docs = into("usr/share/doc/fathom")?;
     for name in ["README.md", "CHANGELOG.md"] {
         fs::copy(source().join(name), docs.join(name))?;

@@ -51,12 +51,8 @@ impl LiveSamples {
             self.stacks.append(&mut stacks.new);
         }
         let own = clock_gettime(ClockId::ProcessCPUTime);
-        let take = ViewSample {
-            unix_ns: sample.unix_ns,
-            at_ns: sample.elapsed_ns,
-            own_ns: Some(own.tv_sec as u64 * 1_000_000_000 + own.tv_nsec as u64),
-            machine,
-        };
+        let own_ns = Some(own.tv_sec as u64 * 1_000_000_000 + own.tv_nsec as u64);
+        let take = ViewSample { own_ns, ..ViewSample::of(Sample { machine, ..sample }) };
         self.takes.push_back(Rc::new(take));
         if self.takes.len() > INTERVALS_KEPT + 1 {
             self.takes.pop_front();
