@@ -14,6 +14,7 @@ pub mod compare;
 pub mod derive;
 pub mod events;
 pub mod experiment;
+pub mod hosts;
 pub mod layers;
 pub mod limit;
 pub mod machine;

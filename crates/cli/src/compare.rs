@@ -7,6 +7,7 @@ use crate::{output, show};
 use fathom_analysis::compare::{
     Comparison, Measured, SET_MIN, Threshold, ThresholdOutcome, compare, is_fio,
 };
+use fathom_analysis::hosts::{HostsReport, InspectedHost};
 use fathom_analysis::rules::missing_verdict;
 use fathom_analysis::watch::Observed;
 use fathom_model::Record;
@@ -30,7 +31,7 @@ const EARLIER_USED: usize = 20;
 pub struct Args {
     /// Recorded runs, by name, directory or tag, or fio's JSON files: BEFORE and AFTER, or with --to all runs before
     ///
-    /// A tag stands for all of its runs.
+    /// A tag stands for all of its runs. Files of `topo --json` or `doctor --json` compare machines: in what they differ.
     #[arg(required = true, value_name = "RUN")]
     runs: Vec<PathBuf>,
     /// The runs after, if there are several on a side
@@ -53,8 +54,13 @@ pub struct Args {
 }
 
 pub enum Stored {
-    Record { dir: PathBuf, record: Box<Record> },
+    Record {
+        dir: PathBuf,
+        record: Box<Record>,
+    },
     Fio(Value),
+    /// What `topo` or `doctor` printed as JSON.
+    Machine(InspectedHost),
 }
 
 /// Results of one side, with their names.
@@ -74,6 +80,14 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     let fio = all().filter(|(_, one)| one.dir().is_none()).map(|(name, _)| name.clone());
     let used: Vec<String> = record_files(&dirs).into_iter().chain(fio).collect();
     let to = args.page.destination(used.iter().map(String::as_str))?;
+    if let Some(machines) = machines(all())? {
+        if !args.fail_if.is_empty() {
+            return Ok(stdio::usage_error("--fail-if is for results; machines have no figures"));
+        }
+        let report = HostsReport::of(&machines);
+        page::print_hosts("compare", &report, &args.page, to.as_ref())?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let is_any_fio = all().any(|(_, one)| one.dir().is_none());
     let after = measured(&after, is_any_fio)?;
     let compared = compare_sides(&measured(&before, is_any_fio)?, &after, &dirs, &args.fail_if)?;
@@ -84,6 +98,33 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
         args.page.print(&page, || json::text(&compared), to.as_ref())?;
     }
     Ok(status(&compared))
+}
+
+/// All, if they are machines; an error if some are.
+fn machines<'a>(
+    all: impl Iterator<Item = &'a (String, Stored)>,
+) -> Result<Option<Vec<InspectedHost>>, String> {
+    let (mut machines, mut others) = (Vec::new(), 0);
+    for (_, stored) in all {
+        match stored {
+            Stored::Machine(machine) => machines.push(machine.clone()),
+            _ => others += 1,
+        }
+    }
+    match (machines.first(), others) {
+        (None, _) => Ok(None),
+        (Some(first), 0) => match machines.iter().find(|other| other.by != first.by) {
+            Some(other) => Err(format!(
+                "{} is of `{}`, {} of `{}`; compare results of one command",
+                first.hostname, first.by, other.hostname, other.by
+            )),
+            None => Ok(Some(machines)),
+        },
+        (Some(machine), _) => Err(format!(
+            "{} describes a machine (topo or doctor), others are results; compare results with results",
+            machine.hostname
+        )),
+    }
 }
 
 /// The name of a result that is there under another name as well.
@@ -151,7 +192,12 @@ pub fn open(names: &[PathBuf]) -> Result<Side, String> {
             let own = path.file_name().filter(|_| !is_path).map(Path::new);
             let name = own.unwrap_or(named).display().to_string();
             side.push(match path.is_file() {
-                true => (name, Stored::Fio(fio_file(&path)?)),
+                true => {
+                    let data = json_file(&path)?;
+                    let machine = InspectedHost::of_json(&name, &data);
+                    let stored = machine.map_or(Stored::Fio(data), Stored::Machine);
+                    (name, stored)
+                }
                 false => {
                     let record = Box::new(show::completed(&path)?);
                     (name, Stored::Record { dir: path, record })
@@ -162,7 +208,7 @@ pub fn open(names: &[PathBuf]) -> Result<Side, String> {
     Ok(side)
 }
 
-fn fio_file(path: &Path) -> Result<Value, String> {
+fn json_file(path: &Path) -> Result<Value, String> {
     let failed = |error: std::io::Error| format!("cannot read {}: {error}", path.display());
     let file = File::open(path).map_err(failed)?;
     let mut text = Vec::new();
@@ -181,9 +227,12 @@ fn fio_file(path: &Path) -> Result<Value, String> {
             "{} holds several results; name run directories, or files with one each",
             path.display()
         )),
-        (Some(Ok(data)), _) if is_fio(&data) => Ok(data),
+        (Some(Ok(data)), _) if is_fio(&data) || InspectedHost::of_json("", &data).is_some() => {
+            Ok(data)
+        }
         _ => Err(format!(
-            "{} is not fio's JSON; name a run directory, or a file made with --output-format=json",
+            "{} is not fio's JSON; name a run directory, or a file made with --output-format=json, or with `topo` or \
+             `doctor --json`",
             path.display()
         )),
     }
@@ -194,7 +243,7 @@ impl Stored {
     pub fn dir(&self) -> Option<&PathBuf> {
         match self {
             Self::Record { dir, .. } => Some(dir),
-            Self::Fio(_) => None,
+            Self::Fio(_) | Self::Machine(_) => None,
         }
     }
 
@@ -203,6 +252,7 @@ impl Stored {
         let (dir, record) = match self {
             Self::Record { dir, record } => (dir, record.as_ref()),
             Self::Fio(data) => return Measured::of_fio(name, data),
+            Self::Machine(_) => return Err(format!("{name} describes a machine; name a result")),
         };
         let samples = || fathom_runner::stored(dir, |_| Ok(()));
         Ok(match record {

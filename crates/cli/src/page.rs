@@ -3,11 +3,13 @@
 use crate::output::{self, Destination};
 use crate::stdio::Kind;
 use clap::ValueEnum;
+use fathom_analysis::hosts::HostsReport;
 use fathom_machine::Roots;
 use fathom_model::facts::DeviceFacts;
 use fathom_report::calendar::{self, TimeZone};
 use fathom_report::doc::{Document, Heading};
-use fathom_report::pages::{Origin, device_list};
+use fathom_report::json;
+use fathom_report::pages::{self, Origin, device_list};
 use fathom_report::render::{self, Style};
 use fathom_runner::RecordTo;
 use std::io::IsTerminal;
@@ -59,6 +61,18 @@ pub fn heading<'a>(
     };
     let devices = device_list(devices);
     origin.heading().map(|heading| Heading { devices, ..heading })
+}
+
+/// Prints how machines differ.
+pub fn print_hosts(
+    name: &str,
+    report: &HostsReport,
+    args: &PageArgs,
+    to: Option<&Destination>,
+) -> Result<(), String> {
+    let mut page = pages::hosts(report, args.verbose);
+    page.heading = heading(name, None);
+    args.print(&page, || json::text(report), to)
 }
 
 pub fn style(to_file: bool) -> Style {

@@ -11,6 +11,7 @@ mod counters;
 mod doctor;
 mod experiment;
 mod header;
+mod hosts;
 mod layers;
 mod limit;
 mod limited_by;
@@ -37,6 +38,7 @@ pub use doctor::doctor;
 use doctor::doctor_line;
 pub use experiment::{ShippedExperiment, experiment, experiments};
 pub use header::{Origin, device_list};
+pub use hosts::hosts;
 pub use layers::{IoCost, layers};
 
 pub use limit::{LimitPageOptions, limit};

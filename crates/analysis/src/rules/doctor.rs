@@ -12,7 +12,7 @@ mod tests;
 
 use super::jobs::sentence;
 use super::{Check, Claim, Rule};
-use fathom_model::facts::{Facts, Host};
+use fathom_model::facts::{DeviceFacts, Facts, Host};
 use fathom_model::finding::{Evidence, Finding, Severity, Subject};
 use fathom_model::inspection::{
     DiskInspection, Inspection, MountedFileSystem, NvmeNamespace, NvmeReport, NvmeSmart, Readings,
@@ -281,6 +281,10 @@ pub(super) fn all() -> impl Iterator<Item = &'static Rule> {
 /// What `fathom doctor` found.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Diagnosis {
+    /// The machine.
+    pub host: Host,
+    /// The disks.
+    pub disks: Vec<DeviceFacts>,
     /// Properties without a recommended value, worst first.
     pub findings: Vec<Diagnosed>,
     /// Findings about how the disks are attached, as in `fathom topo`.
@@ -402,7 +406,8 @@ impl Diagnosis {
 pub fn diagnose(host: &Host, inspection: &Inspection) -> Diagnosis {
     let files = &inspection.host;
     let machine = Machine { host, files, daemons: &inspection.daemons };
-    let mut diagnosis = Diagnosis::default();
+    let disks = inspection.disks.iter().map(|disk| disk.device.clone()).collect();
+    let mut diagnosis = Diagnosis { host: host.clone(), disks, ..Diagnosis::default() };
     if let Err(Skip::Unread(reason)) = machine.read(DISKS) {
         let (check, title, subject) = ("disks", "disks", String::new());
         diagnosis.not_checked.push(NotChecked { check, title, subject, reason });

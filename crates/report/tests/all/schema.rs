@@ -4,6 +4,7 @@
 
 use crate::support::same_as_file;
 use fathom_analysis::compare::Comparison;
+use fathom_analysis::hosts::HostsReport;
 use fathom_analysis::rules::Diagnosis;
 use fathom_analysis::topology::TopologyReport;
 use fathom_model::experiment::{ExperimentRecord, TrialWindow};
@@ -38,6 +39,7 @@ fn published_schemas_are_current() {
     check("topo.schema.json", &schemars::schema_for!(TopologyReport));
     check("predict.schema.json", &schemars::schema_for!(Vec<Prediction>));
     check("doctor.schema.json", &schemars::schema_for!(Diagnosis));
+    check("hosts.schema.json", &schemars::schema_for!(HostsReport));
     check("compare.schema.json", &schemars::schema_for!(Comparison));
     check("runs.schema.json", &schemars::schema_for!(Vec<RunRow>));
     check("experiment-windows.schema.json", &schemars::schema_for!(TrialWindow));
