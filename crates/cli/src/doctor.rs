@@ -1,6 +1,8 @@
 //! `fathom doctor`: checks of the machine and its disks, and the safe changes.
 
+use crate::Command;
 use crate::page::{self, PageArgs};
+use crate::ranks;
 use crate::stdio::{self, error};
 use crate::targets;
 use fathom_analysis::rules::{Diagnosis, diagnose, topology_findings};
@@ -30,23 +32,46 @@ pub struct Args {
     /// Exit with status 1 if there are warnings or errors
     #[arg(long)]
     strict: bool,
+    /// Report on this machine alone, even if a launcher (mpiexec, srun) started several
+    #[arg(long)]
+    no_ranks: bool,
     #[command(flatten)]
     page: PageArgs,
 }
 
 pub fn command(args: &Args) -> Result<ExitCode, String> {
+    let own =
+        |command: &Command| match command {
+            Command::Doctor(args) if !args.fix => json::text(&args.diagnose()?.1),
+            _ => Err("with several ranks, nothing is changed; with --no-ranks, --fix changes each"
+                .into()),
+        };
+    if let Some(report) = ranks::compare_hosts("doctor", args.no_ranks, &args.page, own)? {
+        return Ok(status(!args.strict || !report.has_problems()));
+    }
     let to = args.page.destination(args.targets.iter().map(String::as_str))?;
-    let roots = Roots::default();
-    let disks = disks(&roots, &args.targets)?;
-    let host = fathom_machine::host(&roots);
-    let mut diagnosis = diagnose(&host, &inspect::inspect(&roots, &disks));
-    diagnosis.topology = attachment(&roots, (!args.targets.is_empty()).then_some(&disks));
+    let (disks, diagnosis) = args.diagnose()?;
     let mut page = pages::doctor(&diagnosis, args.page.verbose);
     page.heading = page::heading("doctor", &disks);
     args.page.print(&page, || json::text(&diagnosis), to.as_ref())?;
     let is_fixed = !args.fix || fix(&diagnosis, args.yes)?;
     let has_problems = args.strict && diagnosis.has_problems();
-    Ok(if is_fixed && !has_problems { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(status(is_fixed && !has_problems))
+}
+
+fn status(is_good: bool) -> ExitCode {
+    if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+impl Args {
+    fn diagnose(&self) -> Result<(Vec<DeviceFacts>, Diagnosis), String> {
+        let roots = Roots::default();
+        let disks = disks(&roots, &self.targets)?;
+        let host = fathom_machine::host(&roots);
+        let mut diagnosis = diagnose(&host, &inspect::inspect(&roots, &disks));
+        diagnosis.topology = attachment(&roots, (!self.targets.is_empty()).then_some(&disks));
+        Ok((disks, diagnosis))
+    }
 }
 
 fn disks(roots: &Roots, targets: &[String]) -> Result<Vec<DeviceFacts>, String> {

@@ -1,9 +1,11 @@
 //! `fathom limit`: the limits of a disk on this machine, and what sets them.
 
+use crate::Command;
 use crate::live::MeasureView;
 use crate::output::Destination;
 use crate::page::{PageArgs, RecordArgs};
 use crate::quantity;
+use crate::ranks::{self, Member};
 use crate::signals::Signals;
 use crate::stdio::{self, error};
 use fathom_machine::guard::Permissions;
@@ -13,7 +15,9 @@ use fathom_model::watch::Level;
 use fathom_model::window::Rw;
 use fathom_report::json::{self, LimitResult};
 use fathom_report::pages::LimitPageOptions;
+use fathom_runner::RecordTo;
 use fathom_runner::limit::{Limit, LimitOptions, OpenError};
+use fathom_runner::ranks::Gate;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -73,22 +77,55 @@ pub struct Args {
     /// How much of the machine to sample
     #[arg(long, value_parser = quantity::level(), default_value = "default")]
     sampling: Level,
+    /// Measure alone, even if a launcher (mpiexec, srun) started several
+    #[arg(long)]
+    no_ranks: bool,
 }
 
 pub fn command(args: &Args) -> Result<ExitCode, String> {
-    let signals = Signals::take()?;
+    let Some((member, given)) = ranks::joined(args.no_ranks, Gate::Opened)? else {
+        return measure(args, &Signals::take()?, None);
+    };
+    let Command::Limit(args) = crate::parsed_again(&given)? else {
+        return Err("rank 0 runs another command; start the same one on all hosts".into());
+    };
+    let signals = member.signals.clone();
+    if member.rank == 0 {
+        return measure(&args, &signals, Some(member));
+    }
+    let options = LimitOptions { record: RecordTo::Nowhere, ..args.options(&signals) };
+    let opened = Limit::open(options, &mut ()).map_err(OpenError::into_text);
+    let Some((mut limit, mut ranks)) = member.in_step(Gate::Opened, opened) else {
+        return Ok(ExitCode::FAILURE);
+    };
+    let served = limit.serve(&mut ranks).map_err(|lost| lost.to_string());
+    // The launcher may have gone already.
+    let _ = ranks.leave();
+    served.and(limit.close_targets()).map(|()| ExitCode::SUCCESS)
+}
+
+/// Alone, or as rank 0 of several.
+fn measure(args: &Args, signals: &Signals, member: Option<Member>) -> Result<ExitCode, String> {
     let kept = args.record.to().check()?;
     let to = args.page.destination(args.targets.iter().chain(&kept).map(String::as_str))?;
     let mut view = MeasureView::of_search();
-    let mut limit = match Limit::open(args.options(&signals), &mut view) {
-        Err(OpenError::Options(why)) => {
+    let opened = Limit::open(args.options(signals), &mut view);
+    let (mut limit, mut ranks) = match (member, opened) {
+        (None, Err(OpenError::Options(why))) => {
             error!("{why}");
             return Ok(ExitCode::from(2));
         }
-        Err(OpenError::Other(why)) => return Err(why),
-        Ok(limit) => limit,
+        (None, opened) => (opened.map_err(OpenError::into_text)?, None),
+        (Some(member), opened) => {
+            match member.in_step(Gate::Opened, opened.map_err(OpenError::into_text)) {
+                Some((limit, ranks)) => (limit, Some(ranks)),
+                None => return Ok(ExitCode::FAILURE),
+            }
+        }
     };
-    let mut record = limit.run(&mut view)?;
+    let mut record = limit.run(&mut view, ranks.as_mut())?;
+    // The launcher may have gone already.
+    ranks.iter_mut().for_each(|ranks| drop(ranks.leave()));
     view.clear();
     let closed = limit.close_targets();
     let shown = show(args, &record, to.as_ref());

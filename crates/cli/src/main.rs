@@ -402,6 +402,12 @@ fn utf8(args: Vec<OsString>) -> Result<Vec<String>, String> {
     args.into_iter().map(text).collect()
 }
 
+/// A command line that has been parsed before, with the names of a rank in it.
+fn parsed_again(args: &[String]) -> Result<Command, String> {
+    let parsed = Cli::try_parse_from(args).map_err(|error| error.to_string());
+    parsed.map(|cli| cli.command)
+}
+
 /// Prints the errors in the command line, and where to find help.
 fn refuse(wrong: &[String], args: &[OsString]) -> ExitCode {
     wrong.iter().for_each(|what| error!("{what}"));

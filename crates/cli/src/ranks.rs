@@ -1,10 +1,14 @@
-//! `fathom run` as one of several that a launcher started: rank 0 reads the command and the job files for all, all begin at the
-//! same time, and rank 0 prints one result.
+//! fathom as one of several that a launcher started: rank 0 reads the command and the job files for all, all begin at the same
+//! time, and rank 0 prints one result.
 
+use crate::Command;
+use crate::page::{self, PageArgs};
 use crate::signals::Signals;
 use crate::stdio::{self, error};
+use fathom_analysis::hosts::{HostsReport, InspectedHost};
 use fathom_analysis::ranks::{OfRank, merge};
 use fathom_engine::clock::unix_ns;
+use fathom_machine::Roots;
 use fathom_model::facts::HeldBy;
 use fathom_model::record::RunRecord;
 use fathom_model::{Dir, Facts, Plan, Progress, escape, list};
@@ -14,6 +18,8 @@ use fathom_runner::ranks::{
 use fathom_spec::{Output, Share};
 use std::time::Duration;
 
+/// The launcher's variable without which there are no ranks.
+const FD: &str = "PMI_FD";
 /// Rank 0 reads standard input or a slow file system in this time.
 const READ: Duration = Duration::from_secs(120);
 /// A record is merged and sent within this time.
@@ -39,13 +45,54 @@ pub struct Member {
 /// Joins the other ranks, if there are any and `args` do not say otherwise.
 pub fn join(args: &[String]) -> Result<Option<Joined>, String> {
     let var = |name: &str| std::env::var(name).ok();
-    if var("PMI_FD").is_none() || args.iter().any(|arg| arg == "--no-ranks") {
+    if var(FD).is_none() || args.iter().any(|arg| arg == "--no-ranks") {
         return Ok(None);
     }
     let signals = Signals::take()?;
     let gone = signals.of_lost_rank()?;
     let Some(ranks) = Ranks::join(var, signals.cancel_token(), &gone)? else { return Ok(None) };
     Ok(Some(Joined { ranks, signals, clock: ClockBounds::NONE }))
+}
+
+/// The same for commands that read no files: this rank, and rank 0's command line.
+pub fn joined(no_ranks: bool, last: Gate) -> Result<Option<(Member, Vec<String>)>, String> {
+    if no_ranks || std::env::var_os(FD).is_none() {
+        return Ok(None);
+    }
+    let own = crate::utf8(std::env::args_os().collect())?;
+    let Some(mut joined) = join(&own)? else { return Ok(None) };
+    let first = joined.is_first().then(Reading::default);
+    let Some(given) = joined.share(first.as_ref().map(|reading| (reading, true)), &own)? else {
+        return Err("rank 0 has no command".into());
+    };
+    joined.begin(given, last).map(|(member, args, _)| Some((member, args)))
+}
+
+/// How each rank's host differs from the others, printed by rank 0: `own` is the JSON of one. `None` without ranks.
+pub fn compare_hosts(
+    name: &str,
+    no_ranks: bool,
+    page: &PageArgs,
+    own: impl FnOnce(&Command) -> Result<String, String>,
+) -> Result<Option<HostsReport>, String> {
+    let Some((member, args)) = joined(no_ranks, Gate::Done)? else { return Ok(None) };
+    let found = crate::parsed_again(&args).and_then(|command| own(&command));
+    let Some((found, mut ranks)) = member.in_step(Gate::Done, found) else {
+        return Err("no hosts were compared".into());
+    };
+    let host = fathom_machine::host(&Roots::default()).hostname;
+    let all = ranks.gather(&(host, found), GATHER).map_err(|lost| lost.to_string());
+    // The launcher may have gone already.
+    let _ = ranks.leave();
+    let read = |(host, text): &(String, String)| {
+        InspectedHost::of_json(host, &serde_json::from_str(text).unwrap_or_default())
+    };
+    let report = HostsReport::of(&all?.iter().filter_map(read).collect::<Vec<_>>());
+    if ranks.rank == 0 {
+        let to = page.destination(None)?;
+        page::print_hosts(name, &report, page, to.as_ref())?;
+    }
+    Ok(Some(report))
 }
 
 impl Joined {
@@ -78,17 +125,19 @@ impl Joined {
         Ok(Some(given))
     }
 
-    /// Begins to tell the others how far this rank is, and the sources of its jobs.
+    /// Begins to tell the others how far this rank is, until all have reached the gate `last`; the command line, and the sources
+    /// of its jobs.
     pub fn begin(
         self,
         given: Given,
-        host: &str,
+        last: Gate,
     ) -> Result<(Member, Vec<String>, Received), String> {
         let (rank, size) = (self.ranks.rank, self.ranks.size);
-        let (args, received) = given.received(rank, size, host);
-        let together = Together::begin(self.ranks, host, self.signals.cancel_token())?;
+        let host = fathom_machine::host(&Roots::default()).hostname;
+        let (args, received) = given.received(rank, size, &host);
+        let together = Together::begin(self.ranks, &host, self.signals.cancel_token(), last)?;
         let Self { signals, clock, .. } = self;
-        let member = Member { together, rank, size, host: host.into(), clock, signals };
+        let member = Member { together, rank, size, host, clock, signals };
         Ok((member, args, received))
     }
 }
@@ -111,6 +160,25 @@ impl Member {
             Ok(()) => Ok(own),
             Err(all) if self.rank == 0 => Err(all),
             Err(_) => Ok(None),
+        }
+    }
+
+    /// Waits until all ranks have reached the last gate, where this one has `own`; then they do everything in step. `None` if one
+    /// of them cannot take part: rank 0 has said why.
+    pub fn in_step<T>(self, last: Gate, own: Result<T, String>) -> Option<(T, Ranks)> {
+        let own = match self.reach(last, own.map_err(|why| vec![why])) {
+            Ok(own) => own?,
+            Err(all) => {
+                all.iter().for_each(|why| error!("{why}"));
+                return None;
+            }
+        };
+        match self.together.end() {
+            (Some(ranks), None) => Some((own, ranks)),
+            (_, lost) => {
+                lost.iter().for_each(|lost| error!("{lost}"));
+                None
+            }
         }
     }
 

@@ -1,7 +1,9 @@
 //! `fathom topo`: where storage is attached, and what the links on the way carry.
 
+use crate::Command;
 use crate::output::{self, Destination};
 use crate::page::{self, PageArgs};
+use crate::ranks;
 use crate::stdio::{Kind, error};
 use fathom_analysis::rules::topology_findings;
 use fathom_analysis::topology::{TopologyReport, analyze};
@@ -28,24 +30,29 @@ pub struct Args {
     /// Write the machine as a file for `fathom predict` instead
     #[arg(long)]
     as_machine: bool,
+    /// Report on this machine alone, even if a launcher (mpiexec, srun) started several
+    #[arg(long)]
+    no_ranks: bool,
     #[command(flatten)]
     page: PageArgs,
 }
 
 pub fn command(args: &Args) -> Result<ExitCode, String> {
+    let own = |command: &Command| match command {
+        Command::Topo(args) if args.svg.is_none() && !args.as_machine => {
+            json::text(&args.read()?.0)
+        }
+        _ => {
+            Err("--svg and --as-machine are for one machine; use --no-ranks for files of each"
+                .into())
+        }
+    };
+    if ranks::compare_hosts("topo", args.no_ranks, &args.page, own)?.is_some() {
+        return Ok(ExitCode::SUCCESS);
+    }
     let to = args.page.destination(None)?;
     let picture = args.svg.as_deref().map(|file| Destination::open(file, None)).transpose()?;
-    let roots = Roots { proc: args.root.join("proc"), sys: args.root.join("sys") };
-    if !roots.sys.join("block").is_dir() {
-        let sys = roots.sys.display();
-        return Err(format!("{sys} is not a sysfs; name a directory that contains sys and proc"));
-    }
-    let own = Path::new("/");
-    let places = [args.root.as_path(), own];
-    let databases = places.iter().flat_map(|root| PCI_IDS.map(|path| root.join(path)));
-    let mut report = analyze(topology(&roots, &databases.collect::<Vec<_>>()));
-    report.findings = topology_findings(&report);
-    let all_found = keep(&mut report, args, &roots);
+    let (report, roots, all_found) = args.read()?;
     if !all_found && report.topology.volumes.is_empty() {
         return Ok(ExitCode::FAILURE);
     }
@@ -61,6 +68,26 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
         output::emit(&topo_svg::picture(&report), Kind::Lines, Some(&picture))?;
     }
     Ok(if all_found { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+impl Args {
+    /// What is attached, and whether all targets are known.
+    fn read(&self) -> Result<(TopologyReport, Roots, bool), String> {
+        let roots = Roots { proc: self.root.join("proc"), sys: self.root.join("sys") };
+        if !roots.sys.join("block").is_dir() {
+            let sys = roots.sys.display();
+            return Err(format!(
+                "{sys} is not a sysfs; name a directory that contains sys and proc"
+            ));
+        }
+        let own = Path::new("/");
+        let places = [self.root.as_path(), own];
+        let databases = places.iter().flat_map(|root| PCI_IDS.map(|path| root.join(path)));
+        let mut report = analyze(topology(&roots, &databases.collect::<Vec<_>>()));
+        report.findings = topology_findings(&report);
+        let all_found = keep(&mut report, self, &roots);
+        Ok((report, roots, all_found))
+    }
 }
 
 /// Of this machine; of another only what its copy says, which is not when and how it was made.

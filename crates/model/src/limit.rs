@@ -31,6 +31,42 @@ pub struct LimitRecord {
     /// Why `costs` lacks some or all peaks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub costs_missing: Option<String>,
+    /// The machines that measured together, by rank; none if it was one. Worker `n` of a setting is on rank `n` modulo their
+    /// number.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ranks: Vec<LimitRank>,
+}
+
+/// One of several machines that measured together.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LimitRank {
+    /// Its host name.
+    pub hostname: String,
+    /// Kernel release.
+    pub kernel: String,
+    /// CPUs that its workers may run on.
+    pub cores: u32,
+    /// Its part of each peak.
+    pub peaks: Vec<RankPeak>,
+}
+
+/// What one of several machines did at a peak.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RankPeak {
+    /// Index into [`Config::targets`].
+    pub target: usize,
+    /// Bytes of each I/O.
+    pub block_bytes: u64,
+    /// Kind of access.
+    pub rw: Rw,
+    /// Its workers.
+    pub workers: u32,
+    /// Its I/Os per second; absent if it had no workers.
+    pub iops: Option<f64>,
+    /// 99th percentile of their completion latencies, in nanoseconds.
+    pub clat_p99_ns: Option<u64>,
+    /// CPU usage of its allowed CPUs.
+    pub cpu: Option<CpuShares>,
 }
 
 /// Instructions, cycles and cache misses of an I/O at a peak.

@@ -1,15 +1,17 @@
 //! The search for the limits of targets: a client of measured windows.
 
 mod executor;
+mod ranks;
 mod targets;
 
 use crate::cancel::CancelToken;
 use crate::cost;
 use crate::memory;
+use crate::ranks::{Lost, Ranks};
 use crate::run::Hooks;
 use crate::session::{Measuring, RecordTo, Session, new_header};
 use crate::targets::OpenTargets;
-use executor::{EngineExecutor, Executor};
+use executor::{EngineExecutor, Executor, Place};
 use fathom_analysis::derive;
 use fathom_analysis::limit::Search;
 use fathom_analysis::processes::competitors;
@@ -28,12 +30,15 @@ use fathom_model::watch::Level;
 use fathom_model::window::{Conditions, Load, Point, Probe, Window};
 use fathom_watch::disks::driver_tags;
 use fathom_watch::system::CgroupSampler;
+use ranks::RanksExecutor;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Upper bounds of the memory of I/Os in flight: as a part of the available memory, and in bytes.
 const MEMORY_PART: u64 = 8;
 const MEMORY_MAX: u64 = 1 << 30;
+
+const COSTS_OF_RANKS: &str = "they are counted only where one machine measures";
 
 #[derive(Debug, Clone, Default)]
 pub struct LimitOptions {
@@ -64,6 +69,15 @@ pub enum OpenError {
     Other(String),
 }
 
+impl OpenError {
+    /// Why.
+    pub fn into_text(self) -> String {
+        match self {
+            Self::Options(why) | Self::Other(why) => why,
+        }
+    }
+}
+
 impl From<String> for OpenError {
     fn from(why: String) -> Self {
         Self::Other(why)
@@ -86,9 +100,18 @@ impl Limit {
         Ok(Self { targets, session, how: LimitSearch { conditions, options } })
     }
 
-    /// Measures until everything is known, time is up or the search is cancelled, and returns the record with findings.
-    pub fn run(&mut self, hooks: &mut dyn Hooks) -> Result<LimitRecord, String> {
-        let mut record = self.new_record();
+    /// Measures until everything is known, time is up or the search is cancelled, and returns the record with findings. With
+    /// `ranks`, of which this one is rank 0, all of them measure; if one is gone, that ends the search.
+    pub fn run(
+        &mut self,
+        hooks: &mut dyn Hooks,
+        mut ranks: Option<&mut Ranks>,
+    ) -> Result<LimitRecord, String> {
+        let mut config = self.config();
+        let host = &self.targets.facts.host;
+        let about = ranks.as_deref_mut().map(|all| ranks::introduce(all, host, &mut config));
+        let about = about.transpose().map_err(|lost| lost.to_string())?.unwrap_or_default();
+        let mut record = self.new_record(config);
         // Before the samplers begin, which would count it as load.
         let host = &mut record.header.facts.host;
         host.memory_copy_bytes_per_second =
@@ -97,17 +120,41 @@ impl Limit {
         let session = &mut self.session;
         session.begin(&unfinished, &mut |text: &str| hooks.notice(text))?;
         let began = Instant::now();
-        let mut executor = EngineExecutor::new(&self.targets, self.how.conditions.clone());
+        let place = ranks.as_deref().map_or(Place::ALONE, place);
+        let mut executor = EngineExecutor::new(&self.targets, self.how.conditions.clone(), place);
         // Even without a record, because the samples name competing programs.
         session.sample_load(self.how.options.sampling, self.targets.devices());
         let cancel = &self.how.options.cancel;
-        search(&mut record, &mut executor, session, hooks, || cancel.reason());
+        let stop = || cancel.reason();
+        if let Some(ranks) = ranks {
+            let mut executor = RanksExecutor::new(executor, ranks, cancel, about);
+            search(&mut record, &mut executor, session, hooks, stop);
+            if let Err(lost) = executor.end(&mut record) {
+                hooks.notice(&lost.to_string());
+            }
+            record.costs_missing = Some(COSTS_OF_RANKS.into());
+        } else {
+            search(&mut record, &mut executor, session, hooks, stop);
+        }
         record.header.elapsed_ns = began.elapsed().as_nanos() as u64;
         record.header.sampling = session.stop_sampling(|sample, _| sample).1;
         record.competitors = competitors(&session.observed().processes);
-        measure_costs(&self.targets, cancel, &mut record);
+        if record.ranks.is_empty() {
+            measure_costs(&self.targets, cancel, &mut record);
+        }
         record.header.findings = judge_limit(&record);
         Ok(record)
+    }
+
+    /// Measures, as another rank than 0, the windows of that one's search.
+    ///
+    /// # Errors
+    /// Another rank is gone.
+    pub fn serve(&mut self, ranks: &mut Ranks) -> Result<(), Lost> {
+        ranks::introduce(ranks, &self.targets.facts.host, &mut self.config())?;
+        let conditions = self.how.conditions.clone();
+        let mut executor = EngineExecutor::new(&self.targets, conditions, place(ranks));
+        ranks::serve(ranks, &mut executor, &self.how.options.cancel)
     }
 
     fn config(&self) -> Config {
@@ -141,8 +188,7 @@ impl Limit {
         }
     }
 
-    fn new_record(&self) -> LimitRecord {
-        let config = self.config();
+    fn new_record(&self, config: Config) -> LimitRecord {
         LimitRecord {
             header: new_header(RecordKind::Limit, self.targets.facts.clone()),
             report: Search::new(config.clone()).finish(),
@@ -151,8 +197,13 @@ impl Limit {
             competitors: Vec::new(),
             costs: Vec::new(),
             costs_missing: None,
+            ranks: Vec::new(),
         }
     }
+}
+
+fn place(ranks: &Ranks) -> Place {
+    Place { rank: ranks.rank, ranks: ranks.size }
 }
 
 /// Limits above the device of each target that may hold I/Os back, with those of the cgroup.
@@ -249,7 +300,7 @@ fn count_costs(
     probe: &Probe,
     number: u64,
 ) -> Result<Vec<JobRecord>, String> {
-    let plan = executor::plan(probe, &targets.facts, conditions, number)?;
+    let plan = executor::plan(probe, &targets.facts, conditions, number, Place::ALONE)?;
     let mut jobs = vec![JobRecord::default(); plan.jobs.len()];
     cost::measure(targets, &plan, cancel, &mut jobs);
     match jobs.iter().find_map(|job| job.cost_missing.clone()) {

@@ -365,6 +365,7 @@ mod tests {
             report: LimitReport { targets: vec![target], ..LimitReport::default() },
             costs: Vec::new(),
             costs_missing: None,
+            ranks: Vec::new(),
         }
     }
 

@@ -478,6 +478,7 @@ fn search() -> LimitRecord {
         },
         costs: Vec::new(),
         costs_missing: None,
+        ranks: Vec::new(),
     }
 }
 

@@ -323,6 +323,7 @@ pub(super) fn limit() -> LimitRecord {
         },
         costs: Vec::new(),
         costs_missing: None,
+        ranks: Vec::new(),
     }
 }
 

@@ -434,3 +434,22 @@ fn a_run_is_compared_and_held_to_requirements() {
         assert_one_error(&answer.stderr, &[why]);
     }
 }
+
+#[test]
+fn machines_differ_in_what_doctor_and_topo_print() {
+    let place = Place::new();
+    let json = place.ask(&["doctor", "--json"]).done().stdout;
+    place.write("before.json", &json);
+    let mut after: Value = serde_json::from_str(&json).unwrap();
+    after["host"]["kernel"] = "9.9.9".into();
+    place.write("after.json", after.to_string());
+    let page = place.ask(&["compare", "before.json", "after.json"]).done().stdout;
+    says(&page, &["before.json and after.json differ in 1 property.", "kernel", "9.9.9"]);
+    place.write("topo.json", &place.ask(&["topo", "--json"]).done().stdout);
+    let answer = place.ask(&["compare", "before.json", "topo.json"]);
+    assert_eq!(answer.code, Some(1));
+    assert_one_error(&answer.stderr, &["compare results of one command"]);
+    let answer = place.ask(&["compare", "before.json", "after.json", "--fail-if", "iops < -3%"]);
+    assert_eq!(answer.code, Some(2));
+    says(&answer.stderr, &["machines have no figures"]);
+}

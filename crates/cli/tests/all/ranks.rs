@@ -1,4 +1,4 @@
-//! `fathom run` under MPICH's mpiexec. Where that is not installed, nothing is tested.
+//! `fathom run`, `limit`, `doctor` and `topo` under MPICH's mpiexec. Where that is not installed, nothing is tested.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use crate::common::{Answer, FATHOM, MIB, Place, Running, as_root, says, until};
@@ -106,27 +106,24 @@ fn sixteen_ranks_have_names_of_their_own() {
 const SSH: &str = "#!/bin/sh\nwhile [ \"${1#-}\" != \"$1\" ]; do shift; done\nhost=$1; shift\n\
                    exec unshare --uts sh -c \"hostname $host; $*\"\n";
 
+/// On three hosts.
+fn on_nodes(place: &Place, args: &[&str]) -> Option<Answer> {
+    place.write("ssh", SSH);
+    fs::set_permissions(place.path("ssh"), fs::Permissions::from_mode(0o755)).unwrap();
+    let ssh = place.path("ssh");
+    let launcher = ["-launcher", "ssh", "-launcher-exec", ssh.to_str().unwrap()];
+    let launcher = [&launcher[..], &["-hosts", "node1,node2,node3", "-n", "3"]].concat();
+    mpiexec(place, &launcher, args).map(Running::wait)
+}
+
 #[test]
 fn hosts_are_named_in_files_and_in_the_result() {
     let Some(_alone) = as_root("host names") else { return };
     let place = Place::new();
-    place.write("ssh", SSH);
-    fs::set_permissions(place.path("ssh"), fs::Permissions::from_mode(0o755)).unwrap();
-    let ssh = place.path("ssh");
-    let launcher = [
-        "-launcher",
-        "ssh",
-        "-launcher-exec",
-        ssh.to_str().unwrap(),
-        "-hosts",
-        "node1,node2,node3",
-    ];
     let args = ["run", "--eta=never", "--sampling=off", "--rw=write", "--bs=64k", "--size=256k"];
     let args = [&args[..], &["--share=same", "--filename=out.$hostname", "--json"]].concat();
-    let Some(running) = mpiexec(&place, &[&launcher[..], &["-n", "3"]].concat(), &args) else {
-        return;
-    };
-    let json = running.wait().done().json();
+    let Some(answer) = on_nodes(&place, &args) else { return };
+    let json = answer.done().json();
     assert_eq!(json["jobs"][0]["write"]["io_bytes"], 3 * (256 << 10));
     let merged = records(&place).pop().unwrap();
     let mut hosts: Vec<&str> = merged["ranks"]
@@ -238,4 +235,91 @@ fn the_others_keep_their_results_when_one_stops() {
     assert_ne!(answer.code, Some(0));
     says(&answer.stderr, &["has its own result only", "(rank 0 of 3)", "when last heard of"]);
     says(&answer.stdout, &["IOPS", "the loss of another rank"]);
+}
+
+#[test]
+fn a_search_measures_from_all_hosts() {
+    let Some(_alone) = as_root("host names") else { return };
+    let place = Place::new();
+    place.data("data", MIB);
+    let args = ["limit", "-t", "6", "--bs=4k", "--sampling=off", "--format=json", "data"];
+    let Some(answer) = on_nodes(&place, &args) else { return };
+    let json = answer.done().json();
+    let ranks = json["ranks"].as_array().unwrap();
+    let hosts: Vec<&str> = ranks.iter().map(|rank| rank["hostname"].as_str().unwrap()).collect();
+    assert_eq!(hosts, ["node1", "node2", "node3"]);
+    let cores: u64 = ranks.iter().map(|rank| rank["cores"].as_u64().unwrap()).sum();
+    assert_eq!(json["config"]["cores"], cores);
+    let peak = &json["report"]["targets"][0]["blocks"][0]["peak"];
+    let of_peak = |name: &str| {
+        ranks.iter().map(|rank| rank["peaks"][0][name].as_f64().unwrap_or(0.0)).sum::<f64>()
+    };
+    assert_eq!(peak["workers"].as_f64(), Some(of_peak("workers")));
+    // Means of several windows, of the same I/Os.
+    let share = of_peak("iops") / peak["iops"]["mean"].as_f64().unwrap();
+    assert!((0.5..2.0).contains(&share), "{share}");
+    // One record, which is shown again.
+    let all = records(&place);
+    assert_eq!(all.len(), 1);
+    let page = place.ask(&["show"]).done().stdout;
+    says(&page, &["3 measured together", "node1", "node3", "workers"]);
+}
+
+#[test]
+fn a_search_is_refused_by_all_or_none() {
+    let place = Place::new();
+    place.data("data.0", MIB);
+    let args = ["limit", "-t", "5", "--no-record", "data.$rank"];
+    let Some(answer) = mpiexec(&place, &["-n", "2"], &args).map(Running::wait) else { return };
+    assert_eq!((answer.code, answer.stdout.as_str()), (Some(1), ""), "{}", answer.stderr);
+    says(&answer.stderr, &["(rank 1): ", "data.1 does not exist"]);
+    assert!(!answer.stderr.contains("(rank 0): "), "{}", answer.stderr);
+}
+
+#[test]
+fn the_others_are_told_when_a_search_ends() {
+    let place = Place::new();
+    place.data("data", MIB);
+    let args = ["limit", "-t", "60", "--bs=4k", "--sampling=off", "data"];
+    let Some(running) = mpiexec(&place, &["-n", "2"], &args) else { return };
+    let has_begun = || {
+        let runs = fs::read_dir(place.home().join(".local/state/fathom/runs"));
+        let windows = |dir: fs::DirEntry| fs::metadata(dir.path().join("windows.ndjson"));
+        runs.is_ok_and(|mut runs| {
+            runs.any(|dir| windows(dir.unwrap()).is_ok_and(|file| file.len() > 0))
+        })
+    };
+    until("the first windows", has_begun);
+    kill_process(Pid::from_raw(running.id() as i32).unwrap(), Signal::INT).unwrap();
+    // The exit status is mpiexec's.
+    let answer = running.wait();
+    says(&answer.stdout, &["INCOMPLETE", "2 measured together"]);
+    let record = records(&place).pop().unwrap();
+    assert!(record["outcome"]["interrupted"].is_object(), "{}", record["outcome"]);
+}
+
+#[test]
+fn hosts_that_differ_are_named() {
+    let Some(_alone) = as_root("host names") else { return };
+    let place = Place::new();
+    let Some(answer) = on_nodes(&place, &["topo"]) else { return };
+    says(&answer.done().stdout, &["All 3 hosts agree."]);
+    // A copy of another machine's sysfs stands for one that differs.
+    for host in ["node1", "node2", "node3"] {
+        let size = if host == "node2" { "4096" } else { "8192" };
+        fs::create_dir_all(place.path(&format!("{host}/sys/block"))).unwrap();
+        fs::create_dir_all(place.path(&format!("{host}/sys/devices/virtual/block/zram9"))).unwrap();
+        place.write(&format!("{host}/sys/devices/virtual/block/zram9/size"), size);
+        let link = place.path(&format!("{host}/sys/block/zram9"));
+        std::os::unix::fs::symlink("../devices/virtual/block/zram9", link).unwrap();
+    }
+    let Some(answer) = on_nodes(&place, &["topo", "--root=$hostname"]) else { return };
+    says(&answer.done().stdout, &["2 of 3 hosts agree; node2 differs in 1 property.", "on node2"]);
+    let Some(answer) = on_nodes(&place, &["doctor", "--json"]) else { return };
+    let json = answer.done().json();
+    assert_eq!(json["hosts"].as_array().unwrap().len(), 3);
+    assert_eq!(json["differences"].as_array().unwrap().len(), 0, "{json}");
+    let Some(answer) = on_nodes(&place, &["doctor", "--fix", "--yes"]) else { return };
+    assert_eq!(answer.code, Some(1));
+    says(&answer.stderr, &["nothing is changed"]);
 }

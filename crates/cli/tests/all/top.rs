@@ -496,3 +496,21 @@ fn it_ends_when_its_terminal_is_gone() {
     let ended = ended.expect("it goes on without a terminal");
     assert!(ended.success(), "{ended}");
 }
+
+#[test]
+fn figures_are_exported_for_prometheus() {
+    let place = Place::new();
+    let exported = |args: &[&str]| {
+        let answer = place.ask(&[args, &["--prometheus=figures.prom"]].concat()).done();
+        assert_eq!(answer.stdout, "");
+        fs::read_to_string(place.path("figures.prom")).unwrap()
+    };
+    let text = exported(&["top", "-n", "1", "-i", "200ms"]);
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        let (name, value) = line.rsplit_once(' ').unwrap();
+        assert!(name.starts_with("fathom_") && value.parse::<f64>().is_ok(), "{line}");
+    }
+    says(&text, &["# TYPE fathom_user_pct gauge\n", "# HELP fathom_disk_reads_per_s "]);
+    let answer = place.ask(&["top", "--prometheus=a.prom", "--json"]);
+    assert_eq!(answer.code, Some(2));
+}

@@ -2,6 +2,7 @@
 //! matter.
 
 mod paragraph;
+mod ranks;
 
 pub(super) use paragraph::limited;
 
@@ -55,6 +56,7 @@ pub fn limit(record: &LimitRecord, options: LimitPageOptions) -> Document {
     for combined in &record.report.combined {
         several(&mut page, record, combined);
     }
+    ranks::ranks(&mut page, record);
     let mut rest = Document::default();
     overhead(&mut rest, record, options.verbose);
     doctor_line(&mut rest, &record.header.facts);

@@ -2,7 +2,7 @@
 
 mod cost;
 pub(super) mod figures;
-mod ranks;
+pub(super) mod ranks;
 
 use super::header::{Origin, incomplete};
 use super::watch::machine;

@@ -20,9 +20,27 @@ pub trait Executor {
     fn window(&mut self, probe: &Probe) -> Result<Measurement, String>;
 }
 
+/// Which workers of a window are this machine's: worker `n` is on rank `n` modulo the number of ranks, so that two are on two
+/// machines.
+#[derive(Debug, Clone, Copy)]
+pub struct Place {
+    pub rank: u32,
+    pub ranks: u32,
+}
+
+impl Place {
+    pub const ALONE: Self = Self { rank: 0, ranks: 1 };
+
+    /// Of so many workers or CPUs.
+    pub fn own(self, all: u32) -> impl Iterator<Item = u32> {
+        (self.rank..all).step_by(self.ranks as usize)
+    }
+}
+
 pub struct EngineExecutor<'a> {
     targets: &'a OpenTargets,
     conditions: Vec<Conditions>,
+    place: Place,
     machine: MachineSnapshots,
     /// Of the device of each target that has an I/O scheduler.
     drivers: Vec<Option<DriverQueue>>,
@@ -30,10 +48,10 @@ pub struct EngineExecutor<'a> {
 }
 
 impl<'a> EngineExecutor<'a> {
-    pub fn new(targets: &'a OpenTargets, conditions: Vec<Conditions>) -> Self {
+    pub fn new(targets: &'a OpenTargets, conditions: Vec<Conditions>, place: Place) -> Self {
         let machine = MachineSnapshots::new(targets);
         let drivers = targets.facts.targets.iter().map(driver).collect();
-        Self { targets, conditions, machine, drivers, number: 0 }
+        Self { targets, conditions, place, machine, drivers, number: 0 }
     }
 
     /// The disks that hold a load's target, between two snapshots, as one.
@@ -47,17 +65,18 @@ impl<'a> EngineExecutor<'a> {
         thread::sleep(Duration::from_nanos(probe.ramp_ns + probe.window_ns));
         let to = self.machine.take();
         let elapsed_ns = (to.at - from.at).as_nanos() as u64;
-        Measurement { elapsed_ns, took_ns: elapsed_ns, loads: Vec::new(), cpu: to.cpu_since(&from) }
+        let loads = vec![WindowResult::default(); probe.loads.len()];
+        Measurement { elapsed_ns, took_ns: elapsed_ns, loads, cpu: to.cpu_since(&from) }
     }
 }
 
 impl Executor for EngineExecutor<'_> {
     fn window(&mut self, probe: &Probe) -> Result<Measurement, String> {
-        if probe.loads.is_empty() {
+        self.number += 1;
+        let plan = plan(probe, &self.targets.facts, &self.conditions, self.number, self.place)?;
+        if plan.jobs.is_empty() {
             return Ok(self.idle(probe));
         }
-        self.number += 1;
-        let plan = plan(probe, &self.targets.facts, &self.conditions, self.number)?;
         let lengths = (Duration::from_nanos(probe.ramp_ns), Duration::from_nanos(probe.window_ns));
         let mut drivers = std::mem::take(&mut self.drivers);
         let mut queues = DriverQueues::of(probe, &mut drivers);
@@ -79,7 +98,8 @@ impl Executor for EngineExecutor<'_> {
         let mut rest = jobs.as_slice();
         let mut loads = Vec::new();
         for (load, driver_queue) in probe.loads.iter().zip(queues) {
-            let (mine, others) = rest.split_at(rest.len().min(load.setting.workers as usize));
+            let workers = self.place.own(load.setting.workers).count();
+            let (mine, others) = rest.split_at(rest.len().min(workers));
             rest = others;
             let disk = self.disk(load, &from, &to);
             loads.push(WindowResult { disk, driver_queue, ..self::measured(mine, load) });
@@ -165,24 +185,27 @@ fn measured(jobs: &[JobRecord], load: &Load) -> WindowResult {
     }
 }
 
-/// The plan of `probe`, with jobs in the order of its loads. `number` differs between windows, so that none reads
-/// blocks that another has just read.
+/// The plan of the workers of `probe` at `place`, with jobs in the order of its loads. `number` differs between windows, so that
+/// none reads blocks that another has just read.
 pub fn plan(
     probe: &Probe,
     facts: &Facts,
     conditions: &[Conditions],
     number: u64,
+    place: Place,
 ) -> Result<Plan, String> {
     let cpus = &facts.host.cpus_allowed;
-    let cpus = probe.cores.map_or(&[][..], |n| &cpus[..cpus.len().min(n as usize)]);
+    let own_cpus = |all: u32| cpus.len().min(place.own(all).count().max(1));
+    let cpus = probe.cores.map_or(&[][..], |all| &cpus[..own_cpus(all)]);
     let mut jobs = Vec::new();
     for load in &probe.loads {
         // NOPs read nothing, but use offsets like those of a target.
         let region = region(load.target.unwrap_or(0), probe.block_bytes, facts)?;
         let direct = load.target.and_then(|t| conditions.get(t)).is_some_and(|c| c.direct);
-        for worker in 0..load.setting.workers {
+        for worker in place.own(load.setting.workers) {
             let mut job = job(probe, load, part(region, probe, worker, load.setting.workers));
-            job.access.seed = window::seed(number, jobs.len() as u64);
+            let among_all = jobs.len() as u64 * u64::from(place.ranks) + u64::from(place.rank);
+            job.access.seed = window::seed(number, among_all);
             job.direct = direct;
             job.placement.cpus = cpus.to_vec();
             jobs.push(job);
@@ -302,7 +325,8 @@ mod tests {
     #[test]
     fn each_worker_is_a_job_with_a_seed_of_its_own() {
         let conditions = [Conditions { direct: true, scratch: false }];
-        let plan = plan(&probe(Some(0), 1 << 20), &facts(), &conditions, 9).unwrap();
+        let probe = probe(Some(0), 1 << 20);
+        let plan = plan(&probe, &facts(), &conditions, 9, Place::ALONE).unwrap();
         assert_eq!(plan.jobs.len(), 3);
         let job = &plan.jobs[0];
         assert_eq!(job.regions, [Region { target: 0, start: 0, len: 3 << 20 }]);
@@ -314,14 +338,33 @@ mod tests {
     }
 
     #[test]
+    fn workers_are_spread_over_ranks() {
+        let mut wide = probe(Some(0), 4096);
+        (wide.loads[0].setting.workers, wide.rw) = (5, Rw::Read);
+        let plans = [0, 1]
+            .map(|rank| plan(&wide, &facts(), &[], 9, Place { rank, ranks: 2 }).unwrap().jobs);
+        assert_eq!(plans.each_ref().map(Vec::len), [3, 2]);
+        let jobs: Vec<&JobPlan> = plans.iter().flatten().collect();
+        let seeds: BTreeSet<u64> = jobs.iter().map(|job| job.access.seed).collect();
+        let starts: BTreeSet<u64> = jobs.iter().map(|job| job.regions[0].start).collect();
+        assert_eq!((seeds.len(), starts.len()), (5, 5));
+        // The third has no worker, and waits.
+        let third = Place { rank: 3, ranks: 4 };
+        assert_eq!(plan(&probe(Some(0), 4096), &facts(), &[], 9, third).unwrap().jobs, []);
+        // Of two CPUs for all, each has one.
+        assert!(jobs.iter().all(|job| job.placement.cpus == [2]));
+    }
+
+    #[test]
     fn nothing_is_read_without_a_target() {
-        let plan = plan(&probe(None, 4096), &facts(), &[], 0).unwrap();
+        let plan = plan(&probe(None, 4096), &facts(), &[], 0, Place::ALONE).unwrap();
         assert!(plan.jobs.iter().all(|j| j.engine.name() == "nop" && !j.direct));
     }
 
     #[test]
     fn a_target_smaller_than_a_block_is_refused() {
-        let error = plan(&probe(Some(0), 1 << 30), &facts(), &[], 0).unwrap_err();
+        let probe = probe(Some(0), 1 << 30);
+        let error = plan(&probe, &facts(), &[], 0, Place::ALONE).unwrap_err();
         assert!(error.contains("less than one block"), "{error}");
     }
 }

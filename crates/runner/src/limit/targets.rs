@@ -1,6 +1,6 @@
 //! The targets of a search: those named by the user, or a scratch file.
 
-use super::executor::{EngineExecutor, Executor};
+use super::executor::{EngineExecutor, Executor, Place};
 use super::{LimitOptions, OpenError};
 use crate::run::Hooks;
 use crate::sources::System;
@@ -128,7 +128,7 @@ fn try_ring(targets: &OpenTargets, conditions: &[Conditions]) -> Result<(), Stri
         ramp_ns: 0,
         window_ns: 5_000_000,
     };
-    EngineExecutor::new(targets, conditions.to_vec()).window(&probe).map(|_| ())
+    EngineExecutor::new(targets, conditions.to_vec(), Place::ALONE).window(&probe).map(|_| ())
 }
 
 fn read_only(path: &str) -> Target {

@@ -45,6 +45,7 @@ fn record() -> LimitRecord {
         competitors: Vec::new(),
         costs: Vec::new(),
         costs_missing: None,
+        ranks: Vec::new(),
     }
 }
 

@@ -101,7 +101,8 @@ fn all_start_at_one_moment_and_end_together() {
     let starts = each(3, |ranks| {
         let rank = ranks.rank;
         let together =
-            Together::begin(ranks, &format!("node{rank}"), &CancelToken::default()).expect("begun");
+            Together::begin(ranks, &format!("node{rank}"), &CancelToken::default(), Gate::Done)
+                .expect("begun");
         for gate in [Gate::Planned, Gate::Opened, Gate::Ready] {
             thread::sleep(Duration::from_millis(u64::from(rank) * 20));
             together.reach(gate, Vec::new()).expect("reached");
@@ -123,7 +124,8 @@ fn refusals_of_all_come_together() {
     let refused = each(3, |ranks| {
         let rank = ranks.rank;
         let together =
-            Together::begin(ranks, &format!("node{rank}"), &CancelToken::default()).expect("begun");
+            Together::begin(ranks, &format!("node{rank}"), &CancelToken::default(), Gate::Done)
+                .expect("begun");
         let own = if rank == 0 { Vec::new() } else { vec![format!("no {rank}")] };
         let why = together.reach(Gate::Planned, own).expect_err("refused");
         together.end();
@@ -140,7 +142,7 @@ fn the_loss_of_a_rank_ends_the_others() {
         }
         let cancel = CancelToken::default();
         let (began, together) =
-            (Instant::now(), Together::begin(ranks, "node0", &cancel).expect("begun"));
+            (Instant::now(), Together::begin(ranks, "node0", &cancel, Gate::Done).expect("begun"));
         together.reach(Gate::Planned, Vec::new()).expect_err("lost");
         assert_eq!(cancel.reason(), Some("the loss of another rank"));
         let (_, lost) = together.end();

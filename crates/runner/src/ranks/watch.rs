@@ -75,20 +75,27 @@ struct Shared {
 pub struct Together {
     shared: Arc<(Mutex<Shared>, Condvar)>,
     exchanging: Mutex<Option<JoinHandle<Ranks>>>,
+    last: Gate,
 }
 
 impl Together {
-    /// Begins to exchange what this rank on `host` says. If another is lost, `cancel` ends the run.
+    /// Begins to exchange what this rank on `host` says, until all have reached the gate `last`. If another is lost, `cancel`
+    /// ends the run.
     ///
     /// # Errors
     /// There can be no thread.
-    pub fn begin(mut ranks: Ranks, host: &str, cancel: &CancelToken) -> Result<Self, String> {
+    pub fn begin(
+        mut ranks: Ranks,
+        host: &str,
+        cancel: &CancelToken,
+        last: Gate,
+    ) -> Result<Self, String> {
         ranks.heeds_signals = false;
         let own = Status { host: host.into(), ..Status::default() };
         let shared = Arc::new((Mutex::new(Shared { own, ..Shared::default() }), Condvar::new()));
         let (for_thread, cancel) = (Arc::clone(&shared), cancel.clone());
         let exchanging = move || {
-            if let Err(lost) = exchange(&mut ranks, &for_thread) {
+            if let Err(lost) = exchange(&mut ranks, &for_thread, last) {
                 cancel.cancel_for_lost_rank();
                 lock(&for_thread.0).lost = Some(lost);
             }
@@ -97,7 +104,7 @@ impl Together {
         };
         let started = Builder::new().name("ranks".into()).spawn(exchanging);
         let exchanging = started.map_err(|error| format!("cannot start a thread: {error}"))?;
-        Ok(Self { shared, exchanging: Mutex::new(Some(exchanging)) })
+        Ok(Self { shared, exchanging: Mutex::new(Some(exchanging)), last })
     }
 
     /// What this rank would write where others might; before [`Gate::Planned`].
@@ -149,8 +156,8 @@ impl Together {
         let Some(exchanging) = lock(&self.exchanging).take() else { return (None, None) };
         {
             let mut shared = lock(&self.shared.0);
-            if shared.own.gate < Gate::Done {
-                shared.own.gate = Gate::Done;
+            if shared.own.gate < self.last {
+                shared.own.gate = self.last;
                 shared.own.refusals.push("it ended without a result".into());
             }
             self.shared.1.notify_all();
@@ -173,8 +180,12 @@ fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Until all ranks have passed the last gate, or one cannot take part.
-fn exchange(ranks: &mut Ranks, (shared, changed): &(Mutex<Shared>, Condvar)) -> Result<(), Lost> {
+/// Until all ranks have reached the gate `last`, or one cannot take part.
+fn exchange(
+    ranks: &mut Ranks,
+    (shared, changed): &(Mutex<Shared>, Condvar),
+    last: Gate,
+) -> Result<(), Lost> {
     let mut known = Go::default();
     loop {
         let own = lock(shared).own.clone();
@@ -191,7 +202,7 @@ fn exchange(ranks: &mut Ranks, (shared, changed): &(Mutex<Shared>, Condvar)) -> 
         let mut now = lock(shared);
         (now.all, now.go) = (all, told);
         changed.notify_all();
-        if now.go.is_refused || now.go.gate == Gate::Done {
+        if now.go.is_refused || now.go.gate >= last {
             return Ok(());
         }
         let pace = if now.go.gate < Gate::Ready { PACE_BEFORE } else { PACE };

@@ -105,6 +105,7 @@ fn record(targets: usize, windows: usize) -> LimitRecord {
         report: search.finish(),
         costs: Vec::new(),
         costs_missing: None,
+        ranks: Vec::new(),
     };
     judged(record)
 }

@@ -8,8 +8,8 @@ use fathom_model::record::{JobRecord, RankRecord, RunRecord};
 use fathom_model::{escape, list, units};
 
 /// Up to this many ranks have a row each; of more, the median and these extremes.
-const SHOWN: usize = 8;
-const WORST: usize = 3;
+pub(in crate::pages) const SHOWN: usize = 8;
+pub(in crate::pages) const WORST: usize = 3;
 
 /// When they started and ended, and a row for each; the slowest first where not all are shown.
 pub(super) fn ranks(page: &mut Document, record: &RunRecord) {
@@ -41,16 +41,23 @@ pub(super) fn ranks(page: &mut Document, record: &RunRecord) {
     }
     let mut body = Document::default();
     body.table(columns, rows);
-    let kernels = list::ascending(record.ranks.iter().map(|rank| rank.kernel.as_str()));
-    if kernels.len() > 1 {
+    kernels(&mut body, record.ranks.iter().map(|rank| rank.kernel.as_str()));
+    page.section("ranks", about, body);
+}
+
+/// On how many machines each kernel runs, if they differ.
+pub(in crate::pages) fn kernels<'a>(
+    body: &mut Document,
+    of_ranks: impl Iterator<Item = &'a str> + Clone,
+) {
+    let all = list::ascending(of_ranks.clone());
+    if all.len() > 1 {
         let of = |kernel: &&str| {
-            let with = record.ranks.iter().filter(|rank| rank.kernel == **kernel);
+            let with = of_ranks.clone().filter(|other| other == kernel);
             format!("{} on {}", escape::text(kernel), with.count())
         };
-        let kernels: Vec<String> = kernels.iter().map(of).collect();
-        body.entry("kernels differ:", kernels.join(", "));
+        body.entry("kernels differ:", all.iter().map(of).collect::<Vec<_>>().join(", "));
     }
-    page.section("ranks", about, body);
 }
 
 /// How many there are, and how close together they started.

@@ -1,0 +1,295 @@
+//! A search that several ranks measure together: rank 0 searches, and each window is measured by all.
+
+use super::executor::{EngineExecutor, Executor, Place};
+use crate::cancel::CancelToken;
+use crate::ranks::{Lost, Ranks, SILENCE};
+use fathom_model::experiment::WindowResult;
+use fathom_model::facts::Host;
+use fathom_model::histogram::Histogram;
+use fathom_model::limit::{Config, LimitRank, LimitRecord, RankPeak};
+use fathom_model::window::{CpuTime, Load, Measurement, Probe, Setting};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// What of a rank decides how far a search may go.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct About {
+    hostname: String,
+    kernel: String,
+    cores: u32,
+    buffers_bytes_max: u64,
+    cpu_limit: Option<f64>,
+}
+
+/// What a rank did in a window.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Answer {
+    outcome: Result<Measurement, String>,
+    /// Whether a signal asks it to end.
+    ends: bool,
+}
+
+/// What a rank did at a setting, in all windows.
+#[derive(Debug, Clone, Default)]
+struct Sum {
+    ios: u64,
+    elapsed_ns: u64,
+    clat: Histogram,
+    cpu: CpuTime,
+}
+
+/// Target, bytes of each I/O, kind of access, and setting.
+type Key = (usize, u64, &'static str, Setting);
+
+/// Tells rank 0 what this one has; there, extends `config` to all, and returns them.
+pub fn introduce(
+    ranks: &mut Ranks,
+    host: &Host,
+    config: &mut Config,
+) -> Result<Vec<LimitRank>, Lost> {
+    let own = About {
+        hostname: host.hostname.clone(),
+        kernel: host.kernel.clone(),
+        cores: config.cores,
+        buffers_bytes_max: config.buffers_bytes_max,
+        cpu_limit: config.cpu_limit,
+    };
+    let all: Vec<About> = ranks.gather(&own, SILENCE)?;
+    if ranks.rank > 0 {
+        return Ok(Vec::new());
+    }
+    config.cores = all.iter().fold(0, |sum, one| one.cores.saturating_add(sum));
+    config.buffers_bytes_max =
+        all.iter().fold(0, |sum, one| one.buffers_bytes_max.saturating_add(sum));
+    // Where one has no limit, nor have all together.
+    config.cpu_limit = all.iter().map(|one| one.cpu_limit).sum();
+    let rank = |one: About| LimitRank {
+        hostname: one.hostname,
+        kernel: one.kernel,
+        cores: one.cores,
+        peaks: Vec::new(),
+    };
+    Ok(all.into_iter().map(rank).collect())
+}
+
+/// Measures the windows of rank 0's search until that has ended.
+///
+/// # Errors
+/// Another rank is gone.
+pub fn serve(
+    ranks: &mut Ranks,
+    own: &mut EngineExecutor<'_>,
+    cancel: &CancelToken,
+) -> Result<(), Lost> {
+    while let Some(probe) = ranks.broadcast(&None::<Probe>, SILENCE)? {
+        let answer = answer(own, &probe, cancel);
+        ranks.gather(&answer, time(&probe))?;
+    }
+    Ok(())
+}
+
+fn answer(own: &mut EngineExecutor<'_>, probe: &Probe, cancel: &CancelToken) -> Answer {
+    let outcome = own.window(probe);
+    Answer { outcome, ends: cancel.reason().is_some() }
+}
+
+/// In which a window has ended everywhere.
+fn time(probe: &Probe) -> Duration {
+    SILENCE + Duration::from_nanos(probe.ramp_ns + probe.window_ns)
+}
+
+/// Rank 0's: its windows are measured by all.
+pub struct RanksExecutor<'a> {
+    pub own: EngineExecutor<'a>,
+    pub ranks: &'a mut Ranks,
+    pub cancel: CancelToken,
+    pub about: Vec<LimitRank>,
+    /// What each rank did, where one load had all CPUs.
+    sums: BTreeMap<Key, Vec<Sum>>,
+    lost: Option<Lost>,
+}
+
+impl<'a> RanksExecutor<'a> {
+    pub fn new(
+        own: EngineExecutor<'a>,
+        ranks: &'a mut Ranks,
+        cancel: &CancelToken,
+        about: Vec<LimitRank>,
+    ) -> Self {
+        Self { own, ranks, cancel: cancel.clone(), about, sums: BTreeMap::new(), lost: None }
+    }
+
+    fn all(&mut self, probe: &Probe) -> Result<Vec<Answer>, Lost> {
+        self.ranks.broadcast(&Some(probe.clone()), SILENCE)?;
+        let own = answer(&mut self.own, probe, &self.cancel);
+        self.ranks.gather(&own, time(probe))
+    }
+
+    fn add(&mut self, probe: &Probe, all: &[Measurement]) {
+        let ([Load { target: Some(target), setting, iops: None }], None) =
+            (probe.loads.as_slice(), probe.cores)
+        else {
+            return;
+        };
+        let key = (*target, probe.block_bytes, probe.rw.name(), *setting);
+        let sums = self.sums.entry(key).or_insert_with(|| vec![Sum::default(); all.len()]);
+        for (sum, measured) in sums.iter_mut().zip(all) {
+            if let Some(load) = measured.loads.first() {
+                sum.ios += load.ios;
+                sum.elapsed_ns += measured.elapsed_ns;
+                sum.clat.merge(&load.clat);
+                sum.cpu = added(sum.cpu, measured.cpu.unwrap_or_default());
+            }
+        }
+    }
+
+    /// Tells all that the search has ended, and enters into `record` what each did at the peaks.
+    ///
+    /// # Errors
+    /// A rank is gone, now or earlier.
+    pub fn end(self, record: &mut LimitRecord) -> Result<(), Lost> {
+        record.ranks = self.about;
+        let (count, config) = (record.ranks.len() as u32, &record.config);
+        for (target, limit) in record.report.targets.iter().enumerate() {
+            for (block, spec) in limit.blocks.iter().zip(&config.blocks) {
+                let Some(setting) = block.peak.as_ref().map(|peak| peak.setting()) else {
+                    continue;
+                };
+                let key = (target, spec.block_bytes, spec.rw.name(), setting);
+                let Some(sums) = self.sums.get(&key) else { continue };
+                for (number, (rank, sum)) in record.ranks.iter_mut().zip(sums).enumerate() {
+                    let place = Place { rank: number as u32, ranks: count };
+                    let workers = place.own(setting.workers).count() as u32;
+                    rank.peaks.push(RankPeak {
+                        target,
+                        block_bytes: spec.block_bytes,
+                        rw: spec.rw,
+                        workers,
+                        iops: (workers > 0)
+                            .then(|| sum.ios as f64 * 1e9 / sum.elapsed_ns.max(1) as f64),
+                        clat_p99_ns: sum.clat.percentile(99.0),
+                        cpu: sum.cpu.shares(),
+                    });
+                }
+            }
+        }
+        match self.lost {
+            Some(lost) => Err(lost),
+            None => self.ranks.broadcast(&None::<Probe>, SILENCE).map(|_| ()),
+        }
+    }
+}
+
+impl Executor for RanksExecutor<'_> {
+    fn window(&mut self, probe: &Probe) -> Result<Measurement, String> {
+        let all = self.all(probe).map_err(|lost| {
+            self.cancel.cancel_for_lost_rank();
+            let why = lost.to_string();
+            self.lost = Some(lost);
+            why
+        })?;
+        if all.iter().any(|one| one.ends) {
+            self.cancel.cancel_for_lost_rank();
+        }
+        let of_rank = |(one, about): (Answer, &LimitRank)| {
+            one.outcome.map_err(|why| format!("{}: {why}", about.hostname))
+        };
+        let all = all.into_iter().zip(&self.about).map(of_rank);
+        let all = all.collect::<Result<Vec<Measurement>, String>>()?;
+        self.add(probe, &all);
+        Ok(merged(probe, all))
+    }
+}
+
+/// The window of all ranks as one.
+fn merged(probe: &Probe, all: Vec<Measurement>) -> Measurement {
+    let mut sum = Measurement {
+        loads: vec![WindowResult::default(); probe.loads.len()],
+        ..Measurement::default()
+    };
+    let is_idle = |one: &Measurement| one.loads.iter().all(|load| load.workers.is_empty());
+    let all_idle = all.iter().all(is_idle);
+    for one in all {
+        sum.took_ns = sum.took_ns.max(one.took_ns);
+        // Ranks without workers only waited.
+        if all_idle || !is_idle(&one) {
+            sum.elapsed_ns = sum.elapsed_ns.max(one.elapsed_ns);
+        }
+        sum.cpu = sum.cpu.into_iter().chain(one.cpu).reduce(added);
+        for (sum, load) in sum.loads.iter_mut().zip(one.loads) {
+            add(sum, load);
+        }
+    }
+    sum
+}
+
+fn added(one: CpuTime, other: CpuTime) -> CpuTime {
+    CpuTime {
+        busy_ns: one.busy_ns + other.busy_ns,
+        steal_ns: one.steal_ns + other.steal_ns,
+        idle_ns: one.idle_ns + other.idle_ns,
+        throttled_ns: one.throttled_ns + other.throttled_ns,
+    }
+}
+
+/// Adds what a window of a search has.
+fn add(sum: &mut WindowResult, load: WindowResult) {
+    sum.ios += load.ios;
+    sum.bytes += load.bytes;
+    sum.errors += load.errors;
+    sum.short_ios += load.short_ios;
+    sum.first_error = sum.first_error.take().or(load.first_error);
+    sum.clat.merge(&load.clat);
+    sum.unstarted += load.unstarted;
+    sum.workers.extend(load.workers);
+    sum.disk = match (sum.disk.take(), load.disk) {
+        (Some(disk), Some(other)) => Some(disk.with(&other)),
+        (disk, other) => disk.or(other),
+    };
+    let queues = sum.driver_queue.into_iter().chain(load.driver_queue);
+    sum.driver_queue = queues.reduce(|one, other| one + other);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fathom_model::limit::Phase;
+    use fathom_model::window::{Rw, WorkerCpu};
+
+    fn measured(workers: usize, ios: u64, elapsed_ns: u64) -> Measurement {
+        let load = WindowResult {
+            ios,
+            workers: vec![WorkerCpu::default(); workers],
+            first_error: (ios == 7).then(|| "EIO".into()),
+            driver_queue: Some(1.5),
+            ..WindowResult::default()
+        };
+        let cpu = CpuTime { busy_ns: ios, idle_ns: 10, ..CpuTime::default() };
+        Measurement { elapsed_ns, took_ns: 2 * elapsed_ns, loads: vec![load], cpu: Some(cpu) }
+    }
+
+    #[test]
+    fn a_window_of_all_ranks_is_one() {
+        let probe = Probe {
+            phase: Phase::Climb,
+            loads: vec![Load::at(0, Setting { workers: 2, depth: 8 })],
+            block_bytes: 4096,
+            rw: Rw::Randread,
+            cores: None,
+            ramp_ns: 0,
+            window_ns: 100,
+        };
+        // The third had no worker, and waited for longer.
+        let all = vec![measured(1, 5, 100), measured(1, 7, 110), measured(0, 0, 500)];
+        let sum = merged(&probe, all);
+        assert_eq!((sum.elapsed_ns, sum.took_ns), (110, 1_000));
+        let load = &sum.loads[0];
+        assert_eq!((load.ios, load.workers.len(), load.driver_queue), (12, 2, Some(4.5)));
+        assert_eq!(load.first_error.as_deref(), Some("EIO"));
+        assert_eq!(sum.cpu, Some(CpuTime { busy_ns: 12, idle_ns: 30, ..CpuTime::default() }));
+        let idle = Probe { loads: Vec::new(), ..probe };
+        let none = Measurement { loads: Vec::new(), ..measured(0, 0, 90) };
+        assert_eq!(merged(&idle, vec![none.clone(), none]).elapsed_ns, 90);
+    }
+}
