@@ -11,6 +11,7 @@ use crate::rules::rates::COULD_NOT_KEEP_UP;
 #[cfg(test)]
 use crate::rules::testing::Case;
 use crate::rules::{Change, Check, Claim, Confirmation, Rule};
+use crate::threads::ThreadGroup;
 use fathom_model::finding::{Confidence, Evidence, Subject, Unit};
 use fathom_model::plan::JobPlan;
 use fathom_model::units;
@@ -545,9 +546,12 @@ fn blocking_submit(view: &View) -> Option<Claim> {
     let submits = |_: &str, call: &str, wchan: &str| {
         call == "io_submit" || call == "io_uring_enter" && !wchan.starts_with("io_cqring")
     };
-    let blocked = view.groups(submits).filter(|group| group.values[1] == "D");
-    let blocked: Vec<_> = blocked.collect();
-    let waiting: f64 = blocked.iter().map(|group| group.average).sum();
+    let asleep = |group: &&ThreadGroup| group.values[1] == "D";
+    let blocked: Vec<_> = view.groups(submits).filter(asleep).collect();
+    let sampled: f64 = blocked.iter().map(|group| group.average).sum();
+    let all: f64 = view.groups(|_, _, _| true).filter(asleep).map(|group| group.average).sum();
+    // Samples say in which call; how much time that is, context switches know better.
+    let waiting = (view.state(ThreadState::Disk) * sampled / all.max(1e-9)).max(sampled);
     let share = view.share(waiting);
     // A full queue blocks every submission.
     let is_full = blocked.iter().all(|group| group.values[3].contains("get_tag"));
