@@ -17,6 +17,7 @@ const STATES: &[&str] = &[
     "available-memory",
     "disk-in-use",
     "file-system-full",
+    "interrupt-spread",
     "load",
     "md-sync",
     "nvme-media-errors",
@@ -26,6 +27,7 @@ const STATES: &[&str] = &[
     "nvme-throttling",
     "nvme-unwritten",
     "nvme-wear",
+    "runtime-power",
 ];
 
 /// A property of a machine.
@@ -47,6 +49,8 @@ pub struct InspectedHost {
     pub hostname: String,
     /// Its properties, each once.
     pub properties: Vec<Property>,
+    /// Disk or device and name of what could not be read: it does not differ.
+    pub unread: Vec<(String, String)>,
     /// What was found on it.
     pub findings: Vec<Finding>,
 }
@@ -56,10 +60,23 @@ pub struct InspectedHost {
 pub struct HostsReport {
     /// Host names, by rank.
     pub hosts: Vec<String>,
+    /// In how many properties each of them differs from most.
+    pub differs: Vec<usize>,
+    /// Hosts that could not be inspected, by the reason.
+    pub failed: Vec<HostsFailed>,
     /// Properties that differ.
     pub differences: Vec<HostDifference>,
     /// What was found, each once: worst first, then what most hosts have.
     pub findings: Vec<HostsFinding>,
+}
+
+/// Machines that could not be inspected.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct HostsFailed {
+    /// Host names.
+    pub hosts: Vec<String>,
+    /// Why.
+    pub reason: String,
 }
 
 /// A property that machines differ in.
@@ -114,7 +131,6 @@ impl InspectedHost {
         }
         for disk in part::<Vec<DeviceFacts>>(json, "disks").unwrap_or_default() {
             this.add(&disk.name, "model", disk.model);
-            this.add(&disk.name, "firmware", disk.firmware);
             this.add(&disk.name, "driver", disk.driver);
             this.add(&disk.name, "size", Some(units::bytes(disk.size_bytes)));
         }
@@ -126,6 +142,8 @@ impl InspectedHost {
                 this.add(&text(&one["subject"]), &text(&one["title"]), Some(text(&one["found"])));
             }
         }
+        let unread = list("not_checked").map(|one| (text(&one["subject"]), text(&one["title"])));
+        this.unread = unread.collect();
         let findings = list("findings").map(|one| &one["finding"]).chain(list("topology"));
         this.findings = findings.filter_map(|one| Finding::deserialize(one).ok()).collect();
         this
@@ -191,49 +209,65 @@ impl HostsReport {
                 of_hosts.insert(number, &one.value);
             }
         }
-        let difference = |(name, values)| difference(all, name, &values);
+        let mut differs = vec![0; all.len()];
+        let difference = |(name, values)| difference(all, name, &values, &mut differs);
+        let differences = by_name.into_iter().filter_map(difference).collect();
         Self {
             hosts: all.iter().map(|host| host.hostname.clone()).collect(),
-            differences: by_name.into_iter().filter_map(difference).collect(),
+            differs,
+            failed: Vec::new(),
+            differences,
             findings: findings(all),
         }
+    }
+
+    /// The same, with hosts that could not be inspected for a reason.
+    pub fn with_failed(mut self, all: &[(String, String)]) -> Self {
+        for (host, reason) in all {
+            match self.failed.iter_mut().find(|known| known.reason == *reason) {
+                Some(known) => known.hosts.push(host.clone()),
+                None => self
+                    .failed
+                    .push(HostsFailed { hosts: vec![host.clone()], reason: reason.clone() }),
+            }
+        }
+        self
     }
 
     /// Whether there are warnings or errors on any.
     pub fn has_problems(&self) -> bool {
         self.findings.iter().any(|one| one.finding.severity >= Severity::Warning)
     }
-
-    /// Hosts that differ from most, and in how many properties each, by name.
-    pub fn outliers(&self) -> BTreeMap<&str, usize> {
-        let mut counts = BTreeMap::new();
-        let others = self.differences.iter().flat_map(|one| &one.others);
-        for host in others.flat_map(|other| &other.hosts) {
-            *counts.entry(host.as_str()).or_insert(0) += 1;
-        }
-        counts
-    }
 }
 
+/// Where a property differs; counts each host that differs from most.
 fn difference(
     all: &[InspectedHost],
     (subject, title): (&str, &str),
     of_hosts: &BTreeMap<usize, &str>,
+    differs: &mut [usize],
 ) -> Option<HostDifference> {
-    let mut values: Vec<(Option<String>, Vec<String>)> = Vec::new();
+    let mut values: Vec<(Option<String>, Vec<usize>)> = Vec::new();
     for (number, host) in all.iter().enumerate() {
+        if host.unread.iter().any(|(of, name)| of == subject && name == title) {
+            continue;
+        }
         let value = of_hosts.get(&number).map(|value| (*value).to_string());
         match values.iter_mut().find(|(known, _)| *known == value) {
-            Some((_, hosts)) => hosts.push(host.hostname.clone()),
-            None => values.push((value, vec![host.hostname.clone()])),
+            Some((_, hosts)) => hosts.push(number),
+            None => values.push((value, vec![number])),
         }
     }
     // Of two that are as frequent, the first host's is what the others differ from.
     values.sort_by_key(|(_, hosts)| std::cmp::Reverse(hosts.len()));
     let mut values = values.into_iter();
     let (most, hosts) = values.next()?;
-    let others: Vec<OtherValue> =
-        values.map(|(value, hosts)| OtherValue { value, hosts }).collect();
+    let mut other = |(value, hosts): (Option<String>, Vec<usize>)| {
+        hosts.iter().for_each(|number| differs[*number] += 1);
+        let hosts = hosts.iter().map(|number| all[*number].hostname.clone()).collect();
+        OtherValue { value, hosts }
+    };
+    let others: Vec<OtherValue> = values.map(&mut other).collect();
     (!others.is_empty()).then(|| HostDifference {
         title: title.into(),
         subject: subject.into(),
@@ -246,7 +280,14 @@ fn difference(
 fn findings(all: &[InspectedHost]) -> Vec<HostsFinding> {
     let mut found: Vec<HostsFinding> = Vec::new();
     for host in all {
+        let mut named = Vec::new();
         for finding in &host.findings {
+            // One host may have several of a kind.
+            let kind = (&finding.rule, &finding.subject);
+            if named.contains(&kind) {
+                continue;
+            }
+            named.push(kind);
             let is_same = |other: &&mut HostsFinding| {
                 (&other.finding.rule, &other.finding.subject) == (&finding.rule, &finding.subject)
             };
@@ -278,6 +319,7 @@ mod tests {
             by: "doctor",
             hostname: name.into(),
             properties: values.iter().map(value).collect(),
+            unread: Vec::new(),
             findings: rules.iter().map(finding).collect(),
         }
     }
@@ -293,7 +335,7 @@ mod tests {
             host("node2", &usual, &[]),
         ];
         let report = HostsReport::of(&all);
-        assert_eq!(report.outliers(), BTreeMap::from([("node1", 3)]));
+        assert_eq!(report.differs, [0, 3, 0]);
         let said: Vec<_> = report
             .differences
             .iter()
@@ -305,6 +347,14 @@ mod tests {
         assert_eq!(report.differences[1].others[0].value.as_deref(), Some("bfq"));
         assert_eq!(report.findings[0].hosts, ["node0", "node1"]);
         assert_eq!(report.findings.len(), 2);
+        // What was not read on one does not differ.
+        let mut unread = host("node1", &usual[..1], &["load", "load"]);
+        unread.unread = vec![("vda".into(), "I/O scheduler".into())];
+        let report = HostsReport::of(&[host("node0", &usual, &[]), unread]);
+        assert_eq!((report.differences.len(), report.findings[0].hosts.len()), (0, 1));
+        let failed = |host: &str| (host.to_string(), "no such disk".to_string());
+        let report = report.with_failed(&[failed("node2"), failed("node3")]);
+        assert_eq!(report.failed[0].hosts, ["node2", "node3"]);
         let same = [host("node0", &usual, &[]), host("node1", &usual, &[])];
         assert_eq!(HostsReport::of(&same).differences, []);
     }

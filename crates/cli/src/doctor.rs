@@ -46,8 +46,9 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
             _ => Err("with several ranks, nothing is changed; with --no-ranks, --fix changes each"
                 .into()),
         };
-    if let Some(report) = ranks::compare_hosts("doctor", args.no_ranks, &args.page, own)? {
-        return Ok(status(!args.strict || !report.has_problems()));
+    let compared = ranks::compare_hosts("doctor", args.no_ranks, &args.page, own)?;
+    if let Some((all_inspected, report)) = compared {
+        return Ok(status(all_inspected && (!args.strict || !report.has_problems())));
     }
     let to = args.page.destination(args.targets.iter().map(String::as_str))?;
     let (disks, diagnosis) = args.diagnose()?;

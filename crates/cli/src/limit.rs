@@ -123,9 +123,10 @@ fn measure(args: &Args, signals: &Signals, member: Option<Member>) -> Result<Exi
             }
         }
     };
-    let mut record = limit.run(&mut view, ranks.as_mut())?;
+    let measured = limit.run(&mut view, ranks.as_mut());
     // The launcher may have gone already.
     ranks.iter_mut().for_each(|ranks| drop(ranks.leave()));
+    let mut record = measured?;
     view.clear();
     let closed = limit.close_targets();
     let shown = show(args, &record, to.as_ref());

@@ -68,31 +68,43 @@ pub fn joined(no_ranks: bool, last: Gate) -> Result<Option<(Member, Vec<String>)
     joined.begin(given, last).map(|(member, args, _)| Some((member, args)))
 }
 
-/// How each rank's host differs from the others, printed by rank 0: `own` is the JSON of one. `None` without ranks.
+/// How each rank's host differs from the others, printed by rank 0: `own` is the JSON of one. `None` without ranks; otherwise
+/// whether all were inspected, and the report.
 pub fn compare_hosts(
     name: &str,
     no_ranks: bool,
     page: &PageArgs,
     own: impl FnOnce(&Command) -> Result<String, String>,
-) -> Result<Option<HostsReport>, String> {
+) -> Result<Option<(bool, HostsReport)>, String> {
     let Some((member, args)) = joined(no_ranks, Gate::Done)? else { return Ok(None) };
-    let found = crate::parsed_again(&args).and_then(|command| own(&command));
-    let Some((found, mut ranks)) = member.in_step(Gate::Done, found) else {
-        return Err("no hosts were compared".into());
+    let is_first = member.rank == 0;
+    let to = if is_first { page.destination(None) } else { Ok(None) };
+    let found = to.map(|to| {
+        let parsed = crate::parsed_again(&args);
+        (to, parsed.and_then(|command| own(&command)))
+    });
+    let Some(((to, found), mut ranks)) = member.in_step(Gate::Done, found) else {
+        return Ok(Some((false, HostsReport::default())));
     };
     let host = fathom_machine::host(&Roots::default()).hostname;
     let all = ranks.gather(&(host, found), GATHER).map_err(|lost| lost.to_string());
     // The launcher may have gone already.
     let _ = ranks.leave();
-    let read = |(host, text): &(String, String)| {
-        InspectedHost::of_json(host, &serde_json::from_str(text).unwrap_or_default())
-    };
-    let report = HostsReport::of(&all?.iter().filter_map(read).collect::<Vec<_>>());
-    if ranks.rank == 0 {
-        let to = page.destination(None)?;
+    let (mut hosts, mut failed) = (Vec::new(), Vec::new());
+    for (host, found) in all? {
+        let json = found.and_then(|text| serde_json::from_str(&text).map_err(|e| e.to_string()));
+        let read =
+            |json| InspectedHost::of_json(&host, &json).ok_or("its result is damaged".into());
+        match json.and_then(read) {
+            Ok(inspected) => hosts.push(inspected),
+            Err(why) => failed.push((host, why)),
+        }
+    }
+    let report = HostsReport::of(&hosts).with_failed(&failed);
+    if is_first {
         page::print_hosts(name, &report, page, to.as_ref())?;
     }
-    Ok(Some(report))
+    Ok(Some((failed.is_empty(), report)))
 }
 
 impl Joined {

@@ -1,10 +1,9 @@
 //! `fathom record`: records the machine continuously into a ring of bounded size.
 
-use crate::output::{self, Destination};
 use crate::quantity;
 use crate::signals::{self, Signals};
-use crate::stdio::{self, Kind, error};
-use crate::top::{ViewSample, ViewedInterval};
+use crate::stdio::{self, error};
+use crate::top::{Exported, ViewSample, ViewedInterval};
 use fathom_model::progress::Sample;
 use fathom_model::units;
 use fathom_model::watch::Level;
@@ -55,8 +54,7 @@ fn size(text: &str) -> Result<u64, String> {
 pub fn command(args: &Args) -> Result<ExitCode, String> {
     let signals = Signals::take()?;
     signals::raise_limits();
-    let exported = args.prometheus.as_deref();
-    let exported = exported.map(|file| Destination::open(file, None)).transpose()?;
+    let mut exported = args.prometheus.as_deref().map(Exported::open).transpose()?;
     let path = match &args.dir {
         Some(path) => path.clone(),
         None => state_dir("ring")?,
@@ -70,13 +68,13 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     let how = (args.sampling, args.interval);
     let mut last: Option<Rc<ViewSample>> = None;
     let mut export = |sample: &Sample| {
-        let Some(to) = &exported else { return Ok(()) };
+        let Some(to) = &mut exported else { return };
         let now = Rc::new(ViewSample::of(sample.clone()));
         // A new segment of the ring begins with new samplers.
         let before = last.replace(Rc::clone(&now)).filter(|before| before.at_ns < now.at_ns);
-        let Some(before) = before else { return Ok(()) };
-        let text = ViewedInterval::new(before, now).prometheus();
-        output::emit(&text, Kind::Lines, Some(to))
+        if let Some(before) = before {
+            to.write(&ViewedInterval::new(before, now));
+        }
     };
     let recorder = RingRecorder::new(ring, retention, how, &mut notice, &mut export);
     recorder.run(signals.cancel_token())?;

@@ -53,7 +53,7 @@ pub struct Args {
     prometheus: Option<String>,
     /// How much of the machine to sample
     ///
-    /// The default is `full`, or `default` with --format text or csv.
+    /// The default is `full`, or `default` with --format text or csv and with --prometheus.
     #[arg(long, value_parser = quantity::level(), conflicts_with = "replay")]
     sampling: Option<Level>,
     /// Trace every I/O (default: 1/16 of the time)
@@ -97,8 +97,7 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     let processes = Process::named(&Roots::default().proc, &args.pid)?;
     let pids: Vec<i32> = processes.iter().map(|process| process.pid).collect();
     let signals = Signals::take()?;
-    let exported = args.prometheus.as_deref();
-    let exported = exported.map(|file| Destination::open(file, None)).transpose()?;
+    let exported = args.prometheus.as_deref().map(Exported::open).transpose()?;
     let form = form(args);
     let mut feed: Box<dyn Feed> = match &args.replay {
         Some(dir) => {
@@ -107,7 +106,7 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
         None => Box::new(LiveSamples::start(&watch(args, form, pids), args.record.as_deref())?),
     };
     let shown = match form {
-        Some(form) => print(feed.as_mut(), form, args, (&signals, exported.as_ref())),
+        Some(form) => print(feed.as_mut(), form, args, (&signals, exported)),
         None => screen::show(feed.as_mut(), args.intervals(), &signals),
     };
     let (shown, all) = shown.map_or_else(|error| (Err(error), false), |all| (Ok(()), all));
@@ -161,7 +160,7 @@ fn print(
     feed: &mut dyn Feed,
     form: Form,
     args: &Args,
-    (signals, exported): (&Signals, Option<&Destination>),
+    (signals, mut exported): (&Signals, Option<Exported>),
 ) -> Result<bool, String> {
     report_missing(feed.missing(), args.verbose);
     let kind = if form == Form::Json { Kind::Json } else { Kind::Lines };
@@ -181,9 +180,8 @@ fn print(
             continue;
         }
         let Some(view) = feed.view()? else { continue };
-        if exported.is_some() {
-            let text = prometheus(&view.interval(), view.unix_ns);
-            output::emit(&text, Kind::Lines, exported)?;
+        if let Some(exported) = &mut exported {
+            exported.write_text(&prometheus(&view.interval(), view.unix_ns));
             printed += 1;
             continue;
         }
@@ -253,6 +251,36 @@ impl ViewSample {
     }
 }
 
+/// The file for Prometheus.
+pub struct Exported {
+    to: Destination,
+    /// Why it could not be written the last time.
+    failed: Option<String>,
+}
+
+impl Exported {
+    pub fn open(file: &str) -> Result<Self, String> {
+        let opened = Destination::open(file, None);
+        let to = opened.map_err(|why| why.replacen("--output=", "--prometheus=", 1))?;
+        Ok(Self { to, failed: None })
+    }
+
+    pub fn write(&mut self, interval: &ViewedInterval) {
+        let (before, now) = (&interval.before.machine, &interval.now.machine);
+        let of_interval = Interval { before, now, rates: &interval.rates };
+        self.write_text(&prometheus(&of_interval, interval.now.unix_ns));
+    }
+
+    /// Reports a failure once: the next interval may be written again.
+    fn write_text(&mut self, text: &str) {
+        let failed = self.to.publish(text).err();
+        if let Some(why) = failed.as_ref().filter(|_| self.failed.is_none()) {
+            error!("{why}; retrying");
+        }
+        self.failed = failed;
+    }
+}
+
 /// Two samples and the rates between them.
 #[derive(Debug)]
 pub struct ViewedInterval {
@@ -288,12 +316,6 @@ impl ViewedInterval {
             missing: &watched.missing,
             own_ns: self.own_ns(),
         }
-    }
-
-    /// The figures of the interval in Prometheus's format.
-    pub fn prometheus(&self) -> String {
-        let (before, now) = (&self.before.machine, &self.now.machine);
-        prometheus(&Interval { before, now, rates: &self.rates }, self.now.unix_ns)
     }
 
     /// CPU time of this process in the interval, in nanoseconds.

@@ -40,19 +40,26 @@ pub struct Args {
 pub fn command(args: &Args) -> Result<ExitCode, String> {
     let own = |command: &Command| match command {
         Command::Topo(args) if args.svg.is_none() && !args.as_machine => {
-            json::text(&args.read()?.0)
+            let (report, _, unknown) = args.read()?;
+            match unknown.as_slice() {
+                [] => json::text(&report),
+                names => Err(unknown_target(&names.join(", "))),
+            }
         }
         _ => {
             Err("--svg and --as-machine are for one machine; use --no-ranks for files of each"
                 .into())
         }
     };
-    if ranks::compare_hosts("topo", args.no_ranks, &args.page, own)?.is_some() {
-        return Ok(ExitCode::SUCCESS);
+    if let Some((all_inspected, _)) = ranks::compare_hosts("topo", args.no_ranks, &args.page, own)?
+    {
+        return Ok(if all_inspected { ExitCode::SUCCESS } else { ExitCode::FAILURE });
     }
     let to = args.page.destination(None)?;
     let picture = args.svg.as_deref().map(|file| Destination::open(file, None)).transpose()?;
-    let (report, roots, all_found) = args.read()?;
+    let (report, roots, unknown) = args.read()?;
+    unknown.iter().for_each(|name| error!("{}", unknown_target(name)));
+    let all_found = unknown.is_empty();
     if !all_found && report.topology.volumes.is_empty() {
         return Ok(ExitCode::FAILURE);
     }
@@ -71,8 +78,8 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
 }
 
 impl Args {
-    /// What is attached, and whether all targets are known.
-    fn read(&self) -> Result<(TopologyReport, Roots, bool), String> {
+    /// What is attached, and the targets that are not known.
+    fn read(&self) -> Result<(TopologyReport, Roots, Vec<String>), String> {
         let roots = Roots { proc: self.root.join("proc"), sys: self.root.join("sys") };
         if !roots.sys.join("block").is_dir() {
             let sys = roots.sys.display();
@@ -85,8 +92,8 @@ impl Args {
         let databases = places.iter().flat_map(|root| PCI_IDS.map(|path| root.join(path)));
         let mut report = analyze(topology(&roots, &databases.collect::<Vec<_>>()));
         report.findings = topology_findings(&report);
-        let all_found = keep(&mut report, self, &roots);
-        Ok((report, roots, all_found))
+        let unknown = keep(&mut report, self, &roots);
+        Ok((report, roots, unknown))
     }
 }
 
@@ -108,10 +115,14 @@ fn heading(args: &Args, roots: &Roots) -> Option<Heading> {
     origin.heading()
 }
 
-/// Leaves only the targets in the report. Returns whether all of them are known.
-fn keep(report: &mut TopologyReport, args: &Args, roots: &Roots) -> bool {
+fn unknown_target(name: &str) -> String {
+    format!("{name} is not a block device or on one; `fathom topo` lists all")
+}
+
+/// Leaves only the targets in the report. Returns those that are not known.
+fn keep(report: &mut TopologyReport, args: &Args, roots: &Roots) -> Vec<String> {
     if args.targets.is_empty() {
-        return true;
+        return Vec::new();
     }
     let is_own = args.root == Path::new("/");
     let name = |target: &String| {
@@ -122,9 +133,5 @@ fn keep(report: &mut TopologyReport, args: &Args, roots: &Roots) -> bool {
         known.or_else(path).or_else(node).unwrap_or_else(|| target.clone())
     };
     let names: Vec<String> = args.targets.iter().map(name).collect();
-    let unknown = report.keep(&names);
-    for name in &unknown {
-        error!("{name} is not a block device or on one; `fathom topo` lists all");
-    }
-    unknown.is_empty()
+    report.keep(&names)
 }

@@ -46,8 +46,8 @@ pub struct LimitRank {
     pub kernel: String,
     /// CPUs that its workers may run on.
     pub cores: u32,
-    /// Its part of each peak.
-    pub peaks: Vec<RankPeak>,
+    /// What it did at each peak.
+    pub at_peaks: Vec<RankPeak>,
 }
 
 /// What one of several machines did at a peak.

@@ -38,7 +38,7 @@ use std::time::{Duration, Instant};
 const MEMORY_PART: u64 = 8;
 const MEMORY_MAX: u64 = 1 << 30;
 
-const COSTS_OF_RANKS: &str = "they are counted only where one machine measures";
+const COSTS_OF_RANKS: &str = "not supported with several ranks yet";
 
 #[derive(Debug, Clone, Default)]
 pub struct LimitOptions {
@@ -108,17 +108,22 @@ impl Limit {
         mut ranks: Option<&mut Ranks>,
     ) -> Result<LimitRecord, String> {
         let mut config = self.config();
+        let own_buffers_max = config.buffers_bytes_max;
         let host = &self.targets.facts.host;
         let about = ranks.as_deref_mut().map(|all| ranks::introduce(all, host, &mut config));
         let about = about.transpose().map_err(|lost| lost.to_string())?.unwrap_or_default();
         let mut record = self.new_record(config);
         // Before the samplers begin, which would count it as load.
         let host = &mut record.header.facts.host;
-        host.memory_copy_bytes_per_second =
-            memory::measured_copy_rate(host, record.config.buffers_bytes_max);
+        host.memory_copy_bytes_per_second = memory::measured_copy_rate(host, own_buffers_max);
         let unfinished = LimitRecord { header: record.header.unfinished(), ..record.clone() };
         let session = &mut self.session;
-        session.begin(&unfinished, &mut |text: &str| hooks.notice(text))?;
+        let begun = session.begin(&unfinished, &mut |text: &str| hooks.notice(text));
+        if let (Err(_), Some(ranks)) = (&begun, ranks.as_deref_mut()) {
+            // What failed here is said; the others need only end.
+            let _ = ranks::release(ranks);
+        }
+        begun?;
         let began = Instant::now();
         let place = ranks.as_deref().map_or(Place::ALONE, place);
         let mut executor = EngineExecutor::new(&self.targets, self.how.conditions.clone(), place);

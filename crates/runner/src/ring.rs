@@ -41,8 +41,8 @@ pub struct RingRecorder<'a> {
     retention: Retention,
     options: SamplingOptions,
     notice: &'a mut dyn FnMut(&str),
-    /// Sees each sample; what it returns is reported like what the ring does.
-    observe: &'a mut dyn FnMut(&Sample) -> Result<(), String>,
+    /// Sees each sample.
+    observe: &'a mut dyn FnMut(&Sample),
     samples: u64,
     /// Of these, samples in the ring.
     stored: u64,
@@ -60,7 +60,7 @@ impl<'a> RingRecorder<'a> {
         retention: Retention,
         (level, interval): (Level, Duration),
         notice: &'a mut dyn FnMut(&str),
-        observe: &'a mut dyn FnMut(&Sample) -> Result<(), String>,
+        observe: &'a mut dyn FnMut(&Sample),
     ) -> Self {
         let options = SamplingOptions {
             level,
@@ -146,8 +146,8 @@ impl<'a> RingRecorder<'a> {
             self.stored += 1;
             self.lost = None;
         }
-        let observed = (self.observe)(sample);
-        self.report_error(kept.and(observed));
+        self.report_error(kept);
+        (self.observe)(sample);
         self.samples += 1;
         if self.samples == SAMPLES_TYPICAL {
             self.warn_if_ring_too_small();

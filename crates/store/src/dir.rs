@@ -235,11 +235,26 @@ impl HeldDir {
         self.replace_with(name, new, |file| file.write_all(contents))
     }
 
-    /// The same with the contents that `write` writes to the new file.
+    /// The same without waiting for a disk, for contents that are soon replaced again.
+    pub fn publish(&self, name: impl AsRef<Path>, contents: &[u8], new: Readers) -> io::Result<()> {
+        self.put(name, new, false, |file| file.write_all(contents))
+    }
+
+    /// Like [`HeldDir::replace`], with the contents that `write` writes to the new file.
     pub fn replace_with(
         &self,
         name: impl AsRef<Path>,
         new: Readers,
+        write: impl FnOnce(&mut File) -> io::Result<()>,
+    ) -> io::Result<()> {
+        self.put(name, new, true, write)
+    }
+
+    fn put(
+        &self,
+        name: impl AsRef<Path>,
+        new: Readers,
+        is_durable: bool,
         write: impl FnOnce(&mut File) -> io::Result<()>,
     ) -> io::Result<()> {
         let name = name.as_ref();
@@ -251,11 +266,13 @@ impl HeldDir {
                 adopt(&file.file, &before)?;
             }
             write(&mut file.file)?;
-            file.file.sync_all()?;
+            if is_durable {
+                file.file.sync_all()?;
+            }
             renameat(&self.fd, &file.name, &self.fd, name)?;
             file.name.clear();
             // Without this, the name may be lost in a crash.
-            Ok(fsync(&self.fd)?)
+            if is_durable { Ok(fsync(&self.fd)?) } else { Ok(()) }
         };
         replaced().map_err(|error: io::Error| self.error(name, error))
     }

@@ -336,12 +336,11 @@ impl GroupSums {
         }
     }
 
-    /// Divides what samples alone show of waits for a disk as the recorded ones are divided: of a thread in uninterruptible
-    /// sleep, its kernel stack says what it waits for.
+    /// Divides what samples alone show of waits for a disk as the recorded ones are divided: samples have no kernel stack, which
+    /// says whether a write waits for a flush.
     fn resolve_samples(&mut self) {
-        let is_alike = |state: &ThreadState| {
-            matches!(state, ThreadState::Disk | ThreadState::Flush | ThreadState::PageFault)
-        };
+        let is_alike =
+            |state: &ThreadState| matches!(state, ThreadState::Disk | ThreadState::Flush);
         let parts = || self.parts.iter().filter(|(state, _)| is_alike(state));
         let sampled: u64 = parts().map(|(_, part)| part.sampled_ns).sum();
         let recorded: u64 = parts().map(|(_, part)| part.ns - part.sampled_ns).sum();

@@ -252,7 +252,7 @@ fn a_search_measures_from_all_hosts() {
     assert_eq!(json["config"]["cores"], cores);
     let peak = &json["report"]["targets"][0]["blocks"][0]["peak"];
     let of_peak = |name: &str| {
-        ranks.iter().map(|rank| rank["peaks"][0][name].as_f64().unwrap_or(0.0)).sum::<f64>()
+        ranks.iter().map(|rank| rank["at_peaks"][0][name].as_f64().unwrap_or(0.0)).sum::<f64>()
     };
     assert_eq!(peak["workers"].as_f64(), Some(of_peak("workers")));
     // Means of several windows, of the same I/Os.
@@ -262,7 +262,7 @@ fn a_search_measures_from_all_hosts() {
     let all = records(&place);
     assert_eq!(all.len(), 1);
     let page = place.ask(&["show"]).done().stdout;
-    says(&page, &["3 measured together", "node1", "node3", "workers"]);
+    says(&page, &["3 ranks measured together", "node1", "node3", "workers"]);
 }
 
 #[test]
@@ -293,7 +293,7 @@ fn the_others_are_told_when_a_search_ends() {
     kill_process(Pid::from_raw(running.id() as i32).unwrap(), Signal::INT).unwrap();
     // The exit status is mpiexec's.
     let answer = running.wait();
-    says(&answer.stdout, &["INCOMPLETE", "2 measured together"]);
+    says(&answer.stdout, &["INCOMPLETE", "2 ranks measured together"]);
     let record = records(&place).pop().unwrap();
     assert!(record["outcome"]["interrupted"].is_object(), "{}", record["outcome"]);
 }
@@ -321,5 +321,8 @@ fn hosts_that_differ_are_named() {
     assert_eq!(json["differences"].as_array().unwrap().len(), 0, "{json}");
     let Some(answer) = on_nodes(&place, &["doctor", "--fix", "--yes"]) else { return };
     assert_eq!(answer.code, Some(1));
-    says(&answer.stderr, &["nothing is changed"]);
+    says(&answer.stdout, &["Not inspected: node1, node2, node3: with several ranks, nothing is"]);
+    let Some(answer) = on_nodes(&place, &["topo", "lacks.$hostname"]) else { return };
+    assert_eq!(answer.code, Some(1));
+    says(&answer.stdout, &["No host was inspected.", "Not inspected: node2: lacks.node2 is not"]);
 }

@@ -1,6 +1,8 @@
 //! What several machines have in common, and which of them differ.
 
 use crate::doc::{DataColumn, Document, Text, whole};
+#[cfg(test)]
+use fathom_analysis::hosts::HostsFailed;
 use fathom_analysis::hosts::{HostDifference, HostsFinding, HostsReport, OtherValue};
 use fathom_model::finding::Severity;
 use fathom_model::{escape, list};
@@ -13,6 +15,10 @@ const ABSENT: &str = "absent";
 pub fn hosts(report: &HostsReport, verbose: bool) -> Document {
     let mut page = Document::default();
     page.paragraph(answer(report));
+    for failed in &report.failed {
+        let reason = escape::text(&failed.reason);
+        page.paragraph(format!("Not inspected: {}: {reason}", names(&failed.hosts)));
+    }
     let all = report.differences.iter();
     let (columns, rows): (Vec<&str>, Vec<Vec<Text>>) = match report.hosts.as_slice() {
         [first, second] => (vec!["differs", "of", first, second], all.map(row_of_two).collect()),
@@ -35,22 +41,30 @@ pub fn hosts(report: &HostsReport, verbose: bool) -> Document {
 }
 
 fn answer(report: &HostsReport) -> String {
-    let (all, outliers) = (report.hosts.len(), report.outliers());
     let noun = |count: usize| if count == 1 { "property" } else { "properties" };
-    if let ([first, second], count @ 1..) = (report.hosts.as_slice(), report.differences.len()) {
-        let (first, second) = (escape::text(first), escape::text(second));
-        return format!("{first} and {second} differ in {count} {}.", noun(count));
+    if let [first, second] = report.hosts.as_slice() {
+        let both = format!("{} and {}", escape::text(first), escape::text(second));
+        return match report.differences.len() {
+            0 => format!("{both} do not differ."),
+            count => format!("{both} differ in {count} {}.", noun(count)),
+        };
     }
-    if outliers.is_empty() {
+    let all = report.hosts.len();
+    if all == 0 {
+        return "No host was inspected.".into();
+    }
+    let hosts = report.hosts.iter().zip(&report.differs);
+    let mut differ: Vec<(&String, usize)> =
+        hosts.filter(|(_, count)| **count > 0).map(|(host, count)| (host, *count)).collect();
+    if differ.is_empty() {
         return format!("All {all} hosts agree.");
     }
-    let mut by_count: Vec<(&&str, &usize)> = outliers.iter().collect();
-    by_count.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
-    let said = |(host, count): &(&&str, &usize)| {
-        format!("{} differs in {count} {}", escape::text(host), noun(**count))
+    differ.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let said = |(host, count): &(&String, usize)| {
+        format!("{} differs in {count} {}", escape::text(host), noun(*count))
     };
-    let said: Vec<String> = by_count.iter().map(said).collect();
-    format!("{} of {all} hosts agree; {}.", all - outliers.len(), list::few(&said, NAMED))
+    let said: Vec<String> = differ.iter().map(said).collect();
+    format!("{} of {all} hosts agree; {}.", all - differ.len(), list::few(&said, NAMED))
 }
 
 fn row(one: &HostDifference) -> Vec<Text> {
@@ -97,14 +111,20 @@ mod tests {
             hosts: 39,
             others: vec![OtherValue { value: Some("bfq".into()), hosts: vec!["node17".into()] }],
         };
+        let mut counts = vec![0; 40];
+        counts[17] = 2;
         let report = HostsReport {
             hosts: hosts.clone(),
+            differs: counts,
+            failed: vec![HostsFailed { hosts: vec!["node40".into()], reason: "no disk".into() }],
             differences: vec![differs("I/O scheduler", Some("none")), differs("firmware", None)],
             findings: vec![HostsFinding { hosts: hosts[..2].to_vec(), ..HostsFinding::default() }],
         };
         let text = render::text(&super::hosts(&report, true), Style::default());
         let answer = "39 of 40 hosts agree; node17 differs in 2 properties.";
-        for said in [answer, "bfq on node17", "absent", "on 2 of 40 (node0, node1)"] {
+        for said in
+            [answer, "bfq on node17", "absent", "on 2 of 40 (node0, node1)", "node40: no disk"]
+        {
             assert!(text.contains(said), "{text}");
         }
         let two = HostsReport { hosts: hosts[..2].to_vec(), ..report };

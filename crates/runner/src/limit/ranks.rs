@@ -6,7 +6,7 @@ use crate::ranks::{Lost, Ranks, SILENCE};
 use fathom_model::experiment::WindowResult;
 use fathom_model::facts::Host;
 use fathom_model::histogram::Histogram;
-use fathom_model::limit::{Config, LimitRank, LimitRecord, RankPeak};
+use fathom_model::limit::{Config, LimitRank, LimitRecord, QueueFacts, RankPeak};
 use fathom_model::window::{CpuTime, Load, Measurement, Probe, Setting};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -35,7 +35,8 @@ struct Answer {
 struct Sum {
     ios: u64,
     elapsed_ns: u64,
-    clat: Histogram,
+    /// Buckets of completion latencies that are not empty: there are many ranks and settings.
+    latencies: BTreeMap<u64, u64>,
     cpu: CpuTime,
 }
 
@@ -60,15 +61,21 @@ pub fn introduce(
         return Ok(Vec::new());
     }
     config.cores = all.iter().fold(0, |sum, one| one.cores.saturating_add(sum));
-    config.buffers_bytes_max =
-        all.iter().fold(0, |sum, one| one.buffers_bytes_max.saturating_add(sum));
+    // A worker needs as much memory on any of them.
+    let least = all.iter().map(|one| one.buffers_bytes_max).min().unwrap_or(0);
+    config.buffers_bytes_max = least.saturating_mul(all.len() as u64);
     // Where one has no limit, nor have all together.
     config.cpu_limit = all.iter().map(|one| one.cpu_limit).sum();
+    // I/Os of all hosts are not held back by the queue, or the cgroup, of one.
+    for queue in &mut config.queues {
+        let QueueFacts { device, hidden, .. } = std::mem::take(queue);
+        *queue = QueueFacts { device, hidden, ..QueueFacts::default() };
+    }
     let rank = |one: About| LimitRank {
         hostname: one.hostname,
         kernel: one.kernel,
         cores: one.cores,
-        peaks: Vec::new(),
+        at_peaks: Vec::new(),
     };
     Ok(all.into_iter().map(rank).collect())
 }
@@ -138,7 +145,9 @@ impl<'a> RanksExecutor<'a> {
             if let Some(load) = measured.loads.first() {
                 sum.ios += load.ios;
                 sum.elapsed_ns += measured.elapsed_ns;
-                sum.clat.merge(&load.clat);
+                for (ns, count) in load.clat.buckets() {
+                    *sum.latencies.entry(ns).or_default() += count;
+                }
                 sum.cpu = added(sum.cpu, measured.cpu.unwrap_or_default());
             }
         }
@@ -161,14 +170,16 @@ impl<'a> RanksExecutor<'a> {
                 for (number, (rank, sum)) in record.ranks.iter_mut().zip(sums).enumerate() {
                     let place = Place { rank: number as u32, ranks: count };
                     let workers = place.own(setting.workers).count() as u32;
-                    rank.peaks.push(RankPeak {
+                    let mut latencies = Histogram::default();
+                    sum.latencies.iter().for_each(|(ns, n)| latencies.record_n(*ns, *n));
+                    rank.at_peaks.push(RankPeak {
                         target,
                         block_bytes: spec.block_bytes,
                         rw: spec.rw,
                         workers,
                         iops: (workers > 0)
                             .then(|| sum.ios as f64 * 1e9 / sum.elapsed_ns.max(1) as f64),
-                        clat_p99_ns: sum.clat.percentile(99.0),
+                        clat_p99_ns: latencies.percentile(99.0),
                         cpu: sum.cpu.shares(),
                     });
                 }
@@ -176,9 +187,14 @@ impl<'a> RanksExecutor<'a> {
         }
         match self.lost {
             Some(lost) => Err(lost),
-            None => self.ranks.broadcast(&None::<Probe>, SILENCE).map(|_| ()),
+            None => release(self.ranks),
         }
     }
+}
+
+/// Tells the others that there are no more windows.
+pub fn release(ranks: &mut Ranks) -> Result<(), Lost> {
+    ranks.broadcast(&None::<Probe>, SILENCE).map(|_| ())
 }
 
 impl Executor for RanksExecutor<'_> {

@@ -97,7 +97,7 @@ const FAULTS: [&str; 4] =
 const SWAP_IN: &str = "do_swap_page";
 
 /// Functions in which every wait ends up: they say nothing about it.
-const GENERIC: [&str; 15] = [
+const GENERIC: [&str; 16] = [
     "__schedule",
     "schedule",
     "io_schedule",
@@ -112,6 +112,7 @@ const GENERIC: [&str; 15] = [
     "wait_woken",
     "do_wait_intr",
     "__traceiter_",
+    "blk_wait_io",
     "submit_bio_wait",
 ];
 

@@ -1,6 +1,6 @@
 //! What each of several machines did at the peaks.
 
-use crate::doc::{DataColumn, Document, Text, count, percent, plural, text, time, whole};
+use crate::doc::{DataColumn, Document, Text, count, percent, plural, text, time};
 use crate::pages::run::ranks::{SHOWN, WORST, kernels};
 use fathom_model::escape;
 use fathom_model::limit::{LimitRank, LimitRecord, RankPeak, TargetLimit};
@@ -20,7 +20,7 @@ pub(super) fn ranks(page: &mut Document, record: &LimitRecord) {
             };
             let peaks: Vec<(&LimitRank, &RankPeak)> = all
                 .iter()
-                .filter_map(|rank| Some((rank, rank.peaks.iter().find(is_of)?)))
+                .filter_map(|rank| Some((rank, rank.at_peaks.iter().find(is_of)?)))
                 .collect();
             if !peaks.is_empty() {
                 table(&mut body, &title(record, limit, &spec.name()), peaks);
@@ -29,7 +29,7 @@ pub(super) fn ranks(page: &mut Document, record: &LimitRecord) {
     }
     kernels(&mut body, all.iter().map(|rank| rank.kernel.as_str()));
     let about = text!(
-        whole(all.len() as u64),
+        plural(all.len() as u64, "rank"),
         " measured together, with ",
         plural(cores, "CPU"),
         "; the workers of each setting were spread over them"
@@ -63,8 +63,10 @@ fn table(body: &mut Document, title: &str, mut peaks: Vec<(&LimitRank, &RankPeak
     };
     let name =
         |(rank, _): &(&LimitRank, &RankPeak)| Text::from(escape::text(&rank.hostname).into_owned());
-    let rows = if peaks.len() > SHOWN {
+    if peaks.len() > SHOWN {
         peaks.retain(|(_, peak)| peak.iops.is_some());
+    }
+    let rows = if peaks.len() > SHOWN {
         peaks.sort_by(|a, b| a.1.iops.unwrap_or(0.0).total_cmp(&b.1.iops.unwrap_or(0.0)));
         let median = peaks.get(peaks.len() / 2).map(|one| row("median".into(), one));
         let worst = peaks.iter().take(WORST).map(|one| row(name(one), one));
