@@ -1,7 +1,7 @@
 //! What each of several machines did at the peaks.
 
 use crate::doc::{DataColumn, Document, Text, count, percent, plural, text, time};
-use crate::pages::run::ranks::{SHOWN, WORST, kernels};
+use crate::pages::run::ranks::{SHOWN, kernels, selected};
 use fathom_model::escape;
 use fathom_model::limit::{LimitRank, LimitRecord, RankPeak, TargetLimit};
 
@@ -52,28 +52,20 @@ fn table(body: &mut Document, title: &str, mut peaks: Vec<(&LimitRank, &RankPeak
         DataColumn::number("p99"),
         DataColumn::number("CPUs busy"),
     ];
-    let row = |name: Text, (_, peak): &(&LimitRank, &RankPeak)| -> Vec<Text> {
+    let row = |name: String, (_, peak): &(&LimitRank, &RankPeak)| -> Vec<Text> {
         vec![
-            name,
+            name.into(),
             count(f64::from(peak.workers)).into(),
             Text::from(peak.iops.map(count)),
             Text::from(peak.clat_p99_ns.map(|ns| time(ns as f64))),
             Text::from(peak.cpu.map(|cpu| percent(100.0 * cpu.taken()))),
         ]
     };
-    let name =
-        |(rank, _): &(&LimitRank, &RankPeak)| Text::from(escape::text(&rank.hostname).into_owned());
+    // Of many, those without workers are not the slowest.
     if peaks.len() > SHOWN {
         peaks.retain(|(_, peak)| peak.iops.is_some());
     }
-    let rows = if peaks.len() > SHOWN {
-        peaks.sort_by(|a, b| a.1.iops.unwrap_or(0.0).total_cmp(&b.1.iops.unwrap_or(0.0)));
-        let median = peaks.get(peaks.len() / 2).map(|one| row("median".into(), one));
-        let worst = peaks.iter().take(WORST).map(|one| row(name(one), one));
-        let best = peaks.last().map(|one| row(name(one), one));
-        median.into_iter().chain(worst).chain(best).collect()
-    } else {
-        peaks.iter().map(|one| row(name(one), one)).collect()
-    };
+    let host = |one: &(&LimitRank, &RankPeak)| escape::text(&one.0.hostname).into_owned();
+    let rows = selected(peaks, |one| one.1.iops.unwrap_or(0.0), host, row);
     body.table(columns, rows);
 }

@@ -9,11 +9,11 @@ use fathom_model::{escape, list, units};
 
 /// Up to this many ranks have a row each; of more, the median and these extremes.
 pub(in crate::pages) const SHOWN: usize = 8;
-pub(in crate::pages) const WORST: usize = 3;
+const WORST: usize = 3;
 
 /// When they started and ended, and a row for each; the slowest first where not all are shown.
 pub(super) fn ranks(page: &mut Document, record: &RunRecord) {
-    let mut all: Vec<(usize, &RankRecord, JobRecord)> = record
+    let all: Vec<(usize, &RankRecord, JobRecord)> = record
         .ranks
         .iter()
         .enumerate()
@@ -29,20 +29,28 @@ pub(super) fn ranks(page: &mut Document, record: &RunRecord) {
         DataColumn::number("started").ranked(1),
         DataColumn::text("limited by").ranked(2),
     ];
-    let mut rows: Vec<Vec<Text>> = Vec::new();
-    if all.len() > SHOWN {
-        all.sort_by(|a, b| iops(&a.2).total_cmp(&iops(&b.2)));
-        let (median, best) = (&all[all.len() / 2], &all[all.len() - 1]);
-        rows.push(row("median".into(), median));
-        rows.extend(all[..WORST].iter().map(|one| row(host(one.1), one)));
-        rows.push(row(host(best.1), best));
-    } else {
-        rows.extend(all.iter().map(|one| row(host(one.1), one)));
-    }
+    let rows = selected(all, |one| iops(&one.2), |one| host(one.1), row);
     let mut body = Document::default();
     body.table(columns, rows);
     kernels(&mut body, record.ranks.iter().map(|rank| rank.kernel.as_str()));
     page.section("ranks", about, body);
+}
+
+/// A row for each; of many, the median, the slowest, and the fastest.
+pub(in crate::pages) fn selected<T>(
+    mut all: Vec<T>,
+    iops: impl Fn(&T) -> f64,
+    host: impl Fn(&T) -> String,
+    row: impl Fn(String, &T) -> Vec<Text>,
+) -> Vec<Vec<Text>> {
+    let named = |one: &T| row(host(one), one);
+    if all.len() <= SHOWN {
+        return all.iter().map(named).collect();
+    }
+    all.sort_by(|a, b| iops(a).total_cmp(&iops(b)));
+    let median = all.get(all.len() / 2).map(|one| row("median".into(), one));
+    let slowest = all.iter().take(WORST).map(named);
+    median.into_iter().chain(slowest).chain(all.last().map(named)).collect()
 }
 
 /// On how many machines each kernel runs, if they differ.
