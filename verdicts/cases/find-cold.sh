@@ -1,4 +1,4 @@
-# cause: find looks at 60,000 files of a cold file system: one small read of the disk after the other, as each inode has a block of its own.
+# cause: find reads the attributes of 60,000 files of a cold file system: one small read of the disk after the other, as each inode has a block of its own.
 # expect: queue-depth, device
 # packages: findutils e2fsprogs python3
 prepare() {

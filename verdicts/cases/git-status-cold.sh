@@ -1,4 +1,4 @@
-# cause: git looks at 25,000 cold files: one read of the disk at a time.
+# cause: git reads the attributes of 25,000 cold files: one read of the disk at a time.
 # expect: queue-depth
 # busy: queue-depth, other-cpu
 # packages: git
