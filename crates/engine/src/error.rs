@@ -2,7 +2,7 @@
 
 use fathom_model::Dir;
 use fathom_model::plan::NameOp;
-use fathom_model::record::JobRecord;
+use fathom_model::record::{JobRecord, WrongBlock};
 use std::io;
 
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -95,6 +95,8 @@ pub enum Operation {
         lost: u32,
         paths: Vec<String>,
     },
+    /// What was read is not what was written.
+    Verify(Box<WrongBlock>),
     MeetLatency {
         dir: Dir,
         max_ns: u64,

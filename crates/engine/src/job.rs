@@ -13,12 +13,12 @@ use crate::pace::Pace;
 use crate::pace::{FlowGroup, FlowShare};
 use crate::queue::Queue;
 use crate::queue::Wake;
-use crate::stats::{Shared, Stats};
+use crate::stats::{DirStats, Shared, Stats};
 use crate::thread::{self, Locked};
 use crate::worker::{AnyWorker, Core, SpanEnd};
 use fathom_model::plan::{Engine, JobPlan, Memory};
 use fathom_model::progress::Phase;
-use fathom_model::record::{DirRecord, FlushRecord, JobRecord, Usage};
+use fathom_model::record::{DirRecord, FlushRecord, JobRecord, Usage, VerifyRecord};
 use fathom_model::{Dir, PerDir};
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -28,6 +28,8 @@ static ABANDONED: Mutex<Vec<usize>> = Mutex::new(Vec::new());
 
 pub(crate) struct Task<'a> {
     pub job: &'a JobPlan,
+    /// Its number among the jobs of the run.
+    pub index: usize,
     pub files: &'a [OpenFile],
     /// What an engine that operates on names uses in place of files.
     pub names: Option<&'a WorkerNames>,
@@ -55,6 +57,7 @@ fn prepare(
 ) -> Result<JobResult, EngineError> {
     let mut locked = None;
     let ramp_stats = (task.job.until.ramp_ns > 0).then(Stats::default);
+    let verify_stats = task.job.verify.as_ref().map(|_| Stats::default());
     let set_up = prepare_thread(task, &mut locked).and_then(|()| slab(task)).and_then(|slab| {
         // If it was stopped during set-up, there is nothing to work on.
         let is_stopped = task.shared.is_stopping();
@@ -62,7 +65,7 @@ fn prepare(
     });
     let go = ready(set_up.as_ref().map(|_| ()).map_err(Clone::clone));
     let Some(mut worker) = set_up?.filter(|_| go) else { return Ok(JobResult::default()) };
-    let result = measured(task, &mut *worker, ramp_stats.as_ref());
+    let result = measured(task, &mut *worker, ramp_stats.as_ref(), verify_stats.as_ref());
     if worker.core().in_flight > 0 {
         // The kernel may still write to these buffers, and closing the queue may block on that.
         let mut abandoned = ABANDONED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -104,6 +107,7 @@ fn measured<'a>(
     task: &Task<'a>,
     worker: &mut (dyn AnyWorker<'a> + 'a),
     ramp: Option<&'a Stats>,
+    verify: Option<&'a Stats>,
 ) -> JobResult {
     let (job, shared) = (task.job, task.shared);
     wait_until(task, clock::now_ns() + job.start_delay_ns);
@@ -127,21 +131,25 @@ fn measured<'a>(
         shared.set_phase(Phase::Running);
         let (core, queue) = worker.parts();
         core.begin_measuring(queue.system_calls());
-        end = passes(task, worker, until_ns);
+        end = passes(task, worker, until_ns, verify);
     }
     shared.set_phase(Phase::Finishing);
     let unstarted = unstarted(worker.core(), end, until_ns);
     worker.drain();
     // As in fio, these flushes count towards the runtime, and so do they in the bandwidth.
-    if job.access.mix.has(Dir::Write) && (job.sync.at_end || job.sync.on_close) {
+    if job.modifies(Dir::Write) && (job.sync.at_end || job.sync.on_close) {
         worker.flush_all();
     }
     worker.core().pace = None;
     shared.measured_to_ns.store(worker.core().now_ns.max(from_ns), Release);
     let usage = thread::usage_since(&before);
+    if let Some(stats) = verify.filter(|_| end != SpanEnd::Stopped) {
+        read_back(task, worker, stats);
+    }
     let (core, queue) = worker.parts();
     let finished = queue.finish();
     let mut record = record(task, core, queue, usage, &unstarted);
+    record.verify = verify.and_then(|stats| verify_record(core, stats));
     record.started_ns = from_ns.saturating_sub(task.run_start_ns);
     record.started_unix_ns = from_unix_ns;
     let error = core.failure.take().or(finished.err());
@@ -149,12 +157,28 @@ fn measured<'a>(
 }
 
 /// The measured I/Os, pass by pass where each is to find its files without blocks (`unlink_each_loop`).
-fn passes<'a>(task: &Task<'a>, worker: &mut (dyn AnyWorker<'a> + 'a), until_ns: u64) -> SpanEnd {
+fn passes<'a>(
+    task: &Task<'a>,
+    worker: &mut (dyn AnyWorker<'a> + 'a),
+    until_ns: u64,
+    verify: Option<&'a Stats>,
+) -> SpanEnd {
     let until = &task.job.until;
+    if worker.core().verifier().is_some_and(|verifier| verifier.only()) {
+        worker.count_writes(until.ios, until.bytes);
+        return SpanEnd::Finished;
+    }
     let count = u64::from(task.job.fresh_passes.max(1));
     let each = |all: Option<u64>| all.map(|all| all / count);
     for pass in 1..=count {
-        let end = worker.span(&task.shared.stats, until_ns, each(until.ios), each(until.bytes));
+        let mut end = worker.span(&task.shared.stats, until_ns, each(until.ios), each(until.bytes));
+        while let (SpanEnd::VerifyDue, Some(stats)) = (end, verify) {
+            let due = worker.core().verifier().map(|verifier| verifier.due());
+            end = worker.read_back(due.unwrap_or_default(), stats);
+            if end == SpanEnd::Finished {
+                end = worker.work();
+            }
+        }
         if end != SpanEnd::Finished || pass == count {
             return end;
         }
@@ -165,6 +189,53 @@ fn passes<'a>(task: &Task<'a>, worker: &mut (dyn AnyWorker<'a> + 'a), until_ns: 
         worker.core().now_ns = clock::now_ns();
     }
     SpanEnd::Finished
+}
+
+/// Reads back what the job wrote and has not verified yet, from the target.
+fn read_back<'a>(task: &Task<'a>, worker: &mut (dyn AnyWorker<'a> + 'a), stats: &'a Stats) {
+    let reads_back = worker.core().verifier().is_some_and(|verifier| verifier.reads_back());
+    if !reads_back || worker.core().failure.is_some() {
+        return;
+    }
+    task.shared.set_phase(Phase::Verifying);
+    let from_ns = clock::now_ns();
+    worker.core().now_ns = from_ns;
+    // No page that is dirty can be dropped.
+    for file in task.files.iter().filter(|_| task.job.modifies(Dir::Write)) {
+        // SAFETY: takes no pointers.
+        unsafe { libc::fdatasync(file.raw()) };
+    }
+    task.files.iter().zip(&task.job.regions).for_each(|(f, region)| hints::drop_pages(f.raw(), region));
+    loop {
+        let chunk = worker.core().verifier().map(|verifier| verifier.next_chunk());
+        let Some(chunk) = chunk.filter(|chunk| !chunk.is_empty()) else { break };
+        if worker.read_back(chunk, stats) != SpanEnd::Finished {
+            break;
+        }
+    }
+    worker.drain();
+    let runtime_ns = worker.core().now_ns.saturating_sub(from_ns);
+    if let Some(verifier) = worker.core().verifier() {
+        verifier.record.runtime_ns += runtime_ns;
+    }
+    task.shared.set_phase(Phase::Finishing);
+}
+
+fn verify_record(core: &mut Core<'_>, stats: &Stats) -> Option<VerifyRecord> {
+    let record = std::mem::take(&mut core.verifier()?.record);
+    Some(VerifyRecord { reads: dir_record(&stats.dirs[Dir::Read]), ..record })
+}
+
+fn dir_record(stats: &DirStats) -> DirRecord {
+    DirRecord {
+        counts: stats.counts(),
+        slat: stats.slat.snapshot(),
+        clat: stats.clat.snapshot(),
+        lat: stats.lat.snapshot(),
+        response: stats.response.snapshot(),
+        late_ios: stats.late_ios.get(),
+        ..DirRecord::default()
+    }
 }
 
 /// I/Os scheduled before the job ended or was stopped, but never started.
@@ -198,20 +269,13 @@ fn record(
     core.pauses();
     let mut priorities = core.observer.as_mut().map(|o| o.priorities()).unwrap_or_default();
     let dirs = PerDir::from_fn(|dir| {
-        let stats = &shared.stats.dirs[dir];
         let mut errnos = std::mem::take(&mut core.errnos[dir]);
         errnos.sort_unstable();
         DirRecord {
-            counts: stats.counts(),
-            slat: stats.slat.snapshot(),
-            clat: stats.clat.snapshot(),
-            lat: stats.lat.snapshot(),
-            response: stats.response.snapshot(),
-            late_ios: stats.late_ios.get(),
             unstarted_ios: unstarted[dir],
             errnos,
             priorities: std::mem::take(&mut priorities[dir]),
-            intervals: Vec::new(),
+            ..dir_record(&shared.stats.dirs[dir])
         }
     });
     JobRecord {
@@ -246,6 +310,7 @@ mod tests {
             shared.ask_stop();
             let task = Task {
                 job: &job,
+                index: 0,
                 files: &[],
                 names: None,
                 log: &Mutex::new(None),

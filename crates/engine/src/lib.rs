@@ -36,6 +36,7 @@ mod sync_queue;
 mod thread;
 mod token;
 mod uring;
+mod verify;
 mod vsync;
 mod worker;
 

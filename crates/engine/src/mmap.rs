@@ -74,8 +74,9 @@ impl Mmap {
 impl Mapped {
     fn new(job: &JobPlan, file: &OpenFile, region: &Region) -> Result<Self, EngineError> {
         let mix = job.access.mix;
-        let protection = if mix.has(Dir::Read) { libc::PROT_READ } else { 0 }
-            | if mix.has(Dir::Write) { libc::PROT_WRITE } else { 0 };
+        let reads = mix.has(Dir::Read) || job.verify.is_some();
+        let protection = if reads { libc::PROT_READ } else { 0 }
+            | if job.modifies(Dir::Write) { libc::PROT_WRITE } else { 0 };
         let page_bytes = page_bytes();
         let offset = region.start - region.start % page_bytes as u64;
         let bytes = (region.start + region.len - offset) as usize;

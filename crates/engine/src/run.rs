@@ -156,7 +156,7 @@ fn progress(job: &JobPlan, shared: &Shared) -> JobProgress {
         |part: u64, whole: Option<u64>| whole.map_or(0.0, |w| part as f64 / w.max(1) as f64);
     progress.done = match progress.phase {
         Phase::Waiting | Phase::Ramp => 0.0,
-        Phase::Finishing | Phase::Done => 1.0,
+        Phase::Verifying | Phase::Finishing | Phase::Done => 1.0,
         Phase::Running => share(ios, job.until.ios)
             .max(share(bytes, job.until.bytes))
             .max(share(shared.measured_ns(), job.until.runtime_ns))
@@ -244,6 +244,7 @@ fn spawn(
         let member = &state.members[index];
         let task = Task {
             job: &state.jobs[index],
+            index,
             files: &state.inputs[index].files,
             names: state.inputs[index].names.as_ref(),
             log: &state.inputs[index].log,

@@ -42,7 +42,7 @@ impl StallDetector {
             }
             (self.turn, self.since_ns, self.interrupted) = (turn, now_ns, false);
         }
-        let is_waiting = matches!(shared.phase(), Phase::Ramp | Phase::Running)
+        let is_waiting = matches!(shared.phase(), Phase::Ramp | Phase::Running | Phase::Verifying)
             && shared.in_flight.load(Relaxed) > 0;
         let interrupt = is_waiting && !self.interrupted && now_ns - self.since_ns >= WAIT_LIMIT_NS;
         if interrupt {
@@ -100,7 +100,7 @@ impl Overdue {
         let deadline = shared.deadline_ns.load(Acquire);
         let late = deadline > 0 && now_ns > deadline.saturating_add(GRACE_NS);
         // A final flush may take as long as the device needs, unless a stop is requested.
-        let over = shared.is_stopping() || (late && shared.phase() != Phase::Finishing);
+        let over = shared.is_stopping() || (late && !matches!(shared.phase(), Phase::Verifying | Phase::Finishing));
         let done = work_done(shared);
         self.idle = match self.idle {
             Some((before, since)) if over && before == done => Some((before, since)),

@@ -164,9 +164,15 @@ impl Shared {
     }
 
     pub fn phase(&self) -> Phase {
-        const PHASES: [Phase; 5] =
-            [Phase::Waiting, Phase::Ramp, Phase::Running, Phase::Finishing, Phase::Done];
-        PHASES[usize::from(self.phase.load(Acquire)).min(4)]
+        const PHASES: [Phase; 6] = [
+            Phase::Waiting,
+            Phase::Ramp,
+            Phase::Running,
+            Phase::Verifying,
+            Phase::Finishing,
+            Phase::Done,
+        ];
+        PHASES[usize::from(self.phase.load(Acquire)).min(5)]
     }
 
     pub fn measured_ns(&self) -> u64 {

@@ -9,6 +9,7 @@ mod names;
 mod pace;
 mod show;
 mod steady_state;
+mod verify;
 
 pub use access::{AbsoluteZone, Access, BlockSizes, Distribution, Mix, Order, Zone};
 pub use data::{Advice, CommandPriority, IoFlags, MemoryPolicy, WriteLife};
@@ -24,6 +25,7 @@ pub use pace::{ExitWhat, Flow, Rate, RateFloor, RateProcess, Think, Until};
 pub use show::{DEFAULT_PERCENTILES, Show, Unified};
 pub use show::{LogKind, Logs};
 pub use steady_state::SteadyState;
+pub use verify::{HEADER_BYTES, Verify, VerifyMethod};
 
 use crate::per_dir::{Dir, PerDir};
 use schemars::JsonSchema;
@@ -195,6 +197,9 @@ pub struct JobPlan {
     pub buffers: Buffers,
     /// Errors that do not end the job.
     pub on_error: OnError,
+    /// What is verified, if anything (`verify`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verify: Option<Verify>,
     /// CPU affinity and priorities.
     pub placement: Placement,
     /// What is reported.
@@ -261,6 +266,12 @@ impl JobPlan {
         let least = self.block_min();
         let is_least = |dir| access.align[dir] == least && access.block_sizes[dir].min() == least;
         each_once && self.used_dirs().any(varies) && self.used_dirs().all(is_least)
+    }
+
+    /// Whether the job changes data in this direction: one that only verifies does not.
+    pub fn modifies(&self, dir: Dir) -> bool {
+        let only_reads = self.verify.as_ref().is_some_and(|verify| verify.only);
+        dir.modifies() && self.access.mix.has(dir) && !only_reads
     }
 
     /// Whether a schedule or the progress of other jobs holds I/Os back.

@@ -58,6 +58,8 @@ pub enum Phase {
     Ramp,
     /// Running and measured.
     Running,
+    /// Reading back what was written.
+    Verifying,
     /// I/O done: flushing and collecting results.
     Finishing,
     /// Finished.

@@ -222,6 +222,140 @@ pub struct JobRecord {
     /// Time that the worker waited for the writer of its logs instead of doing I/O, in nanoseconds.
     #[serde(default, skip_serializing_if = "crate::watch::is_zero")]
     pub log_wait_ns: u64,
+    /// What was verified, if anything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verify: Option<VerifyRecord>,
+}
+
+/// What a job read to verify data, and what was wrong.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct VerifyRecord {
+    /// Intervals with a header of their own, or I/Os without.
+    pub blocks: u64,
+    /// Their length in bytes.
+    pub bytes: u64,
+    /// Those that were wrong.
+    pub wrong: u64,
+    /// The first of these.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub first: Vec<WrongBlock>,
+    /// Time in nanoseconds that the job read back what it had written; 0 for a job whose own reads are verified.
+    pub runtime_ns: u64,
+    /// These reads, which are not among those of the job.
+    pub reads: DirRecord,
+}
+
+/// A block whose data is not what was written.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct WrongBlock {
+    /// The target.
+    pub file: String,
+    /// First byte.
+    pub offset: u64,
+    /// Length in bytes.
+    pub len: u32,
+    /// What it is instead.
+    pub damage: Damage,
+    /// The header that was found, if any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub header: Option<BlockHeader>,
+    /// The first bytes that differ, or the checksum, in hexadecimal: expected, and found.
+    pub expected: String,
+    /// See `expected`.
+    pub found: String,
+}
+
+impl WrongBlock {
+    /// What the block holds instead, for people.
+    pub fn text(&self) -> String {
+        let header = self.header.unwrap_or_default();
+        let writer = format!("job {}, write {}", header.job, header.write);
+        let differs = format!("{} instead of {}", self.found, self.expected);
+        match &self.damage {
+            Damage::Zero => "all zeroes".into(),
+            Damage::Foreign => format!("neither a header nor zeroes: it begins with {}", self.found),
+            Damage::Stale { last } => format!(
+                "stale: it holds an earlier write ({writer}), the last one was write {last}"
+            ),
+            Damage::Misplaced => {
+                format!("misplaced: it is the block of offset {} ({writer})", header.offset)
+            }
+            Damage::OtherWriter => {
+                format!("another seed: written by another run or job ({writer})")
+            }
+            Damage::OtherFormat { len, method } => format!(
+                "a header of another kind: for {len} bytes, with fio's method {method} ({writer})"
+            ),
+            Damage::Torn { from, to, zero } => {
+                let what = if *zero { "zeroes" } else { "something else" };
+                format!("torn: bytes {from} to {to} of it hold {what}; from there {differs}")
+            }
+            Damage::Bits { count, bytes } => {
+                let bytes: Vec<String> = bytes.iter().map(u32::to_string).collect();
+                let bits = if *count == 1 { "bit differs" } else { "bits differ" };
+                format!("{count} {bits}, in bytes {}: {differs}", bytes.join(", "))
+            }
+            Damage::Content => format!("a right header ({writer}), but data that it does not describe"),
+        }
+    }
+}
+
+/// fio's header of a block, as far as it says who wrote it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct BlockHeader {
+    /// Where it was to be.
+    pub offset: u64,
+    /// Number of the job, from 1.
+    pub job: u16,
+    /// Number of the write among those of the job, from 0.
+    pub write: u64,
+    /// When it was written: seconds on the writer's clock, the Unix epoch for fathom and the boot for fio.
+    pub seconds: u32,
+}
+
+/// What a wrong block holds.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Damage {
+    /// Zeroes.
+    Zero,
+    /// Neither zeroes nor anything with a header.
+    #[default]
+    Foreign,
+    /// What an earlier write of this job left there; the last one was this.
+    Stale {
+        /// Its number.
+        last: u64,
+    },
+    /// A block of another place.
+    Misplaced,
+    /// A block of this place, by another run or job.
+    OtherWriter,
+    /// A header of another kind: its length or method.
+    OtherFormat {
+        /// Length in bytes of what the header is for.
+        len: u32,
+        /// Number of fio's method.
+        method: u8,
+    },
+    /// The right block but for a part.
+    Torn {
+        /// First wrong byte of the block.
+        from: u32,
+        /// The first right one after it, or the length.
+        to: u32,
+        /// Whether the part is zeroes.
+        zero: bool,
+    },
+    /// The right block but for some bits.
+    Bits {
+        /// How many.
+        count: u64,
+        /// The first bytes with any, within the block.
+        bytes: Vec<u32>,
+    },
+    /// The right header, with data that is not what it describes.
+    Content,
 }
 
 /// Waits of a worker that lasted a second or more and ended only when a signal interrupted them, with as many

@@ -117,6 +117,7 @@ struct Total {
 pub(crate) fn entries(record: &RunRecord) -> Vec<Entry<'_>> {
     let mut groups = derive::groups(record);
     groups.iter_mut().for_each(count_blocks);
+    groups.iter_mut().for_each(count_verification);
     let total = |group: &JobGroup| Total {
         group: group.plan.group,
         bytes: group.record.dirs.map(|_, dir| dir.counts.bytes),
@@ -124,6 +125,24 @@ pub(crate) fn entries(record: &RunRecord) -> Vec<Entry<'_>> {
     };
     let totals: Vec<Total> = groups.iter().map(total).collect();
     groups.into_iter().map(|group| entry(group, &totals)).collect()
+}
+
+/// As in fio, what a job read back is among its reads.
+fn count_verification(group: &mut JobGroup) {
+    if let Some(verify) = &group.record.verify {
+        let own = &group.record.dirs.read;
+        group.record.dirs.read = derive::merge_dirs(&[(0, own), (0, &verify.reads)]);
+    }
+}
+
+/// The time of the reads and writes of `dir`, or of all, in nanoseconds: as in fio, reading back is a part of its own.
+fn runtime_ns(group: &JobGroup<'_>, dir: Option<Dir>) -> u64 {
+    let back_ns = group.record.verify.as_ref().map_or(0, |verify| verify.runtime_ns);
+    match dir {
+        Some(Dir::Read) if back_ns > 0 && !group.plan.access.mix.has(Dir::Read) => back_ns,
+        Some(Dir::Read) | None => group.record.runtime_ns + back_ns,
+        _ => group.record.runtime_ns,
+    }
 }
 
 /// As in fio, an operation on a name counts as a block, although it transfers nothing.
@@ -173,7 +192,7 @@ fn stats<'a>(
     let bw = Spread::of(&kib);
     DirFigures {
         dir: counts,
-        runtime_ns: if occurs { group.record.runtime_ns } else { 0 },
+        runtime_ns: if occurs { runtime_ns(group, dir) } else { 0 },
         bw_agg: share_of_group(bw.mean, dir, group.plan.group, totals),
         bw,
         iops: Spread::of(&iops),

@@ -19,7 +19,7 @@ use fathom_model::outcome::RecordKind;
 use fathom_model::plan::{Buffers, Engine, JobPlan, Plan, SyncIo};
 use fathom_model::record::{JobRecord, RunRecord};
 use fathom_model::topology::Topology;
-use fathom_model::{Dir, list, units};
+use fathom_model::{list, units};
 use fathom_watch::disks::NamedDisks;
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -122,7 +122,7 @@ impl OpenTargets {
 
     /// What notes which version of its files a job leaves, if it writes.
     fn on_work(&self, job: &JobPlan) -> Option<Box<dyn Fn(bool) + Send + Sync>> {
-        if !job.used_dirs().any(Dir::modifies) {
+        if !job.used_dirs().any(|dir| job.modifies(dir)) {
             return None;
         }
         let writing = job.regions.iter().map(|region| self.targets[region.target].writing());
@@ -133,7 +133,7 @@ impl OpenTargets {
     }
 
     fn files(&self, job: &JobPlan) -> Result<Vec<OpenFile>, String> {
-        let write = job.used_dirs().any(Dir::modifies);
+        let write = job.used_dirs().any(|dir| job.modifies(dir));
         let how = WorkerOpen { direct: job.direct, write, sync_io: job.sync_io };
         let regions = job.regions.iter().map(|region| {
             let target = &self.targets[region.target];

@@ -265,6 +265,13 @@ fn unmet(error: &EngineError) -> Option<String> {
             "{lost} I/Os on {} did not complete within 8 s of the end of the job; the device or its driver hangs: see `dmesg`",
             paths.join(", ")
         ),
+        Operation::Verify(wrong) => format!(
+            "verification failed: {} at offset {}, {} bytes: {}",
+            wrong.file,
+            wrong.offset,
+            wrong.len,
+            wrong.text()
+        ),
         Operation::MeetLatency { dir, max_ns, took_ns } => {
             format!("max_latency={}us exceeded: a {dir} took {} µs", max_ns / 1000, took_ns / 1000)
         }

@@ -3,7 +3,9 @@
 use crate::error::Place;
 use fathom_model::plan::{
     Advice, CommandPriority, Dedupe, Distribution, Engine, Flow, IoFlags, JobPlan, Logs, Mix,
-    Order, Rate, ScsiCommands, SqPoll, StatCall, SteadyState, Target, Think, Uring,
+    Psync,
+    Order, Rate, ScsiCommands, SqPoll, StatCall, SteadyState, Target, Think, Uring, Verify,
+    VerifyMethod,
 };
 use fathom_model::{Dir, PerDir};
 use std::ops::{Deref, DerefMut};
@@ -120,6 +122,13 @@ pub struct Job {
     /// None if its time is 0.
     pub thinking: Think,
 
+    /// `None` inside if switched off; not given at all, a pattern has one of its own.
+    pub verify_method: Option<Option<VerifyMethod>>,
+    /// What is verified, if a method says how.
+    pub verification: Verify,
+    pub verify_sequence: Option<bool>,
+    pub verify_seed: Option<bool>,
+
     /// None if its percentage is 0; a working set has its size only once the regions are known.
     pub duplicates: Dedupe,
     pub dedupe_working_set_percentage: u32,
@@ -176,6 +185,7 @@ impl Job {
             cmdprio_class: PerDir::splat(1),
             thinking: Think { blocks: 1, ..Think::default() },
             dedupe_working_set_percentage: 5,
+            verification: Verify { read_back: true, ..Verify::default() },
             logging: Logs { average: true, per_job: true, ..Logs::default() },
             ..Self::default()
         }
@@ -223,6 +233,44 @@ impl Job {
         self.think = Some(self.thinking).filter(|think| think.time_ns > 0);
         self.priorities = self.command_priorities();
         self.ring.sqpoll = self.sqthread_poll.then_some(self.poller);
+        self.verify = self.verified();
+    }
+
+    fn verified(&self) -> Option<Verify> {
+        // As in fio.
+        let by_pattern =
+            (!self.verification.pattern.is_empty()).then_some(VerifyMethod::PatternHeader);
+        let method = self.verify_method.unwrap_or(by_pattern)?;
+        let moves = match &self.engine {
+            Engine::Null | Engine::Nop(_) | Engine::Names(_) => false,
+            Engine::Psync(call) => !matches!(call, Psync::Allocate | Psync::Truncate),
+            _ => true,
+        };
+        if !moves || !self.access.mix.moves_data() {
+            return None;
+        }
+        let (write, read) = (&self.access.block_sizes.write, &self.access.block_sizes.read);
+        let mut interval = self.verification.interval as u64;
+        if interval == 0 && write.min() != write.max() || interval > write.min() {
+            interval = write.min();
+        } else if self.access.mix.has(Dir::Read) && interval > read.min() {
+            interval = read.min();
+        }
+        if interval == 0 || !write.unit().is_multiple_of(interval) {
+            interval = write.unit();
+        }
+        let writes = self.access.mix.has(Dir::Write);
+        let only = self.verification.only && writes;
+        Some(Verify {
+            method,
+            interval: u32::try_from(interval).unwrap_or(u32::MAX),
+            read_back: self.verification.read_back && writes,
+            only,
+            backlog: if writes && !only { self.verification.backlog } else { 0 },
+            sequence: self.verify_sequence.unwrap_or(!only),
+            seed: self.verify_seed.unwrap_or(!only),
+            ..self.verification.clone()
+        })
     }
 
     fn command_priorities(&self) -> PerDir<Vec<CommandPriority>> {
@@ -268,7 +316,8 @@ impl Job {
     }
 
     pub fn modifies(&self) -> bool {
-        self.access.mix != Mix::Only(Dir::Read)
+        let only_reads = self.verify.as_ref().is_some_and(|verify| verify.only);
+        self.access.mix != Mix::Only(Dir::Read) && !only_reads
     }
 
     pub fn uses_files(&self) -> bool {

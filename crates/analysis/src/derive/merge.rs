@@ -4,7 +4,7 @@ use super::ios;
 use fathom_model::histogram::Histogram;
 use fathom_model::record::{
     CacheCost, Cost, DepthRecord, DirRecord, FlushRecord, InEffect, JobRecord, LostWakeups,
-    PriorityRecord, Usage,
+    PriorityRecord, Usage, VerifyRecord,
 };
 use fathom_model::{PerDir, list};
 use std::collections::BTreeMap;
@@ -47,7 +47,24 @@ pub fn merge_jobs(jobs: &[&JobRecord]) -> JobRecord {
             longest_ns: jobs.iter().map(|job| job.lost_wakeups.longest_ns).max().unwrap_or(0),
         },
         log_wait_ns: jobs.iter().map(|job| job.log_wait_ns).sum(),
+        verify: merge_verified(&jobs.iter().filter_map(|job| job.verify.as_ref()).collect::<Vec<_>>()),
     }
+}
+
+/// Wrong blocks that are described.
+const WRONG_DESCRIBED: usize = 16;
+
+fn merge_verified(all: &[&VerifyRecord]) -> Option<VerifyRecord> {
+    let longest_ns = all.iter().map(|one| one.runtime_ns).max()?;
+    let reads: Vec<_> = all.iter().map(|one| (0, &one.reads)).collect();
+    Some(VerifyRecord {
+        blocks: all.iter().map(|one| one.blocks).sum(),
+        bytes: all.iter().map(|one| one.bytes).sum(),
+        wrong: all.iter().map(|one| one.wrong).sum(),
+        first: all.iter().flat_map(|one| one.first.clone()).take(WRONG_DESCRIBED).collect(),
+        runtime_ns: longest_ns,
+        reads: merge_dirs(&reads),
+    })
 }
 
 /// What was done in several directions, or by several jobs in one, together.

@@ -21,6 +21,7 @@ use crate::source::{
 use crate::splice::Splice;
 use crate::sync_queue::SyncQueue;
 use crate::uring::{self, UringQueue};
+use crate::verify::Verifier;
 use crate::vsync::Vsync;
 use crate::worker::{AnyWorker, Core, Worker};
 use fathom_model::Dir;
@@ -211,6 +212,7 @@ fn needs_full(task: &Task<'_>) -> bool {
         || job.is_held_back()
         || makes_passes(job)
         || job.serialize_overlap
+        || job.verify.is_some()
         || job.access.mix == Mix::TrimThenWrite
 }
 
@@ -232,5 +234,7 @@ fn core<'a>(task: &Task<'a>, slab: Slab, len: u32) -> Core<'a> {
     let is_observed = log.is_some() || !task.job.priorities.is_empty();
     let observer =
         is_observed.then(|| Box::new(IoObserver::new(task.job, log)) as Box<dyn Observe>);
-    Core::new(task.job, paths, task.shared, slab, len, observer)
+    let mut core = Core::new(task.job, paths, task.shared, slab, len, observer);
+    core.verify(Verifier::new(task.job, task.index));
+    core
 }

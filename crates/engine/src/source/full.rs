@@ -5,8 +5,10 @@ use super::{AnySource, IoGenerator, Source};
 use crate::files::OpenFile;
 use crate::hints::{drop_pages, unmap_pages};
 use crate::queue::{MappedRange, Op, Request};
+use crate::verify::Verifier;
 use fathom_model::plan::{Distribution, JobPlan, Mix, Order, Region};
 use fathom_model::{Dir, PerDir};
+use std::collections::VecDeque;
 use std::os::fd::RawFd;
 
 pub(crate) struct FullSource {
@@ -15,6 +17,8 @@ pub(crate) struct FullSource {
     serializes: bool,
     files: Vec<Pass>,
     apart: bool,
+    /// What comes before the job's own I/Os.
+    reads: VecDeque<Request>,
 }
 
 enum Blocks {
@@ -62,7 +66,8 @@ impl FullSource {
             true => Blocks::TrimWrite(TrimWrite::new(any)),
             false => Blocks::Any(any),
         };
-        Self { blocks, serializes: has_pairs || job.serialize_overlap, files, apart }
+        let serializes = has_pairs || job.serialize_overlap || Verifier::serializes(job);
+        Self { blocks, serializes, files, apart, reads: VecDeque::new() }
     }
 }
 
@@ -85,10 +90,17 @@ impl Source for FullSource {
     fn batch(&mut self) -> &mut Self {
         self
     }
+
+    fn read_next(&mut self, reads: Vec<Request>) {
+        self.reads = reads.into();
+    }
 }
 
 impl IoGenerator for FullSource {
     fn next_direction(&mut self) -> Dir {
+        if !self.reads.is_empty() {
+            return Dir::Read;
+        }
         match &mut self.blocks {
             Blocks::Any(any) => any.next_direction(),
             Blocks::TrimWrite(pairs) => pairs.next_direction(),
@@ -96,6 +108,9 @@ impl IoGenerator for FullSource {
     }
 
     fn next_io(&mut self, dir: Dir, max: u64) -> Request {
+        if let Some(read) = self.reads.pop_front() {
+            return read;
+        }
         let request = match &mut self.blocks {
             Blocks::Any(any) => any.next_io(dir, max),
             Blocks::TrimWrite(pairs) => pairs.next_io(dir, max),

@@ -48,6 +48,8 @@ pub(crate) trait Source {
         want
     }
     fn batch(&mut self) -> Self::Batch<'_>;
+    /// What is to be read next, apart from the job's own I/Os, if [`Source::FULL`].
+    fn read_next(&mut self, _reads: Vec<Request>) {}
 }
 
 pub(crate) trait IoGenerator {

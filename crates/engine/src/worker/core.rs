@@ -7,13 +7,14 @@ use super::issue::Writes;
 use super::{DeferredIo, IssueState, NAP_NS, Slot, SpanEnd};
 use crate::buffers::Slab;
 use crate::clock;
-use crate::error::EngineError;
+use crate::error::{EngineError, Operation};
 use crate::observer::{Observe, ObservedIo};
 use crate::pace::{LATE_NS, Pace};
-use crate::queue::{Op, Queue};
+use crate::queue::{Op, Queue, Request};
 use crate::stats::DepthCounts;
 use crate::stats::{Shared, Stats};
 use crate::token::Token;
+use crate::verify::Verifier;
 use fathom_model::plan::JobPlan;
 use fathom_model::{Dir, PerDir};
 use std::sync::atomic::Ordering::{Relaxed, Release};
@@ -23,6 +24,17 @@ pub(super) struct Drain {
     pub before: u32,
     /// When some of them last completed.
     pub progress_ns: u64,
+}
+
+/// What is left of a span that another one interrupts.
+pub(super) struct Interrupted<'a> {
+    stats: &'a Stats,
+    left_ios: u64,
+    left_bytes: u64,
+    until_ns: u64,
+    until_think: u64,
+    issue_state: IssueState,
+    pace: Option<Pace>,
 }
 
 /// A worker without its queue and its source.
@@ -132,6 +144,29 @@ impl<'a> Core<'a> {
         }
     }
 
+    /// Sets what prepares and checks the data, if the job verifies any.
+    pub fn verify(&mut self, verifier: Option<Box<Verifier>>) {
+        self.writes.verifier = verifier;
+    }
+
+    pub fn verifier(&mut self) -> Option<&mut Verifier> {
+        self.writes.verifier.as_deref_mut()
+    }
+
+    /// Whether the reads in flight, and those to come, are to be verified.
+    pub(super) fn check_reads(&mut self, checks: bool) {
+        self.writes.verifier.iter_mut().for_each(|verifier| verifier.checking = checks);
+    }
+
+    /// Whether something is to be verified before the span goes on; with nothing in flight.
+    pub(super) fn verify_now(&mut self) -> bool {
+        let due = self.issue_state == IssueState::DrainToVerify && self.retry.is_empty();
+        if due {
+            self.resume_issuing();
+        }
+        due
+    }
+
     pub fn is_huge(&self) -> bool {
         self.writes.slab.is_huge()
     }
@@ -166,6 +201,48 @@ impl<'a> Core<'a> {
         self.left_bytes = bytes.map_or(u64::MAX, |bytes| bytes.saturating_sub(begun_bytes));
         self.until_ns = until_ns;
         self.shared.deadline_ns.store(if until_ns == u64::MAX { 0 } else { until_ns }, Release);
+    }
+
+    /// What is left of the span, to be given to [`Core::resume_span`] after another one. Its I/Os know no schedule.
+    pub(super) fn interrupt_span(&mut self) -> Interrupted<'a> {
+        let Self { stats, left_ios, left_bytes, until_ns, until_think, issue_state, .. } = *self;
+        (self.until_think, self.issue_state) = (u64::MAX, IssueState::Issuing);
+        let pace = self.pace.take();
+        Interrupted { stats, left_ios, left_bytes, until_ns, until_think, issue_state, pace }
+    }
+
+    pub(super) fn resume_span(&mut self, span: Interrupted<'a>) {
+        self.begin_span(span.stats, span.until_ns, None, None);
+        (self.left_ios, self.left_bytes) = (span.left_ios, span.left_bytes);
+        (self.until_think, self.issue_state) = (span.until_think, span.issue_state);
+        self.pace = span.pace;
+    }
+
+    /// Verifies plain successes: the free slots from `first` on.
+    #[cold]
+    pub(super) fn verify_completed(&mut self, first: usize) {
+        for at in first..self.idle_len {
+            let slot = self.idle[at];
+            let Slot { tag, len, file, .. } = self.slots[slot as usize];
+            self.verify_read(slot, tag.dir(), file, self.offsets[slot as usize], len);
+        }
+    }
+
+    /// Verifies what a slot has read, if it is to be verified.
+    pub(super) fn verify_read(&mut self, slot: u32, dir: Dir, file: u32, offset: u64, len: u32) {
+        let Writes { slab, verifier, .. } = &mut self.writes;
+        let Some(verifier) = verifier.as_mut().filter(|v| v.checking && dir == Dir::Read) else {
+            return;
+        };
+        let request = Request { op: Op::Io(dir), file, offset, len, buffer_offset: 0 };
+        let path = self.paths.get(file as usize).map_or("", String::as_str);
+        let io = &mut slab.slot_mut(slot)[..len as usize];
+        let Some((wrong, ends)) = verifier.check(io, &request, path) else { return };
+        self.fatal |= ends;
+        if self.failure.is_none() {
+            let op = Operation::Verify(Box::new(wrong));
+            self.failure = Some(EngineError::new(op).errno(libc::EILSEQ).on(path));
+        }
     }
 
     /// Whether the span may be over, which [`Core::end`] decides.

@@ -8,6 +8,7 @@ use crate::queue::{Op, Push, Queue, Request};
 use crate::source::{IoGenerator, Source};
 use crate::stats::Shared;
 use crate::token::{Tag, Token};
+use crate::verify::Verifier;
 use fathom_model::Dir;
 use fathom_model::plan::{FlushPlan, JobPlan};
 
@@ -107,6 +108,9 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
             if dir == Dir::Write {
                 *issue_state = writes.prepare(index, &request);
             }
+            if S::FULL && writes.verifier.is_some() {
+                *issue_state = writes.verify(index, &request, now_ns, *issue_state);
+            }
             if S::FULL
                 && let Some(pace) = pace
             {
@@ -157,6 +161,8 @@ fn expected(dir: Dir, len: u32) -> u32 {
 
 pub(super) struct Writes {
     pub slab: Slab,
+    /// In place of the filler, if the data is to be verified.
+    pub verifier: Option<Box<Verifier>>,
     filler: Option<Filler>,
     plan: FlushPlan,
     since_fsync: u32,
@@ -166,14 +172,15 @@ pub(super) struct Writes {
 impl Writes {
     /// Fills all buffers; ends early if a stop is requested, as no I/O follows then.
     pub fn new(job: &JobPlan, mut slab: Slab, shared: &Shared) -> Self {
-        let filler = job.access.mix.has(Dir::Write).then(|| {
+        let fills = job.access.mix.has(Dir::Write) && job.verify.is_none();
+        let filler = fills.then(|| {
             let mut filler = Filler::new(&job.buffers, job.access.seed);
             for slot in 0..slab.slots() {
                 filler.fill_unless(slab.slot_mut(slot), || shared.is_stopping());
             }
             filler
         });
-        Self { slab, filler, plan: job.sync, since_fsync: 0, since_fdatasync: 0 }
+        Self { slab, verifier: None, filler, plan: job.sync, since_fsync: 0, since_fdatasync: 0 }
     }
 
     /// Prepares the contents of a write; returns the state after it.
@@ -195,6 +202,30 @@ impl Writes {
             IssueState::DrainToFlush(Op::Fdatasync, request.file)
         } else {
             IssueState::Issuing
+        }
+    }
+
+    /// Prepares data that is to be verified; returns the state after it, in place of `state`.
+    #[inline(never)]
+    pub fn verify(
+        &mut self,
+        slot: u32,
+        request: &Request,
+        now_ns: u64,
+        state: IssueState,
+    ) -> IssueState {
+        let Some(verifier) = &mut self.verifier else { return state };
+        match request.op {
+            Op::Io(Dir::Write) => {
+                let buffer = &mut self.slab.slot_mut(slot)[..request.len as usize];
+                verifier.prepare(buffer, request, now_ns);
+            }
+            Op::Io(Dir::Trim) => verifier.forget(request),
+            _ => {}
+        }
+        match state {
+            IssueState::Issuing if verifier.is_due() => IssueState::DrainToVerify,
+            state => state,
         }
     }
 

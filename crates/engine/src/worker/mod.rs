@@ -14,7 +14,7 @@ pub(crate) use self::core::Core;
 
 use crate::clock;
 use crate::queue::{Op, Queue, Request};
-use crate::source::Source;
+use crate::source::{IoGenerator, Source};
 use crate::stats::Stats;
 use crate::token::{Tag, Token};
 use fathom_model::Dir;
@@ -53,6 +53,8 @@ enum IssueState {
     Flushing,
     /// Pause for the plan's thinktime once nothing is in flight.
     DrainToThink,
+    /// Leave the span once nothing is in flight, to read back what was written.
+    DrainToVerify,
 }
 
 #[derive(Clone, Copy)]
@@ -65,6 +67,8 @@ struct DeferredIo {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum SpanEnd {
     Finished,
+    /// Not over: something is to be verified before it goes on.
+    VerifyDue,
     TimeOver,
     Stopped,
     Failed,
@@ -83,6 +87,10 @@ pub(crate) trait AnyWorker<'a> {
     }
     fn parts(&mut self) -> (&mut Core<'a>, &mut dyn Queue);
     fn work(&mut self) -> SpanEnd;
+    /// What is to be read next, apart from the job's own I/Os.
+    fn read_next(&mut self, reads: Vec<Request>);
+    /// Counts the writes of at most so many I/Os and bytes, which do not take place.
+    fn count_writes(&mut self, ios: Option<u64>, bytes: Option<u64>);
 }
 
 impl<'a> dyn AnyWorker<'a> + '_ {
@@ -97,6 +105,23 @@ impl<'a> dyn AnyWorker<'a> + '_ {
     ) -> SpanEnd {
         self.core().begin_span(stats, until_ns, ios, bytes);
         self.work()
+    }
+
+    /// Reads and verifies in the middle of a span, with nothing in flight; counts into `stats`.
+    pub fn read_back(&mut self, reads: Vec<Request>, stats: &'a Stats) -> SpanEnd {
+        let count = reads.len() as u64;
+        self.read_next(reads);
+        let core = self.core();
+        let before = core.interrupt_span();
+        core.check_reads(true);
+        let end = self.span(stats, u64::MAX, Some(count), None);
+        let core = self.core();
+        core.resume_span(before);
+        // Otherwise, some may still be in flight.
+        if end == SpanEnd::Finished {
+            core.check_reads(false);
+        }
+        end
     }
 
     /// Waits for all I/Os in flight; reports an error for those that do not complete.
@@ -141,12 +166,35 @@ impl<'a, Q: Queue, S: Source> AnyWorker<'a> for Worker<'a, Q, S> {
                 if self.core.is_finished() {
                     return SpanEnd::Finished;
                 }
+                if self.core.verify_now() {
+                    return SpanEnd::VerifyDue;
+                }
                 self.core.rest(not_before);
                 continue;
             }
             self.turn(not_before);
             let reaped = self.core.idle_len - idle;
             self.core.batch_limit.adapt(idle_before - idle, reaped, idle > 0);
+        }
+    }
+
+    fn read_next(&mut self, reads: Vec<Request>) {
+        self.source.read_next(reads);
+    }
+
+    fn count_writes(&mut self, ios: Option<u64>, bytes: Option<u64>) {
+        let (mut ios, mut bytes) = (ios.unwrap_or(u64::MAX), bytes.unwrap_or(u64::MAX));
+        let mut draw = self.source.batch();
+        while ios > 0 && bytes > 0 && !self.core.shared.is_stopping() {
+            let dir = draw.next_direction();
+            let request = draw.next_io(dir, bytes);
+            match (dir, self.core.writes.verifier.as_mut()) {
+                (Dir::Write, Some(verifier)) => drop(verifier.count(&request)),
+                (Dir::Trim, Some(verifier)) => verifier.forget(&request),
+                _ => {}
+            }
+            ios -= 1;
+            bytes = bytes.saturating_sub(u64::from(request.len));
         }
     }
 }

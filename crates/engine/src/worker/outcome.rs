@@ -2,7 +2,7 @@
 
 use super::Core;
 use crate::error::{EngineError, Hint, Operation};
-use crate::queue::{Op, Queue};
+use crate::queue::{Op, Queue, Request};
 use fathom_model::Dir;
 use fathom_model::plan::{Engine, Psync};
 use std::io;
@@ -48,6 +48,7 @@ impl Core<'_> {
     fn complete_retried(&mut self, slot: u32, dir: Dir, queue: &dyn Queue) {
         let (request, due_ns) = (self.request(slot), self.slots[slot as usize].due_ns);
         let io = self.observed(slot, queue);
+        self.verify_read(slot, dir, request.file, io.offset, io.len);
         let batch = self.retire(slot);
         let stats = &self.stats.dirs[dir];
         stats.ios.add(1);
@@ -86,6 +87,7 @@ impl Core<'_> {
 
     fn failed(&mut self, (slot, dir): (u32, Dir), errno: i32, hint: Hint, queue: &dyn Queue) {
         let request = self.request(slot);
+        self.forget(&request);
         let stats = &self.stats.dirs[dir];
         if request.buffer_offset > 0 {
             stats.short_ios.add(1)
@@ -128,6 +130,19 @@ impl Core<'_> {
         } else {
             self.stats.flushes.add(1);
             self.stats.flush_lat.record_n(self.now_ns.saturating_sub(self.flush_started_ns), 1);
+        }
+    }
+
+    /// A write that failed or was given up cannot be verified.
+    pub(super) fn forget(&mut self, request: &Request) {
+        let moved = request.buffer_offset;
+        let whole = Request {
+            offset: request.offset - u64::from(moved),
+            len: request.len + moved,
+            ..*request
+        };
+        if let (Op::Io(Dir::Write), Some(verifier)) = (request.op, self.verifier()) {
+            verifier.forget(&whole);
         }
     }
 

@@ -65,7 +65,7 @@ impl Core<'_> {
                 self.think();
                 self.issue_state = IssueState::Issuing;
             }
-            IssueState::Flushing | IssueState::Issuing => {}
+            IssueState::Flushing | IssueState::Issuing | IssueState::DrainToVerify => {}
         }
     }
 
@@ -155,6 +155,7 @@ impl Core<'_> {
                     if request.buffer_offset > 0 {
                         self.stats.dirs[dir].short_ios.add(1);
                     }
+                    self.forget(&request);
                     self.retire(slot);
                 }
                 Op::Fsync | Op::Fdatasync => self.push_slow(slot, queue),

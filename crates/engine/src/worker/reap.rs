@@ -78,6 +78,9 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
         core.idle_len = before + freed;
         if S::FULL {
             core.observe_completed(before, queue);
+            if core.writes.verifier.is_some() {
+                core.verify_completed(before);
+            }
         }
         let reaped = (freed + core.exceptions.len()) as u32;
         core.in_flight -= reaped;

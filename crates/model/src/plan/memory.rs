@@ -1,6 +1,7 @@
 //! Memory that the workers of a plan need: the only formula for it.
 
 use super::{Buffers, Distribution, JobPlan, Memory, Order, Plan, Region};
+use crate::Dir;
 use crate::histogram::BUCKETS;
 use std::collections::BTreeMap;
 
@@ -64,8 +65,16 @@ impl JobPlan {
         let buffers = self.buffers.slab_bytes(self.depth, self.buffer_bytes()).unwrap_or(u64::MAX);
         let slots = u64::from(self.depth) * SLOT_BYTES;
         let more = self.block_map_bytes().saturating_add(self.placement.locked_bytes);
-        let more = more.saturating_add(self.remembered_bytes());
+        let more = more.saturating_add(self.remembered_bytes()).saturating_add(self.written_bytes());
         buffers.saturating_add(slots).saturating_add(more)
+    }
+
+    /// The number of the last write of each block, if the job is to verify what it wrote, in bytes.
+    fn written_bytes(&self) -> u64 {
+        let verifies = self.verify.as_ref().is_some_and(|v| v.read_back || v.backlog > 0);
+        let blocks = |region: &Region| region.len.div_ceil(self.block_unit());
+        let all: u64 = self.offset_regions().iter().map(blocks).sum();
+        if verifies && self.access.mix.has(Dir::Write) { all.saturating_mul(8) } else { 0 }
     }
 
     /// Blocks that are remembered to be written again (`sprandom`), in bytes.

@@ -50,17 +50,22 @@ keys! { Data;
             ("none", SyncIo::None), ("sync", SyncIo::Sync), ("dsync", SyncIo::Dsync), ("0", SyncIo::None),
             ("1", SyncIo::Sync)
         ]);
-    value("KIND") "continue_on_error": "Continue after I/O errors: none, read, write, io or all",
+    value("KIND") "continue_on_error": "Continue after errors: none, read, write, io, verify or all",
         "The setting for writes also applies to trims." => |job, v| {
-            let (read, write) = v.choice(&[
-                ("none", (false, false)), ("read", (true, false)), ("write", (false, true)), ("io", (true, true)),
-                ("all", (true, true)), ("0", (false, false)), ("1", (true, true))
+            let (read, write, verify) = v.choice(&[
+                ("none", (false, false, false)), ("read", (true, false, false)), ("write", (false, true, false)),
+                ("io", (true, true, false)), ("verify", (false, false, true)), ("all", (true, true, true)),
+                ("0", (false, false, false)), ("1", (true, true, true))
             ])?;
+            job.verification.keep_going = verify;
             job.on_error.keep_going = PerDir { read, write, trim: write };
         };
     value("LIST[,LIST]") "ignore_error": "Errors of reads,writes to ignore, such as EIO:28",
-        "The list for writes also applies to trims; a list for verification is refused." = ignore;
+        "The list for writes also applies to trims; of the third, for verification, only EILSEQ has an effect." = ignore;
 }
+
+/// What wrong data counts as.
+const EILSEQ: i32 = 84;
 
 fn ignore(job: &mut Job, v: KeyValue<'_>) -> Result<(), String> {
     let mut lists = v
@@ -69,11 +74,7 @@ fn ignore(job: &mut Job, v: KeyValue<'_>) -> Result<(), String> {
         .map(|list| list.split(':').map(str::trim).filter(|e| !e.is_empty()).map(errno).collect());
     let mut next = || lists.next().unwrap_or(Ok(Vec::new()));
     let (read, write): (Vec<i32>, Vec<i32>) = (next()?, next()?);
-    if !next()?.is_empty() {
-        return Err(
-            "verification is not supported yet, so its errors cannot be ignored; remove the third list".into()
-        );
-    }
+    job.verification.keep_going |= next()?.contains(&EILSEQ);
     job.on_error.ignore = PerDir { read, trim: write.clone(), write };
     Ok(())
 }

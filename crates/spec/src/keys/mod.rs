@@ -55,6 +55,7 @@ mod rate;
 mod report;
 mod schedule;
 mod target;
+mod verify;
 
 pub(crate) use engine::engines;
 
@@ -120,6 +121,7 @@ fathom_model::named! {
         Schedule = "Job control",
         Rate = "Rate limits and think time",
         Data = "Buffers, flushes and errors",
+        Verify = "Verification",
         Report = "Reporting",
         Refused = "Refused keys",
     }
@@ -157,6 +159,7 @@ static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| {
         priority::KEYS,
         rate::KEYS,
         data::KEYS,
+        verify::KEYS,
         report::KEYS,
         logs::KEYS,
     ];

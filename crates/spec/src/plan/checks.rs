@@ -84,6 +84,15 @@ checks! {
         => "sprandom chooses all offsets; remove random_distribution, percentage_random and what follows randwrite";
     "sprandom": |job| job.sprandom && job.numjobs > 1
         => "sprandom writes all of a target in one job; remove numjobs";
+    "verify": |job| job.verify.as_ref().is_some_and(|v| v.method.needs_pattern() && v.pattern.is_empty())
+        => "a pattern is needed; set verify_pattern";
+    "verify" = |job, _| small_interval(job);
+    "verify": |job| job.verify.is_some() && job.engine == Engine::Splice
+        => "splice does not bring data into memory; use another ioengine";
+    "verify": |job| job.verify.is_some() && !job.ring.nvme.write_modes.is_empty()
+        => "write_mode decides what is written; remove one of them";
+    "verify_only": |job| job.verify.as_ref().is_some_and(|v| v.only) && job.time_based
+        => "how much was written must be known; remove time_based";
     "hybrid_iopoll": |job| job.ring.hybrid_iopoll && !job.ring.iopoll && job.engine.uring().is_some()
         => "it changes how hipri polls; set hipri=1";
     "hipri": |job| is_polled(job) && !job.direct
@@ -120,6 +129,20 @@ pub(super) fn settings(job: &Job, facts: &Facts, readonly: bool) -> Vec<KeyProbl
         }
     }
     problems
+}
+
+/// Whether there is room for the header in each interval, and where the job wants it.
+fn small_interval(job: &Job) -> Option<String> {
+    let verify = job.verify.as_ref()?;
+    let (needs, has, at) = (verify.method.header_bytes(), verify.interval as usize, verify.header_offset);
+    if needs + at as usize <= has && (needs < has || needs == 0) {
+        return None;
+    }
+    let name = verify.method.name();
+    let at = if at > 0 { format!(" at verify_offset={at}") } else { String::new() };
+    Some(format!(
+        "the header of {name}, {needs} bytes{at}, does not fit into intervals of {has}; raise bs or verify_interval"
+    ))
 }
 
 fn lacking_direction(job: &Job) -> Option<String> {

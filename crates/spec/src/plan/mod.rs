@@ -223,8 +223,8 @@ impl<'a> Planner<'a> {
         target.create_on_open &= job.target.create_on_open;
         target.unlink |= job.target.unlink;
         target.invalidate |= job.invalidate;
-        target.written |= mix.has(Dir::Write);
-        target.trimmed |= mix.has(Dir::Trim);
+        target.written |= job.plan.modifies(Dir::Write);
+        target.trimmed |= job.plan.modifies(Dir::Trim);
         Ok(index)
     }
 }

@@ -31,6 +31,27 @@ pub(crate) fn pattern(text: &str) -> Result<Vec<u8>, String> {
     }
 }
 
+/// `verify_pattern`: the same, in which `%o` is 8 bytes for an offset; the pattern, and where these are.
+pub(crate) fn verify_pattern(text: &str) -> Result<(Vec<u8>, Vec<u32>), String> {
+    let (mut bytes, mut offsets) = (Vec::new(), Vec::new());
+    for (index, part) in text.split("%o").enumerate() {
+        if index > 0 {
+            offsets.push(bytes.len() as u32);
+            bytes.extend([0; 8]);
+        }
+        if !part.is_empty() {
+            bytes.extend(pattern(part)?);
+        }
+    }
+    match bytes.len() {
+        0 => Err("empty pattern; use \"text\", 0x… or %o".to_string()),
+        n if n > PATTERN_BYTES_MAX => {
+            Err(format!("pattern of {n} bytes is too long; use at most {PATTERN_BYTES_MAX}"))
+        }
+        _ => Ok((bytes, offsets)),
+    }
+}
+
 /// As in fio, bytes in the order written; with an odd number of digits, the first is a byte.
 fn hexadecimal<'a>(digits: &'a str, bytes: &mut Vec<u8>) -> Option<&'a str> {
     let end = digits.find(|c: char| !c.is_ascii_hexdigit()).unwrap_or(digits.len());
@@ -78,6 +99,13 @@ mod tests {
         for bad in ["", "abc", "\"abc", "'file'", "0x", "99999999999"] {
             assert!(pattern(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn patterns_with_offsets() {
+        let found = verify_pattern("0xab%o\"c\"");
+        assert_eq!(found, Ok(([&[0xab][..], &[0; 8], b"c"].concat(), vec![1])));
+        assert!(verify_pattern("").is_err() && verify_pattern("%x").is_err());
     }
 
     proptest! {

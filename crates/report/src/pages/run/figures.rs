@@ -1,13 +1,14 @@
 //! Rates and latencies of a group and of its jobs.
 
 use crate::doc::{
-    DataColumn, Document, Lead, Quantity, QuantityUnit, Text, count, events, of, text,
+    DataColumn, Document, Lead, Quantity, QuantityUnit, Text, count, events, of, plural, text,
 };
 use crate::figures::cell;
+use crate::calendar::{date_and_time, local_zone};
 use crate::fio::priority_parts;
 use fathom_analysis::derive::{self, JobGroup};
 use fathom_analysis::metrics::{FigureUnit, JOB, JobFigures, JobMetric};
-use fathom_model::Dir;
+use fathom_model::{Dir, escape, units};
 use fathom_model::histogram::Histogram;
 use fathom_model::plan::{Engine, JobPlan, Show, Unified};
 use fathom_model::record::{DirRecord, JobRecord, RunRecord};
@@ -67,9 +68,48 @@ pub(super) fn figures(body: &mut Document, group: &JobGroup) {
         let (ios, latency) = (done.flushes.count, &done.flushes.lat);
         rows.push(row("flush", show, &JobFigures::new(ios, None, runtime_ns, latency)));
     }
+    if let Some(verify) = done.verify.as_ref().filter(|verify| verify.reads.counts.ios > 0) {
+        let (counts, latency) = (verify.reads.counts, &verify.reads.lat);
+        let time = if verify.runtime_ns > 0 { verify.runtime_ns } else { runtime_ns };
+        let figures = JobFigures::new(counts.ios, Some(counts.bytes), time, latency);
+        let mut row = row("read back", show, &figures);
+        row.extend(counted.iter().map(|(_, of)| Text::from(events(of(&verify.reads)))));
+        rows.push(row);
+    }
     table(body, group.plan, columns, rows);
+    verified(body, group);
     behind(body, group);
 }
+
+/// What was verified, and what was wrong.
+fn verified(body: &mut Document, group: &JobGroup) {
+    let (Some(verify), Some(plan)) = (&group.record.verify, &group.plan.verify) else { return };
+    let (method, bytes) = (plan.method.name(), units::bytes(verify.bytes));
+    let blocks = plural(verify.blocks, "block");
+    let text = match (verify.blocks, verify.wrong) {
+        (0, _) => text!("Nothing was verified."),
+        (_, 0) => text!("Verified by ", method, ": ", blocks, " (", bytes, "), all right."),
+        (_, wrong) => {
+            let wrong = format!("{wrong} wrong");
+            text!("Verified by ", method, ": ", blocks, " (", bytes, "), ", wrong, ".")
+        }
+    };
+    body.paragraph(text);
+    for wrong in &verify.first {
+        let place = format!("{}, offset {}, {} bytes", wrong.file, wrong.offset, wrong.len);
+        let written = wrong.header.map(|header| header.seconds).filter(|s| *s > YEAR_2001);
+        let written = written.map(|s| date_and_time(u64::from(s) * 1_000_000_000, local_zone()));
+        let written = written.map(|date| format!(", written {date}"));
+        let text = format!("{}{}", wrong.text(), written.unwrap_or_default());
+        body.paragraph(format!("{}: {}", escape::text(&place), escape::text(&text)));
+    }
+    if verify.wrong > verify.first.len() as u64 {
+        body.paragraph(format!("and {} more", verify.wrong - verify.first.len() as u64));
+    }
+}
+
+/// Seconds since 1970, above which a time is no time since the boot.
+const YEAR_2001: u32 = 1_000_000_000;
 
 /// The figures that HTML begins with: those of the first groups in each direction.
 pub(super) fn headline(page: &mut Document, groups: &[JobGroup]) {

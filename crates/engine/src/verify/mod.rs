@@ -1,0 +1,319 @@
+//! Verification of data: prepares what is written, checks what is read, as fio does (verify.c), and says what wrong
+//! data is.
+
+mod checksum;
+mod content;
+mod damage;
+mod header;
+mod written;
+
+use crate::clock;
+use crate::queue::Request;
+use checksum::checksum;
+use damage::Wrong;
+use fathom_model::plan::{Buffers, Distribution, HEADER_BYTES, JobPlan, Order, Verify, VerifyMethod};
+use fathom_model::record::{VerifyRecord, WrongBlock};
+use fathom_model::{Dir, split_mix};
+use header::{Header, number_of};
+use written::Written;
+
+/// Wrong blocks that are described; others are counted.
+const DESCRIBED: usize = 16;
+/// Longest checksum, in bytes.
+const CHECKSUM_MAX: usize = 128;
+
+/// Of one worker.
+pub(crate) struct Verifier {
+    plan: Verify,
+    buffers: Buffers,
+    /// Number of the job, from 1.
+    job: u16,
+    seed_base: u64,
+    /// Writes so far.
+    number: u64,
+    unix_offset_ns: u64,
+    written: Option<Written>,
+    /// Whether the reads in flight are to be verified.
+    pub checking: bool,
+    pub record: VerifyRecord,
+    /// What the I/O that is being verified is to hold, if that is a pattern.
+    right: Vec<u8>,
+}
+
+/// What the block of a write must say, as far as it is known.
+#[derive(Default)]
+struct Expected {
+    number: Option<u64>,
+    seed: Option<u64>,
+}
+
+impl Verifier {
+    /// For worker `index` of the run.
+    pub fn new(job: &JobPlan, index: usize) -> Option<Box<Self>> {
+        let plan = job.verify.clone()?;
+        let writes = job.access.mix.has(Dir::Write);
+        let keeps = writes && (plan.read_back || plan.backlog > 0);
+        Some(Box::new(Self {
+            buffers: job.buffers.clone(),
+            job: index as u16 + 1,
+            // Offsets derive from the same seed; contents must not repeat those numbers.
+            seed_base: job.access.seed ^ 0x7665_7269_6679_2e21,
+            number: 0,
+            unix_offset_ns: clock::unix_ns().saturating_sub(clock::now_ns()),
+            written: keeps.then(|| Written::new(job, plan.backlog > 0)),
+            checking: !writes,
+            record: VerifyRecord::default(),
+            right: Vec::new(),
+            plan,
+        }))
+    }
+
+    /// Whether the I/Os of `job` may not overlap while in flight: which write of a block came last must be known.
+    pub fn serializes(job: &JobPlan) -> bool {
+        let once = match &job.access.order {
+            Order::Random { distribution: Distribution::EachOnce, .. } => true,
+            Order::Sequential { .. } => true,
+            Order::Random { .. } => false,
+        };
+        job.verify.as_ref().is_some_and(|plan| plan.read_back || plan.backlog > 0)
+            && job.access.mix.has(Dir::Write)
+            && !(once && job.depth == 1)
+    }
+
+    fn seed(&self, number: u64) -> u64 {
+        split_mix::nth(self.seed_base, number)
+    }
+
+    /// Prepares the data of a write.
+    pub fn prepare(&mut self, buffer: &mut [u8], request: &Request, now_ns: u64) {
+        let number = self.count(request);
+        if self.plan.method == VerifyMethod::Null {
+            return;
+        }
+        self.fill(buffer, request.offset, number, now_ns);
+    }
+
+    /// Counts a write, which need not take place (`verify_only`).
+    pub fn count(&mut self, request: &Request) -> u64 {
+        let number = self.number;
+        self.number += 1;
+        if let Some(written) = &mut self.written {
+            written.write(request, number);
+        }
+        number
+    }
+
+    fn fill(&self, buffer: &mut [u8], offset: u64, number: u64, now_ns: u64) {
+        let seed = self.seed(number);
+        content::fill(&self.plan, &self.buffers, buffer, offset, seed);
+        if self.plan.method == VerifyMethod::Pattern {
+            return;
+        }
+        let unix_ns = self.unix_offset_ns + now_ns;
+        let mut at = offset;
+        for block in buffer.chunks_mut(self.interval(buffer.len())) {
+            let header = Header {
+                method: number_of(self.plan.method),
+                len: block.len() as u32,
+                seed,
+                offset: at,
+                seconds: (unix_ns / 1_000_000_000) as u32,
+                nanos: (unix_ns % 1_000_000_000) as u32,
+                number,
+                job: self.job,
+                bytes: HEADER_BYTES,
+            };
+            at += block.len() as u64;
+            self.seal(block, &header);
+        }
+    }
+
+    /// Puts the header and the checksum into a block.
+    fn seal(&self, block: &mut [u8], header: &Header) {
+        let bytes = self.plan.method.header_bytes();
+        if block.len() <= bytes {
+            return;
+        }
+        header.write(block);
+        let (head, data) = block.split_at_mut(bytes);
+        checksum(self.plan.method, data, &mut head[HEADER_BYTES..]);
+        swap(block, self.plan.header_offset as usize, bytes);
+    }
+
+    /// Bytes with a header of their own in an I/O of `len`.
+    fn interval(&self, len: usize) -> usize {
+        let interval = self.plan.interval as usize;
+        if interval == 0 || interval > len { len.max(1) } else { interval }
+    }
+
+    /// A write failed, or took away what others wrote.
+    pub fn forget(&mut self, request: &Request) {
+        if let Some(written) = &mut self.written {
+            written.forget(request);
+        }
+    }
+
+    /// Whether it is time to read back what was written (`verify_backlog`).
+    pub fn is_due(&self) -> bool {
+        let backlog = self.plan.backlog as usize;
+        backlog > 0 && self.written.as_ref().is_some_and(|written| written.recent() >= backlog)
+    }
+
+    /// The writes that are due.
+    pub fn due(&mut self) -> Vec<Request> {
+        let most = match self.plan.backlog_batch {
+            0 => usize::MAX,
+            batch => batch as usize,
+        };
+        self.written.as_mut().map(|written| written.take_recent(most)).unwrap_or_default()
+    }
+
+    /// The next of all that is still to be read back, in the order of offsets.
+    pub fn next_chunk(&mut self) -> Vec<Request> {
+        self.written.as_mut().map(Written::next_chunk).unwrap_or_default()
+    }
+
+    pub fn reads_back(&self) -> bool {
+        self.plan.read_back
+    }
+
+    pub fn only(&self) -> bool {
+        self.plan.only
+    }
+
+    fn expected(&self, file: u32, offset: u64) -> Expected {
+        let written = self.written.as_ref().filter(|_| self.checking);
+        let number = written.and_then(|written| written.number(file, offset));
+        Expected {
+            number: number.filter(|_| self.plan.sequence),
+            seed: number.filter(|_| self.plan.seed).map(|number| self.seed(number)),
+        }
+    }
+
+    /// Verifies what was read; returns the first wrong block of it, and whether the job is to end.
+    pub fn check(
+        &mut self,
+        io: &mut [u8],
+        request: &Request,
+        path: &str,
+    ) -> Option<(WrongBlock, bool)> {
+        let expected = self.expected(request.file, request.offset);
+        let (interval, header_bytes) = match self.plan.method {
+            VerifyMethod::Pattern | VerifyMethod::Null => (io.len().max(1), 0),
+            method => (self.interval(io.len()), method.header_bytes()),
+        };
+        if self.compares_pattern() {
+            self.right.resize(io.len(), 0);
+            content::fill(&self.plan, &self.buffers, &mut self.right, request.offset, 0);
+        }
+        let mut first = None;
+        for from in (0..io.len()).step_by(interval) {
+            let to = (from + interval).min(io.len());
+            self.record.blocks += 1;
+            self.record.bytes += (to - from) as u64;
+            swap(&mut io[from..to], self.plan.header_offset as usize, header_bytes);
+            if self.is_right(io, request.offset, from, to, &expected) {
+                continue;
+            }
+            let wrong = Wrong { file: path, io, io_offset: request.offset, from, to };
+            let wrong = damage::describe(self, &wrong, &expected);
+            self.note(&wrong);
+            first.get_or_insert(wrong);
+            if self.plan.fatal {
+                break;
+            }
+        }
+        first.map(|wrong| (wrong, self.plan.fatal || !self.plan.keep_going))
+    }
+
+    fn note(&mut self, wrong: &WrongBlock) {
+        self.record.wrong += 1;
+        if self.record.first.len() < DESCRIBED {
+            self.record.first.push(wrong.clone());
+        }
+    }
+
+    /// Whether the data is compared with the pattern, not with a checksum.
+    fn compares_pattern(&self) -> bool {
+        match self.plan.method {
+            VerifyMethod::Pattern | VerifyMethod::PatternHeader => true,
+            VerifyMethod::Meta => !self.plan.pattern.is_empty(),
+            _ => false,
+        }
+    }
+
+    fn is_right(
+        &self,
+        io: &[u8],
+        offset: u64,
+        from: usize,
+        to: usize,
+        expected: &Expected,
+    ) -> bool {
+        let (block, method) = (&io[from..to], self.plan.method);
+        match method {
+            VerifyMethod::Null => return true,
+            VerifyMethod::Pattern => return *block == self.right[from..to],
+            // The end of an I/O that was shortened, with no room for a header.
+            _ if block.len() <= method.header_bytes() => return true,
+            _ => {}
+        }
+        let Some(header) = Header::of(block) else { return false };
+        let is_own = header.len as usize == block.len()
+            && header.offset == offset + from as u64
+            && expected.seed.is_none_or(|seed| seed == header.seed)
+            && expected.number.is_none_or(|n| !header.has_whole_number() || n == header.number);
+        let bytes = header.bytes + method.checksum_bytes();
+        if !is_own || self.compares_pattern() {
+            return is_own && io[from + bytes..to] == self.right[from + bytes..to];
+        }
+        // Before fio 3.40, what fio stored was not a digest.
+        if method == VerifyMethod::Sha512 && !header.has_whole_number() {
+            return true;
+        }
+        let mut digest = [0; CHECKSUM_MAX];
+        let digest = &mut digest[..method.checksum_bytes()];
+        checksum(method, &block[bytes..], digest);
+        *digest == block[header.bytes..bytes]
+    }
+
+    /// Whether zeroes may be right.
+    fn may_be_zero(&self) -> bool {
+        self.plan.method == VerifyMethod::Pattern && self.plan.pattern.iter().all(|byte| *byte == 0)
+    }
+
+    /// What a block was to hold: by its header, or by the write that is known to be its last.
+    fn regenerate(&self, wrong: &Wrong<'_>, expected: &Expected, found: Option<&Header>) -> Option<Vec<u8>> {
+        let mut io = vec![0; wrong.io.len()];
+        let seed = found.map(|header| header.seed).or(expected.seed);
+        if seed.is_none() && self.plan.pattern.is_empty() {
+            return None;
+        }
+        content::fill(&self.plan, &self.buffers, &mut io, wrong.io_offset, seed.unwrap_or(0));
+        let mut block = io[wrong.from..wrong.to].to_vec();
+        let bytes = found.map_or(HEADER_BYTES, |header| header.bytes);
+        let header_bytes = match self.plan.method {
+            VerifyMethod::Pattern => 0,
+            method => bytes + method.checksum_bytes(),
+        };
+        if block.len() <= header_bytes {
+            return None;
+        }
+        // The header is right or not known; the checksum is that of the right data.
+        block[..header_bytes].copy_from_slice(&wrong.io[wrong.from..wrong.from + header_bytes]);
+        if found.is_some() && self.plan.method != VerifyMethod::Sha512 {
+            let (head, data) = block.split_at_mut(header_bytes);
+            checksum(self.plan.method, data, &mut head[bytes..]);
+        }
+        Some(block)
+    }
+}
+
+/// Exchanges the first `len` bytes with those at `to` (`verify_offset`), as fio does.
+fn swap(block: &mut [u8], to: usize, len: usize) {
+    for at in 0..len {
+        if to > 0 && to + at < block.len() {
+            block.swap(at, to + at);
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Verification of data.
+
+use crate::job::Job;
+use crate::value::{KeyValue, verify_pattern};
+use fathom_model::plan::VerifyMethod;
+
+keys! { Verify;
+    value("METHOD") "verify": "Verify data: how wrong data is recognized",
+        "Wrong data is described: zeroes, an older write, another place, torn, single bits."
+        @off "none" = method;
+    any "do_verify": "Read back what was written, once all is" -> verification.read_back;
+    any "verify_only": "Read back what the job would write, without writing it"
+        -> verification.only;
+    value("SIZE") "verify_interval": "Give every SIZE bytes of an I/O a header of their own"
+        => verification.interval = count32(0, 1 << 30);
+    value("BYTES") "verify_offset": "Where in each interval the header is"
+        => verification.header_offset = count32(0, 1 << 30);
+    value("BYTES") "verify_pattern": "Write this repeating pattern, with %o for the offset of the block",
+        "Reading the pattern from a file is not supported."
+        = pattern;
+    value("SIZE") "verify_pattern_interval": "Begin the pattern again, with a new offset, every SIZE bytes"
+        => verification.pattern_interval = count32(0, 1 << 30);
+    value("N") "verify_backlog": "Read back after every N writes, which may be read once more at the end",
+        "I/Os in flight complete first."
+        => verification.backlog = count32(0, u32::MAX);
+    value("N") "verify_backlog_batch": "Read back so many writes then, not all"
+        => verification.backlog_batch = count32(0, u32::MAX);
+    any "verify_fatal": "End the job at the first wrong block, whatever continue_on_error says"
+        -> verification.fatal;
+    any "verify_write_sequence": "Require the number of the last write of each block"
+        => |job, v| job.verify_sequence = Some(v.flag()?);
+    any "verify_header_seed": "Require the seed of the last write of each block"
+        => |job, v| job.verify_seed = Some(v.flag()?);
+    any "verifysort": "Read back in the order of offsets", "No effect: always so, but for verify_backlog."
+        = super::accept_flag;
+    value("N") "verifysort_nr": "Blocks to sort at once", "No effect: all are."
+        => |_, v| {
+            v.count32(0, u32::MAX)?;
+        };
+    value("N") "verify_async": "Threads that verify", "No effect: the worker verifies what it reads."
+        => |_, v| {
+            v.count32(0, u32::MAX)?;
+        };
+    value("LIST") "verify_async_cpus": "CPUs of those threads", "No effect: there are none."
+        => |_, v| {
+            v.some_text()?;
+        };
+    any "verify_dump": "Write wrong blocks to files", "No effect: the result says what differs."
+        = super::accept_flag;
+}
+
+fn method(job: &mut Job, v: KeyValue<'_>) -> Result<(), String> {
+    let names = VerifyMethod::ALL.map(|method| (method.name(), Some(method)));
+    let more = [("0", None), ("none", None), ("crc32c-intel", Some(VerifyMethod::Crc32c))];
+    job.verify_method = Some(v.choice(&[names.as_slice(), &more].concat())?);
+    Ok(())
+}
+
+fn pattern(job: &mut Job, v: KeyValue<'_>) -> Result<(), String> {
+    (job.verification.pattern, job.verification.offsets) = verify_pattern(v.text)?;
+    Ok(())
+}
