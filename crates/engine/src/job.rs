@@ -166,16 +166,18 @@ fn passes<'a>(
     let until = &task.job.until;
     if worker.core().verifier().is_some_and(|verifier| verifier.only()) {
         worker.count_writes(until.ios, until.bytes);
-        return SpanEnd::Finished;
+        return read_all(task, worker, &task.shared.stats);
     }
     let count = u64::from(task.job.fresh_passes.max(1));
     let each = |all: Option<u64>| all.map(|all| all / count);
     for pass in 1..=count {
         let mut end = worker.span(&task.shared.stats, until_ns, each(until.ios), each(until.bytes));
         while let (SpanEnd::VerifyDue, Some(stats)) = (end, verify) {
-            let due = worker.core().verifier().map(|verifier| verifier.due());
-            end = worker.read_back(due.unwrap_or_default(), stats);
-            if end == SpanEnd::Finished {
+            let due = worker.core().verifier().map(|verifier| verifier.due()).unwrap_or_default();
+            end = worker.read_back(due.clone(), stats);
+            if let (Some(verifier), SpanEnd::Finished) = (worker.core().verifier(), end) {
+                // Once is enough.
+                due.iter().for_each(|read| verifier.forget(read));
                 end = worker.work();
             }
         }
@@ -191,9 +193,9 @@ fn passes<'a>(
     SpanEnd::Finished
 }
 
-/// Reads back what the job wrote and has not verified yet, from the target.
+/// Reads back what the job wrote and has not verified yet, after its measured time.
 fn read_back<'a>(task: &Task<'a>, worker: &mut (dyn AnyWorker<'a> + 'a), stats: &'a Stats) {
-    let reads_back = worker.core().verifier().is_some_and(|verifier| verifier.reads_back());
+    let reads_back = worker.core().verifier().is_some_and(|v| v.reads_back() && !v.only());
     if !reads_back || worker.core().failure.is_some() {
         return;
     }
@@ -205,20 +207,32 @@ fn read_back<'a>(task: &Task<'a>, worker: &mut (dyn AnyWorker<'a> + 'a), stats: 
         // SAFETY: takes no pointers.
         unsafe { libc::fdatasync(file.raw()) };
     }
-    task.files.iter().zip(&task.job.regions).for_each(|(f, region)| hints::drop_pages(f.raw(), region));
-    loop {
-        let chunk = worker.core().verifier().map(|verifier| verifier.next_chunk());
-        let Some(chunk) = chunk.filter(|chunk| !chunk.is_empty()) else { break };
-        if worker.read_back(chunk, stats) != SpanEnd::Finished {
-            break;
-        }
-    }
+    read_all(task, worker, stats);
     worker.drain();
     let runtime_ns = worker.core().now_ns.saturating_sub(from_ns);
     if let Some(verifier) = worker.core().verifier() {
-        verifier.record.runtime_ns += runtime_ns;
+        verifier.record.runtime_ns = runtime_ns;
     }
     task.shared.set_phase(Phase::Finishing);
+}
+
+/// Reads what was written and has not been verified, from the target, in the order of offsets.
+fn read_all<'a>(
+    task: &Task<'a>,
+    worker: &mut (dyn AnyWorker<'a> + 'a),
+    stats: &'a Stats,
+) -> SpanEnd {
+    task.files.iter().zip(&task.job.regions).for_each(|(file, r)| hints::drop_pages(file.raw(), r));
+    loop {
+        let chunk = worker.core().verifier().map(|verifier| verifier.next_chunk());
+        let Some(chunk) = chunk.filter(|chunk| !chunk.is_empty()) else {
+            return SpanEnd::Finished;
+        };
+        let end = worker.read_back(chunk, stats);
+        if end != SpanEnd::Finished {
+            return end;
+        }
+    }
 }
 
 fn verify_record(core: &mut Core<'_>, stats: &Stats) -> Option<VerifyRecord> {

@@ -100,7 +100,8 @@ impl Overdue {
         let deadline = shared.deadline_ns.load(Acquire);
         let late = deadline > 0 && now_ns > deadline.saturating_add(GRACE_NS);
         // A final flush may take as long as the device needs, unless a stop is requested.
-        let over = shared.is_stopping() || (late && !matches!(shared.phase(), Phase::Verifying | Phase::Finishing));
+        let over = shared.is_stopping()
+            || (late && !matches!(shared.phase(), Phase::Verifying | Phase::Finishing));
         let done = work_done(shared);
         self.idle = match self.idle {
             Some((before, since)) if over && before == done => Some((before, since)),

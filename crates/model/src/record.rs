@@ -266,14 +266,13 @@ pub struct WrongBlock {
 }
 
 impl WrongBlock {
-    /// What the block holds instead, for people.
+    /// What the block holds instead, for people, without the bytes themselves.
     pub fn text(&self) -> String {
         let header = self.header.unwrap_or_default();
         let writer = format!("job {}, write {}", header.job, header.write);
-        let differs = format!("{} instead of {}", self.found, self.expected);
         match &self.damage {
             Damage::Zero => "all zeroes".into(),
-            Damage::Foreign => format!("neither a header nor zeroes: it begins with {}", self.found),
+            Damage::Foreign => "neither a header nor zeroes".into(),
             Damage::Stale { last } => format!(
                 "stale: it holds an earlier write ({writer}), the last one was write {last}"
             ),
@@ -288,14 +287,20 @@ impl WrongBlock {
             ),
             Damage::Torn { from, to, zero } => {
                 let what = if *zero { "zeroes" } else { "something else" };
-                format!("torn: bytes {from} to {to} of it hold {what}; from there {differs}")
+                format!("torn: bytes {from} to {to} of it hold {what}")
             }
             Damage::Bits { count, bytes } => {
                 let bytes: Vec<String> = bytes.iter().map(u32::to_string).collect();
                 let bits = if *count == 1 { "bit differs" } else { "bits differ" };
-                format!("{count} {bits}, in bytes {}: {differs}", bytes.join(", "))
+                format!("{count} {bits}, in bytes {} of it", bytes.join(", "))
             }
-            Damage::Content => format!("a right header ({writer}), but data that it does not describe"),
+            Damage::Header { right_data } => {
+                let data = if *right_data { "right" } else { "wrong, too" };
+                format!("a damaged header; the data is {data}")
+            }
+            Damage::Content => {
+                format!("a right header ({writer}), but data that it does not describe")
+            }
         }
     }
 }
@@ -353,6 +358,11 @@ pub enum Damage {
         count: u64,
         /// The first bytes with any, within the block.
         bytes: Vec<u32>,
+    },
+    /// A header whose own checksum is wrong.
+    Header {
+        /// Whether the data is what its checksum says.
+        right_data: bool,
     },
     /// The right header, with data that is not what it describes.
     Content,

@@ -3,8 +3,7 @@
 use crate::error::Place;
 use fathom_model::plan::{
     Advice, CommandPriority, Dedupe, Distribution, Engine, Flow, IoFlags, JobPlan, Logs, Mix,
-    Psync,
-    Order, Rate, ScsiCommands, SqPoll, StatCall, SteadyState, Target, Think, Uring, Verify,
+    Order, Psync, Rate, ScsiCommands, SqPoll, StatCall, SteadyState, Target, Think, Uring, Verify,
     VerifyMethod,
 };
 use fathom_model::{Dir, PerDir};
@@ -264,7 +263,7 @@ impl Job {
         Some(Verify {
             method,
             interval: u32::try_from(interval).unwrap_or(u32::MAX),
-            read_back: self.verification.read_back && writes,
+            read_back: (self.verification.read_back || only) && writes,
             only,
             backlog: if writes && !only { self.verification.backlog } else { 0 },
             sequence: self.verify_sequence.unwrap_or(!only),

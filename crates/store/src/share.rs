@@ -39,10 +39,10 @@ enum Treatment {
 /// Fields whose strings stay.
 const KEEP: &str = "\
     advice arch axes below boot_id by call cause claim class clocksource comm confidence \
-    controller cpu_model cpus cpus_allowed daemons device devices direction disks distribution \
+    controller cpu_model cpus cpus_allowed daemons damage device devices direction disks distribution \
     driver engine event exit_what fallocate fathom_version features file_service file_system \
     fill firmware function group_by held_by host_id irq irqs kernel kind kstack layer level \
-    limit members memory metric mix model name only op outcome phase process psync \
+    limit members memory method metric mix model name only op outcome phase process psync \
     rate_process refused_flags revisions rule run_id run_name rw sampler sampling scheduler setup_flags \
     severity slot standard stat state sync_io syscall unified unit verdict version view \
     virtualization wchan write write_cache write_life write_modes";
@@ -54,7 +54,7 @@ const TEXTS: &str = "\
     target_changes text value what why";
 /// Fields of paths.
 const PATHS: &str = "\
-    after before bw cgroup filename hist iops lat listed mounts named path point resolved \
+    after before bw cgroup file filename hist iops lat listed mounts named path point resolved \
     scratch_dir targets within";
 /// Keys of fio whose values are words of fio.
 const KEYS: &str = "\
@@ -90,6 +90,7 @@ fn treatment(parent: &str, key: &str) -> Treatment {
         // Functions in stacks.
         ("", "user") | (_, "io_control" | "io_limits") => Treatment::Paths,
         (_, "next_command") => Treatment::Remove,
+        ("first", "expected" | "found") => Treatment::Name("data"),
         (_, "hostname") => Treatment::Name("host"),
         (_, "serial") => Treatment::Name("serial"),
         (_, "user") => Treatment::Name("user"),

@@ -120,7 +120,7 @@ fn a_file_is_checked_on_a_machine_without_its_targets() {
     place.run(&["--parse-only", "many.fio"]).done();
     // As in fio, having nothing to check is not an error.
     place.run(&["--parse-only"]).done();
-    place.write("bad.fio", "[a]\niodeth=4\nrw=raed\n[b]\nverify=md5\n");
+    place.write("bad.fio", "[a]\niodeth=4\nrw=raed\n[b]\nverify=md6\n");
     let bad = place.run(&["--parse-only", "bad.fio"]);
     let lines: Vec<&str> = bad.stderr.lines().collect();
     assert_eq!((bad.code, lines.len()), (Some(1), 3), "{}", bad.stderr);

@@ -63,14 +63,19 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 impl Header {
     /// The header at the start of `block`, if there is one whose own checksum is right.
     pub fn of(block: &[u8]) -> Option<Self> {
+        Self::claimed(block).filter(|header| {
+            let end = header.bytes - 4;
+            crc32c(&block[..end]) == u32_at(block, end)
+        })
+    }
+
+    /// What seems to be a header.
+    pub fn claimed(block: &[u8]) -> Option<Self> {
         if block.len() < HEADER_BYTES || u16_at(block, 0) != MAGIC {
             return None;
         }
         let is_old = block[2] != VERSION;
         let bytes = if is_old { OLD_BYTES } else { HEADER_BYTES };
-        if crc32c(&block[..bytes - 4]) != u32_at(block, bytes - 4) {
-            return None;
-        }
         let (job, number) = match is_old {
             true => (u16_at(block, 32), u64::from(u16_at(block, 34))),
             false => (u16_at(block, 40), u64_at(block, 32)),

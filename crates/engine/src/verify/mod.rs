@@ -11,7 +11,9 @@ use crate::clock;
 use crate::queue::Request;
 use checksum::checksum;
 use damage::Wrong;
-use fathom_model::plan::{Buffers, Distribution, HEADER_BYTES, JobPlan, Order, Verify, VerifyMethod};
+use fathom_model::plan::{
+    Buffers, Distribution, HEADER_BYTES, JobPlan, Order, Verify, VerifyMethod,
+};
 use fathom_model::record::{VerifyRecord, WrongBlock};
 use fathom_model::{Dir, split_mix};
 use header::{Header, number_of};
@@ -271,10 +273,17 @@ impl Verifier {
         if method == VerifyMethod::Sha512 && !header.has_whole_number() {
             return true;
         }
+        self.has_checksum(block, header.bytes)
+    }
+
+    /// Whether the checksum after a header of so many bytes is that of the data.
+    fn has_checksum(&self, block: &[u8], header_bytes: usize) -> bool {
+        let method = self.plan.method;
+        let bytes = header_bytes + method.checksum_bytes();
         let mut digest = [0; CHECKSUM_MAX];
         let digest = &mut digest[..method.checksum_bytes()];
         checksum(method, &block[bytes..], digest);
-        *digest == block[header.bytes..bytes]
+        *digest == block[header_bytes..bytes]
     }
 
     /// Whether zeroes may be right.
@@ -283,7 +292,12 @@ impl Verifier {
     }
 
     /// What a block was to hold: by its header, or by the write that is known to be its last.
-    fn regenerate(&self, wrong: &Wrong<'_>, expected: &Expected, found: Option<&Header>) -> Option<Vec<u8>> {
+    fn regenerate(
+        &self,
+        wrong: &Wrong<'_>,
+        expected: &Expected,
+        found: Option<&Header>,
+    ) -> Option<Vec<u8>> {
         let mut io = vec![0; wrong.io.len()];
         let seed = found.map(|header| header.seed).or(expected.seed);
         if seed.is_none() && self.plan.pattern.is_empty() {

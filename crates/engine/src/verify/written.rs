@@ -195,7 +195,9 @@ mod tests {
     #[test]
     fn recent_writes_come_once_and_in_order() {
         let mut table = table(16, true);
-        for (number, (first, count)) in [(4, 2), (0, 1), (5, 1), (0, 1), (9, 1)].into_iter().enumerate() {
+        for (number, (first, count)) in
+            [(4, 2), (0, 1), (5, 1), (0, 1), (9, 1)].into_iter().enumerate()
+        {
             table.write(&write(first, count), number as u64);
         }
         assert_eq!(table.recent(), 5);

@@ -221,7 +221,7 @@ impl Writes {
                 verifier.prepare(buffer, request, now_ns);
             }
             Op::Io(Dir::Trim) => verifier.forget(request),
-            _ => {}
+            _ => return state,
         }
         match state {
             IssueState::Issuing if verifier.is_due() => IssueState::DrainToVerify,

@@ -65,7 +65,8 @@ impl JobPlan {
         let buffers = self.buffers.slab_bytes(self.depth, self.buffer_bytes()).unwrap_or(u64::MAX);
         let slots = u64::from(self.depth) * SLOT_BYTES;
         let more = self.block_map_bytes().saturating_add(self.placement.locked_bytes);
-        let more = more.saturating_add(self.remembered_bytes()).saturating_add(self.written_bytes());
+        let more =
+            more.saturating_add(self.remembered_bytes()).saturating_add(self.written_bytes());
         buffers.saturating_add(slots).saturating_add(more)
     }
 

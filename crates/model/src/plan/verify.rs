@@ -92,6 +92,11 @@ impl VerifyMethod {
         }
     }
 
+    /// Whether blocks begin with a header.
+    pub const fn has_header(self) -> bool {
+        self.header_bytes() > 0
+    }
+
     /// Whether the data is a pattern, which the job must name.
     pub const fn needs_pattern(self) -> bool {
         matches!(self, Self::Pattern | Self::PatternHeader)

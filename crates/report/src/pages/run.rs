@@ -183,10 +183,14 @@ fn work(plan: &JobPlan) -> String {
         Order::Random { .. } => "random",
         Order::Sequential { .. } => "sequential",
     };
-    match plan.access.mix {
+    let work = match plan.access.mix {
         Mix::Only(dir) => format!("{order} {dir}"),
         Mix::ReadWrite { read_percent } => format!("{order} read/write {read_percent}%"),
         Mix::TrimThenWrite => format!("{order} trim, then write"),
+    };
+    match &plan.verify {
+        Some(verify) if verify.only => format!("verification of {work}"),
+        _ => work,
     }
 }
 

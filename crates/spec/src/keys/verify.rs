@@ -20,7 +20,7 @@ keys! { Verify;
         = pattern;
     value("SIZE") "verify_pattern_interval": "Begin the pattern again, with a new offset, every SIZE bytes"
         => verification.pattern_interval = count32(0, 1 << 30);
-    value("N") "verify_backlog": "Read back after every N writes, which may be read once more at the end",
+    value("N") "verify_backlog": "Read back after every N writes, not only at the end",
         "I/Os in flight complete first."
         => verification.backlog = count32(0, u32::MAX);
     value("N") "verify_backlog_batch": "Read back so many writes then, not all"

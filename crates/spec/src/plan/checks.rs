@@ -134,7 +134,8 @@ pub(super) fn settings(job: &Job, facts: &Facts, readonly: bool) -> Vec<KeyProbl
 /// Whether there is room for the header in each interval, and where the job wants it.
 fn small_interval(job: &Job) -> Option<String> {
     let verify = job.verify.as_ref()?;
-    let (needs, has, at) = (verify.method.header_bytes(), verify.interval as usize, verify.header_offset);
+    let (needs, has, at) =
+        (verify.method.header_bytes(), verify.interval as usize, verify.header_offset);
     if needs + at as usize <= has && (needs < has || needs == 0) {
         return None;
     }

@@ -28,9 +28,13 @@ fn values_that_turn_a_feature_off() {
         let plan = plan(&spec, &facts(&spec)).unwrap();
         assert!(plan.jobs[0].options.get("rw").is_some_and(|rw| rw == "read"), "{key}");
     }
-    for key in
-        ["verify=crc32c", "zonemode=zbd", "lockfile=exclusive", "verify_pattern=0x11", "ss=iops:1%"]
-    {
+    for key in [
+        "trim_percentage=5",
+        "zonemode=zbd",
+        "lockfile=exclusive",
+        "verify_mode=compare",
+        "ss=iops:1%",
+    ] {
         let error = job(&format!("[a]\nrw=read\n{key}")).unwrap_err().to_string();
         assert!(error.starts_with("job:3: ") && error.contains("is refused"), "{error}");
     }
@@ -94,16 +98,17 @@ fn block_sizes_beyond_the_region_are_never_drawn() {
 
 #[test]
 fn keys_without_the_one_they_need() {
-    let spec = job("[a]\nrw=write\nverify=0\ndo_verify=1\nverify_fatal=0\nss_dur=60").unwrap();
-    assert_eq!(
-        spec.notes,
-        ["do_verify=1 has no effect without verify", "ss_dur=60 has no effect without steadystate"]
-    );
+    let spec = job("[a]\nrw=write\nverify=0\nlatency_run=1\nss_dur=60").unwrap();
+    let notes = [
+        "latency_run=1 has no effect without latency_target",
+        "ss_dur=60 has no effect without steadystate",
+    ];
+    assert_eq!(spec.notes, notes);
 }
 
 #[test]
 fn all_problems_at_once_with_their_lines() {
-    let text = "[global]\niodeth=4\nbs=4q\n[a]\nverify=md5\nrw=raed\n[b]\nrw=read\nioengine=rbd\n";
+    let text = "[global]\niodeth=4\nbs=4q\n[a]\nverify=md6\nrw=raed\n[b]\nrw=read\nioengine=rbd\n";
     let problems = job(text).unwrap_err();
     let lines: Vec<usize> =
         problems.errors.iter().map(|error| error.place.as_ref().unwrap().line).collect();

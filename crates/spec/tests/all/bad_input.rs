@@ -45,7 +45,7 @@ fn empty_arguments() {
 fn refused_keys_name_the_reason() {
     refuses_file("[a]\nexec_prerun=reboot", &["exec_prerun", "never runs commands"]);
     refuses_file("[a]\nallow_mounted_write=1", &["never writes to a device in use", "--erase="]);
-    refuses_file("[a]\nverify=crc32c", &["verify", "not supported yet"]);
+    refuses_file("[a]\nexperimental_verify=1", &["experimental_verify", "not supported yet"]);
     refuses_file("[a]\nerase=/dev/disk", &["command line", "--erase="]);
     refuses_file("[a]\noverwrite=/data/file", &["overwrite", "command line"]);
     refuses_file("[a]\nhugepage-size=1g", &["hugepage-size", "use 2m"]);

@@ -1,17 +1,17 @@
 //! Rates and latencies of a group and of its jobs.
 
+use crate::calendar::{date_and_time, local_zone};
 use crate::doc::{
     DataColumn, Document, Lead, Quantity, QuantityUnit, Text, count, events, of, plural, text,
 };
 use crate::figures::cell;
-use crate::calendar::{date_and_time, local_zone};
 use crate::fio::priority_parts;
 use fathom_analysis::derive::{self, JobGroup};
 use fathom_analysis::metrics::{FigureUnit, JOB, JobFigures, JobMetric};
-use fathom_model::{Dir, escape, units};
 use fathom_model::histogram::Histogram;
 use fathom_model::plan::{Engine, JobPlan, Show, Unified};
 use fathom_model::record::{DirRecord, JobRecord, RunRecord};
+use fathom_model::{Dir, escape, units};
 
 const IOPS: usize = 1;
 const BANDWIDTH: usize = 2;
@@ -100,7 +100,12 @@ fn verified(body: &mut Document, group: &JobGroup) {
         let written = wrong.header.map(|header| header.seconds).filter(|s| *s > YEAR_2001);
         let written = written.map(|s| date_and_time(u64::from(s) * 1_000_000_000, local_zone()));
         let written = written.map(|date| format!(", written {date}"));
-        let text = format!("{}{}", wrong.text(), written.unwrap_or_default());
+        let bytes = match (wrong.expected.as_str(), wrong.found.as_str()) {
+            (_, "") => String::new(),
+            ("", found) => format!("; it begins with {found}"),
+            (expected, found) => format!("; expected {expected}, found {found}"),
+        };
+        let text = format!("{}{}{bytes}", wrong.text(), written.unwrap_or_default());
         body.paragraph(format!("{}: {}", escape::text(&place), escape::text(&text)));
     }
     if verify.wrong > verify.first.len() as u64 {
