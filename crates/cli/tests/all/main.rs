@@ -91,6 +91,8 @@ mod top;
 #[path = "../topo/mod.rs"]
 mod topo;
 #[cfg(test)]
+mod verify;
+#[cfg(test)]
 mod watch;
 #[cfg(test)]
 mod written;

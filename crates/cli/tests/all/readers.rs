@@ -50,6 +50,25 @@ fn fio_logs_the_same_ios() {
     }
 }
 
+/// Before fio 3.41, headers were shorter.
+#[test]
+#[ignore = "needs fio: apt-get install fio"]
+fn what_the_installed_fio_wrote_is_right() {
+    let place = Place::new();
+    for method in ["md5", "crc64", "crc32", "crc32c", "crc16", "crc7", "sha1", "sha256", "xxhash"] {
+        for engine in ["psync", "libaio", "mmap", "io_uring"] {
+            let (verify, engine) = (format!("--verify={method}"), format!("--ioengine={engine}"));
+            let file = format!("--filename={method}");
+            let job = ["--name=a", &file, "--bs=8k", "--size=64k", &engine, &verify];
+            let job = [&job[..], &["--verify_interval=4k"]].concat();
+            let writes = [&job[..], &["--rw=randwrite"]].concat();
+            Running::start(&mut place.command("fio", &writes)).wait().done();
+            let page = place.run(&[&job[..], &["--rw=randread"]].concat()).done();
+            assert!(page.stdout.contains("16 blocks (64 KiB), all right"), "{}", page.stdout);
+        }
+    }
+}
+
 /// The directory of fio-plot's programs, which several tests use: the first installs them.
 fn fio_plot(place: &Place) -> String {
     static INSTALLING: Mutex<()> = Mutex::new(());

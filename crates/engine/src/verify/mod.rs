@@ -5,6 +5,8 @@ mod checksum;
 mod content;
 mod damage;
 mod header;
+#[cfg(test)]
+mod tests;
 mod written;
 
 use crate::clock;

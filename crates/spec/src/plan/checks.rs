@@ -87,6 +87,7 @@ checks! {
     "verify": |job| job.verify.as_ref().is_some_and(|v| v.method.needs_pattern() && v.pattern.is_empty())
         => "a pattern is needed; set verify_pattern";
     "verify" = |job, _| small_interval(job);
+    "verify_offset" = |job, _| overlapping_header(job);
     "verify": |job| job.verify.is_some() && job.engine == Engine::Splice
         => "splice does not bring data into memory; use another ioengine";
     "verify": |job| job.verify.is_some() && !job.ring.nvme.write_modes.is_empty()
@@ -144,6 +145,15 @@ fn small_interval(job: &Job) -> Option<String> {
     Some(format!(
         "the header of {name}, {needs} bytes{at}, does not fit into intervals of {has}; raise bs or verify_interval"
     ))
+}
+
+/// fio exchanges the header with what is at the offset, which works only if these do not overlap.
+fn overlapping_header(job: &Job) -> Option<String> {
+    let verify = job.verify.as_ref()?;
+    let (needs, at) = (verify.method.header_bytes(), verify.header_offset as usize);
+    let overlaps = at > 0 && at < needs;
+    let name = verify.method.name();
+    overlaps.then(|| format!("the header of {name} has {needs} bytes; use 0, or {needs} and more"))
 }
 
 fn lacking_direction(job: &Job) -> Option<String> {

@@ -1,0 +1,120 @@
+//! Verification of data. What it says of each kind of damage is tested in the engine.
+#![allow(clippy::unwrap_used)]
+
+use crate::common::{Place, says};
+use std::fs;
+
+const BLOCK: usize = 4096;
+
+fn methods() -> Vec<String> {
+    let dir = fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/verify")).unwrap();
+    dir.map(|file| file.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+/// Two blocks by each method as fio 3.42 writes them (`fio --bs=512 --size=1k --rw=write --verify=METHOD`).
+#[test]
+fn what_fio_wrote_is_right() {
+    let place = Place::new();
+    let methods = methods();
+    assert_eq!(methods.len(), 17);
+    for method in methods {
+        let by_fio = format!("{}/tests/verify/{method}", env!("CARGO_MANIFEST_DIR"));
+        let mut data = fs::read(by_fio).unwrap();
+        place.write("f", &data);
+        let verify = format!("--verify={method}");
+        let mut args =
+            vec!["--name=a", "--filename=f", "--rw=read", "--bs=512", "--ioengine=psync", &verify];
+        if method.starts_with("pattern") {
+            args.push("--verify_pattern=0xab%o");
+        }
+        let page = place.run(&args).done();
+        says(&page.stdout, &[&format!("Verified by {method}: 2 blocks (1 KiB), all right")]);
+        data[1000] ^= 4;
+        place.write("f", &data);
+        // That of the header alone says nothing of the data.
+        let answer = place.run(&args);
+        assert_eq!(answer.code, Some(i32::from(method != "meta")), "{method}: {}", answer.stdout);
+    }
+}
+
+#[test]
+fn every_engine_reads_back_what_it_wrote() {
+    let place = Place::new();
+    let engines = ["psync", "pvsync2", "vsync", "libaio", "posixaio", "io_uring", "mmap"];
+    let jobs = [
+        &["--rw=randwrite", "--bs=4k", "--verify=crc32c"][..],
+        &["--rw=write", "--bs=16k", "--verify=md5", "--verify_interval=4k"],
+        &["--rw=randwrite", "--bsrange=4k-32k", "--verify=xxhash", "--verify_backlog=16"],
+        &["--rw=randrw", "--bs=4k", "--norandommap=1", "--verify=sha1", "--verify_offset=128"],
+    ];
+    for engine in engines {
+        for job in jobs {
+            let engine = format!("--ioengine={engine}");
+            let common = ["--name=a", "--filename=f", "--size=1m", "--iodepth=8", &engine];
+            let format = ["--output-format=json", "--overwrite=f"];
+            let answer = place.run(&[&common[..], job, &format].concat()).done();
+            let job = &answer.json()["jobs"][0];
+            let (read, written) = (&job["read"], &job["write"]);
+            assert_eq!(job["error"], 0);
+            let bytes = |of: &serde_json::Value| of["io_bytes"].as_u64().unwrap();
+            assert!(bytes(written) > 0 && bytes(read) > 0 && bytes(read) <= 1 << 20, "{engine}");
+        }
+    }
+}
+
+#[test]
+fn wrong_blocks_are_named_and_end_the_job_unless_asked_to_go_on() {
+    let place = Place::new();
+    let job = ["--name=a", "--filename=f", "--size=64k", "--ioengine=psync", "--verify=crc32c"];
+    place.run(&[&job[..], &["--rw=write", "--do_verify=0"]].concat()).done();
+    let mut data = fs::read(place.path("f")).unwrap();
+    data.copy_within(5 * BLOCK..6 * BLOCK, 2 * BLOCK);
+    data[7 * BLOCK..8 * BLOCK].fill(0);
+    data[9 * BLOCK + 600] ^= 1;
+    place.write("f", &data);
+    let reads = [&job[..], &["--rw=read"]].concat();
+    let first = place.run(&reads);
+    assert_eq!(first.code, Some(1));
+    says(&first.stderr, &["verification failed", "offset 8192", "it is the block of offset 20480"]);
+    let all = place.run(&[&reads[..], &["--continue_on_error=verify"]].concat());
+    assert_eq!(all.code, Some(1));
+    let page = all.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    let parts =
+        ["16 blocks (64 KiB), 3 wrong", "offset 28672, 4096 bytes: all zeroes", "1 bit differs"];
+    says(&page, &parts);
+    let json = [&reads[..], &["--output-format=json", "--ignore_error=,,EILSEQ"]].concat();
+    // EILSEQ.
+    assert_eq!(place.run(&json).json()["jobs"][0]["error"], 84);
+}
+
+#[test]
+fn what_is_only_verified_is_not_changed() {
+    let place = Place::new();
+    let job = ["--name=a", "--filename=f", "--size=1m", "--io_size=256k", "--rw=randwrite"];
+    let job = [&job[..], &["--ioengine=psync", "--verify=crc64"]].concat();
+    place.run(&[&job[..], &["--do_verify=0"]].concat()).done();
+    let before = place.look();
+    let page =
+        place.run(&[&job[..], &["--verify_only", "--readonly", "--no-record"]].concat()).done();
+    says(&page.stdout, &["verification of random write", "64 blocks (256 KiB), all right"]);
+    assert_eq!(place.look(), before);
+}
+
+#[test]
+fn what_cannot_be_verified_is_refused() {
+    let place = Place::new();
+    let job = ["--name=a", "--filename=f", "--size=1m", "--rw=write"];
+    let refused = [
+        (
+            &["--verify=md5", "--bs=512", "--verify_offset=480"][..],
+            &["verify_offset=480", "512"][..],
+        ),
+        (&["--verify=sha512", "--bs=128"], &["176 bytes", "raise bs"]),
+        (&["--verify=pattern"], &["set verify_pattern"]),
+        (&["--verify=crc32c", "--ioengine=splice"], &["use another ioengine"]),
+        (&["--verify=md5", "--verify_only", "--time_based", "--runtime=1"], &["remove time_based"]),
+    ];
+    for (keys, parts) in refused {
+        place.refuses(&[&job[..], keys].concat(), parts);
+    }
+}

@@ -1,0 +1,178 @@
+use super::*;
+use crate::queue::Op;
+use fathom_model::plan::{BlockSizes, Engine, Mix, Region};
+use fathom_model::record::Damage;
+use proptest::prelude::*;
+
+const BLOCK: usize = 4096;
+const BLOCKS: u64 = 8;
+
+fn job(method: VerifyMethod) -> JobPlan {
+    let order = Order::Sequential { skip: 0 };
+    let mut job = JobPlan::new("t", Engine::Null, Mix::Only(Dir::Write), order);
+    job.access.block_sizes.write = BlockSizes::Fixed(BLOCK as u64);
+    job.access.seed = 7;
+    job.regions = vec![Region { target: 0, start: 0, len: BLOCKS * BLOCK as u64 }];
+    let pattern =
+        if method.needs_pattern() { vec![1, 2, 3, 0, 0, 0, 0, 0, 0, 0, 0] } else { vec![] };
+    let offsets = if method.needs_pattern() { vec![3] } else { vec![] };
+    job.verify = Some(Verify {
+        method,
+        interval: BLOCK as u32,
+        pattern,
+        offsets,
+        read_back: true,
+        sequence: true,
+        seed: true,
+        ..Verify::default()
+    });
+    job
+}
+
+fn io(op: Dir, block: u64) -> Request {
+    let offset = block * BLOCK as u64;
+    Request { op: Op::Io(op), file: 0, offset, len: BLOCK as u32, buffer_offset: 0 }
+}
+
+/// A worker that has written each block once, and what it wrote.
+fn written(job: &JobPlan) -> (Box<Verifier>, Vec<Vec<u8>>) {
+    let mut verifier = Verifier::new(job, 0).unwrap();
+    let write = |block: u64| {
+        let mut data = vec![0xee; BLOCK];
+        verifier.prepare(&mut data, &io(Dir::Write, block), 5);
+        data
+    };
+    let data = (0..BLOCKS).map(write).collect();
+    verifier.checking = true;
+    (verifier, data)
+}
+
+fn damage(verifier: &mut Verifier, block: u64, data: &[u8]) -> Option<Damage> {
+    let mut data = data.to_vec();
+    let found = verifier.check(&mut data, &io(Dir::Read, block), "f");
+    found.map(|(wrong, _)| {
+        assert_eq!((wrong.offset, wrong.file.as_str()), (block * BLOCK as u64, "f"));
+        wrong.damage
+    })
+}
+
+#[test]
+fn every_method_accepts_what_was_written_and_nothing_else() {
+    for method in VerifyMethod::ALL {
+        let (mut verifier, data) = written(&job(method));
+        for block in 0..BLOCKS {
+            assert_eq!(damage(&mut verifier, block, &data[block as usize]), None, "{method:?}");
+        }
+        let mut flipped = data[2].clone();
+        flipped[3000] ^= 0x10;
+        let bit = Damage::Bits { count: 1, bytes: vec![3000] };
+        let found = damage(&mut verifier, 2, &flipped);
+        match method {
+            VerifyMethod::Null | VerifyMethod::Meta => assert_eq!(found, None),
+            _ => assert_eq!(found, Some(bit), "{method:?}"),
+        }
+        let wrong = u64::from(found_any(method));
+        assert_eq!((verifier.record.blocks, verifier.record.wrong), (BLOCKS + 1, wrong));
+    }
+}
+
+fn found_any(method: VerifyMethod) -> bool {
+    !matches!(method, VerifyMethod::Null | VerifyMethod::Meta)
+}
+
+#[test]
+fn wrong_data_is_what_it_is() {
+    let job = job(VerifyMethod::Crc32c);
+    let (mut verifier, first) = written(&job);
+    // Block 3 is written once more.
+    verifier.checking = false;
+    let mut second = vec![0; BLOCK];
+    verifier.prepare(&mut second, &io(Dir::Write, 3), 9);
+    verifier.checking = true;
+    let mut is = |block: u64, data: &[u8]| damage(&mut verifier, block, data);
+    assert_eq!(is(3, &second), None);
+    assert_eq!(is(3, &first[3]), Some(Damage::Stale { last: BLOCKS }));
+    assert_eq!(is(4, &first[5]), Some(Damage::Misplaced));
+    assert_eq!(is(4, &[0; BLOCK]), Some(Damage::Zero));
+    assert_eq!(is(4, &[9; BLOCK]), Some(Damage::Foreign));
+    let torn = |from: usize, to: usize, by: &[u8]| {
+        let mut data = second.clone();
+        data[from..to].copy_from_slice(&by[from..to]);
+        data
+    };
+    let (from, to) = (1024, BLOCK as u32);
+    let old = Damage::Torn { from, to, zero: false };
+    assert_eq!(is(3, &torn(1024, BLOCK, &first[3])), Some(old));
+    let zero = Damage::Torn { from: 512, to: 1536, zero: true };
+    assert_eq!(is(3, &torn(512, 1536, &[0; BLOCK])), Some(zero));
+    // The first sector, with the header, is lost: the rest is known by what the job wrote last.
+    let head = Damage::Torn { from: 0, to: 512, zero: true };
+    assert_eq!(is(3, &torn(0, 512, &[0; BLOCK])), Some(head));
+    let mut header = second.clone();
+    header[20] ^= 1;
+    assert_eq!(is(3, &header), Some(Damage::Header { right_data: true }));
+    let mut other = job.clone();
+    other.access.seed = 8;
+    let (_, others) = written(&other);
+    assert_eq!(is(4, &others[4]), Some(Damage::OtherWriter));
+    let mut longer = job.clone();
+    longer.verify.as_mut().unwrap().interval = 512;
+    let (_, longer) = written(&longer);
+    assert_eq!(is(4, &longer[4]), Some(Damage::OtherFormat { len: 512, method: 5 }));
+}
+
+#[test]
+fn what_was_verified_soon_is_not_verified_again() {
+    let mut job = job(VerifyMethod::Crc32c);
+    job.verify.as_mut().unwrap().backlog = 3;
+    let (mut verifier, _) = written(&job);
+    assert!(verifier.is_due());
+    let due = verifier.due();
+    assert_eq!(due.len(), BLOCKS as usize);
+    due.iter().skip(1).for_each(|read| verifier.forget(read));
+    assert_eq!(verifier.next_chunk().len(), 1);
+    assert!(!verifier.is_due() && verifier.next_chunk().is_empty());
+}
+
+#[test]
+fn a_job_that_only_reads_trusts_the_headers() {
+    let mut reads = job(VerifyMethod::Md5);
+    let (_, data) = written(&reads);
+    reads.access.mix = Mix::Only(Dir::Read);
+    reads.access.seed = 99;
+    let mut verifier = Verifier::new(&reads, 3).unwrap();
+    assert_eq!(damage(&mut verifier, 1, &data[1]), None);
+    assert_eq!(damage(&mut verifier, 1, &data[2]), Some(Damage::Misplaced));
+}
+
+proptest! {
+    #[test]
+    fn any_damage_is_found_and_described(
+        method in 0..VerifyMethod::ALL.len(),
+        interval in prop_oneof![Just(512_u32), Just(4096)],
+        header_offset in prop_oneof![Just(0_u32), Just(100)],
+        len in 1_usize..=BLOCK,
+        at in 0..BLOCK,
+        bytes in proptest::collection::vec(any::<u8>(), 1..600),
+    ) {
+        let mut job = job(VerifyMethod::ALL[method]);
+        let plan = job.verify.as_mut().unwrap();
+        (plan.interval, plan.header_offset, plan.keep_going) = (interval, header_offset, true);
+        let (mut verifier, data) = written(&job);
+        // A part of the block, as a target that ends within it gives.
+        let mut part = data[1][..len].to_vec();
+        let read = Request { len: len as u32, ..io(Dir::Read, 1) };
+        verifier.check(&mut part, &read, "f");
+        let mut block = data[1].clone();
+        let bytes = &bytes[..bytes.len().min(BLOCK - at)];
+        block[at..at + bytes.len()].copy_from_slice(bytes);
+        let changed = block != data[1];
+        let found = verifier.check(&mut block, &io(Dir::Read, 1), "f");
+        // Of two blocks, one in 128 has the same CRC-7 by chance.
+        let by_chance = [VerifyMethod::Crc7, VerifyMethod::Crc16].contains(&VerifyMethod::ALL[method]);
+        if found_any(VerifyMethod::ALL[method]) && !by_chance {
+            prop_assert_eq!(found.is_some(), changed);
+        }
+        found.into_iter().for_each(|(wrong, _)| drop(wrong.text()));
+    }
+}
