@@ -160,6 +160,7 @@ fn activity(now: &Progress, before: &Progress) -> Vec<(u8, String)> {
     if !is(Phase::Running) {
         let word = match () {
             () if is(Phase::Ramp) => "ramping up",
+            () if is(Phase::Verifying) => "verifying",
             () if is(Phase::Finishing) => "finishing",
             () if is(Phase::Waiting) => "waiting",
             () => "done",
