@@ -15,6 +15,7 @@ use crate::queue::Queue;
 use crate::queue::Wake;
 use crate::stats::{DirStats, Shared, Stats};
 use crate::thread::{self, Locked};
+use crate::verify::Verifier;
 use crate::worker::{AnyWorker, Core, SpanEnd};
 use fathom_model::plan::{Engine, JobPlan, Memory};
 use fathom_model::progress::Phase;
@@ -119,10 +120,12 @@ fn measured<'a>(
         core.pace = Some(Pace::new(job, core.now_ns, flow));
     }
     let mut end = SpanEnd::TimeOver;
-    if let Some(ramp) = ramp {
+    let only_verifies = job.verify.as_ref().is_some_and(|verify| verify.only);
+    if let Some(ramp) = ramp.filter(|_| !only_verifies) {
         shared.set_phase(Phase::Ramp);
         let until_ns = worker.core().now_ns + job.until.ramp_ns;
         end = worker.span(ramp, until_ns, None, None);
+        end = with_backlog(task, worker, end, verify);
     }
     let (before, from_ns, from_unix_ns) = (thread::usage(), worker.core().now_ns, clock::unix_ns());
     let until_ns = job.until.runtime_ns.map_or(u64::MAX, |t| from_ns.saturating_add(t));
@@ -166,21 +169,13 @@ fn passes<'a>(
     let until = &task.job.until;
     if worker.core().verifier().is_some_and(|verifier| verifier.only()) {
         worker.count_writes(until.ios, until.bytes);
-        return read_all(task, worker, &task.shared.stats);
+        return read_all(task, worker, &task.shared.stats, until_ns);
     }
     let count = u64::from(task.job.fresh_passes.max(1));
     let each = |all: Option<u64>| all.map(|all| all / count);
     for pass in 1..=count {
-        let mut end = worker.span(&task.shared.stats, until_ns, each(until.ios), each(until.bytes));
-        while let (SpanEnd::VerifyDue, Some(stats)) = (end, verify) {
-            let due = worker.core().verifier().map(|verifier| verifier.due()).unwrap_or_default();
-            end = worker.read_back(due.clone(), stats);
-            if let (Some(verifier), SpanEnd::Finished) = (worker.core().verifier(), end) {
-                // Once is enough.
-                due.iter().for_each(|read| verifier.forget(read));
-                end = worker.work();
-            }
-        }
+        let end = worker.span(&task.shared.stats, until_ns, each(until.ios), each(until.bytes));
+        let end = with_backlog(task, worker, end, verify);
         if end != SpanEnd::Finished || pass == count {
             return end;
         }
@@ -188,6 +183,7 @@ fn passes<'a>(
             worker.core().failure.get_or_insert(error);
             return SpanEnd::Failed;
         }
+        worker.core().verifier().into_iter().for_each(Verifier::forget_all);
         worker.core().now_ns = clock::now_ns();
     }
     SpanEnd::Finished
@@ -196,22 +192,26 @@ fn passes<'a>(
 /// Reads back what the job wrote and has not verified yet, after its measured time.
 fn read_back<'a>(task: &Task<'a>, worker: &mut (dyn AnyWorker<'a> + 'a), stats: &'a Stats) {
     let reads_back = worker.core().verifier().is_some_and(|v| v.reads_back() && !v.only());
-    if !reads_back || worker.core().failure.is_some() {
+    if !reads_back || worker.core().has_failed() {
         return;
     }
     task.shared.set_phase(Phase::Verifying);
     let from_ns = clock::now_ns();
     worker.core().now_ns = from_ns;
     // No page that is dirty can be dropped.
-    for file in task.files.iter().filter(|_| task.job.modifies(Dir::Write)) {
+    for file in task.files {
         // SAFETY: takes no pointers.
-        unsafe { libc::fdatasync(file.raw()) };
+        if unsafe { libc::fdatasync(file.raw()) } < 0 {
+            let error = EngineError::last(Operation::Fdatasync).on(&file.path);
+            worker.core().failure.get_or_insert(error);
+            return;
+        }
     }
-    read_all(task, worker, stats);
+    read_all(task, worker, stats, u64::MAX);
     worker.drain();
     let runtime_ns = worker.core().now_ns.saturating_sub(from_ns);
     if let Some(verifier) = worker.core().verifier() {
-        verifier.record.runtime_ns = runtime_ns;
+        verifier.record.runtime_ns += runtime_ns;
     }
     task.shared.set_phase(Phase::Finishing);
 }
@@ -221,22 +221,34 @@ fn read_all<'a>(
     task: &Task<'a>,
     worker: &mut (dyn AnyWorker<'a> + 'a),
     stats: &'a Stats,
+    until_ns: u64,
 ) -> SpanEnd {
+    // Pages that are mapped cannot be dropped.
+    worker.parts().1.mappings().into_iter().for_each(hints::unmap_pages);
     task.files.iter().zip(&task.job.regions).for_each(|(file, r)| hints::drop_pages(file.raw(), r));
     loop {
         let chunk = worker.core().verifier().map(|verifier| verifier.next_chunk());
         let Some(chunk) = chunk.filter(|chunk| !chunk.is_empty()) else {
             return SpanEnd::Finished;
         };
-        let end = worker.read_back(chunk, stats);
+        let all: u64 = chunk.iter().map(|read| u64::from(read.len)).sum();
+        let read = |worker: &mut (dyn AnyWorker<'a> + 'a)| {
+            worker.core().verifier().map_or(0, |verifier| verifier.record.bytes)
+        };
+        let before = read(worker);
+        let end = worker.read_back(chunk, stats, until_ns);
         if end != SpanEnd::Finished {
+            let left = all.saturating_sub(read(worker) - before);
+            worker.core().verifier().into_iter().for_each(|v| v.record.unread_bytes += left);
             return end;
         }
     }
 }
 
 fn verify_record(core: &mut Core<'_>, stats: &Stats) -> Option<VerifyRecord> {
-    let record = std::mem::take(&mut core.verifier()?.record);
+    let verifier = core.verifier()?;
+    verifier.record.unread_bytes += verifier.bytes_left();
+    let record = std::mem::take(&mut verifier.record);
     Some(VerifyRecord { reads: dir_record(&stats.dirs[Dir::Read]), ..record })
 }
 
@@ -250,6 +262,33 @@ fn dir_record(stats: &DirStats) -> DirRecord {
         late_ios: stats.late_ios.get(),
         ..DirRecord::default()
     }
+}
+
+/// Reads back whenever that is due (`verify_backlog`), and goes on with the span, which ended with `end`.
+fn with_backlog<'a>(
+    task: &Task<'a>,
+    worker: &mut (dyn AnyWorker<'a> + 'a),
+    end: SpanEnd,
+    verify: Option<&'a Stats>,
+) -> SpanEnd {
+    let mut end = end;
+    while let (SpanEnd::VerifyDue, Some(stats)) = (end, verify) {
+        let (phase, from_ns) = (task.shared.phase(), worker.core().now_ns);
+        task.shared.set_phase(Phase::Verifying);
+        let due = worker.core().verifier().map(|verifier| verifier.due()).unwrap_or_default();
+        let until_ns = worker.core().span_end_ns();
+        end = worker.read_back(due.clone(), stats, until_ns);
+        let took_ns = worker.core().now_ns.saturating_sub(from_ns);
+        let verifier = worker.core().verifier();
+        verifier.into_iter().for_each(|verifier| verifier.record.runtime_ns += took_ns);
+        task.shared.set_phase(phase);
+        if let (Some(verifier), SpanEnd::Finished) = (worker.core().verifier(), end) {
+            // Once is enough.
+            due.iter().for_each(|read| verifier.forget(read));
+            end = worker.work();
+        }
+    }
+    end
 }
 
 /// I/Os scheduled before the job ended or was stopped, but never started.

@@ -33,6 +33,10 @@ pub(crate) struct FloorCheck {
 
 impl FloorCheck {
     pub fn check(&mut self, floor: &RateFloor, shared: &Shared) -> Option<EngineError> {
+        if shared.phase() == Phase::Verifying {
+            // A new cycle begins when it writes again.
+            self.last = None;
+        }
         if !floor.is_set() || shared.phase() != Phase::Running {
             return None;
         }

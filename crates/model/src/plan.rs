@@ -251,6 +251,16 @@ impl JobPlan {
         units.fold(0, access::common).max(1)
     }
 
+    /// The unit in bytes of all places and sizes of I/Os within a region. At least 1.
+    pub fn place_unit(&self) -> u64 {
+        let skip = match self.access.order {
+            Order::Sequential { skip } => skip.unsigned_abs(),
+            Order::Random { .. } => 0,
+        };
+        let aligned = self.used_dirs().map(|dir| self.access.align[dir]);
+        aligned.fold(access::common(self.block_unit(), skip), access::common).max(1)
+    }
+
     /// The directions in use.
     pub fn used_dirs(&self) -> impl Iterator<Item = Dir> + '_ {
         Dir::ALL.into_iter().filter(|dir| self.access.mix.has(*dir))

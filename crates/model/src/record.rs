@@ -234,6 +234,9 @@ pub struct VerifyRecord {
     pub blocks: u64,
     /// Their length in bytes.
     pub bytes: u64,
+    /// Bytes that were written and not read back, because the job ended before.
+    #[serde(default, skip_serializing_if = "crate::watch::is_zero")]
+    pub unread_bytes: u64,
     /// Those that were wrong.
     pub wrong: u64,
     /// The first of these.
@@ -272,7 +275,7 @@ impl WrongBlock {
         let writer = format!("job {}, write {}", header.job, header.write);
         match &self.damage {
             Damage::Zero => "all zeroes".into(),
-            Damage::Foreign => "neither a header nor zeroes".into(),
+            Damage::Foreign => "no header, and not what was written".into(),
             Damage::Stale { last } => format!(
                 "stale: it holds an earlier write ({writer}), the last one was write {last}"
             ),
@@ -280,10 +283,10 @@ impl WrongBlock {
                 format!("misplaced: it is the block of offset {} ({writer})", header.offset)
             }
             Damage::OtherWriter => {
-                format!("another seed: written by another run or job ({writer})")
+                format!("of another run or job ({writer})")
             }
             Damage::OtherFormat { len, method } => format!(
-                "a header of another kind: for {len} bytes, with fio's method {method} ({writer})"
+                "written otherwise: blocks of {len} bytes, by verify={method}; use such a bs or verify_interval, and that method ({writer})"
             ),
             Damage::Torn { from, to, zero } => {
                 let what = if *zero { "zeroes" } else { "something else" };
@@ -294,10 +297,11 @@ impl WrongBlock {
                 let bits = if *count == 1 { "bit differs" } else { "bits differ" };
                 format!("{count} {bits}, in bytes {} of it", bytes.join(", "))
             }
-            Damage::Header { right_data } => {
-                let data = if *right_data { "right" } else { "wrong, too" };
-                format!("a damaged header; the data is {data}")
-            }
+            Damage::Header { right_data } => match right_data {
+                Some(true) => "a damaged header; the data is right".into(),
+                Some(false) => "a damaged header, and wrong data".into(),
+                None => "a damaged header".into(),
+            },
             Damage::Content => {
                 format!("a right header ({writer}), but data that it does not describe")
             }
@@ -340,8 +344,8 @@ pub enum Damage {
     OtherFormat {
         /// Length in bytes of what the header is for.
         len: u32,
-        /// Number of fio's method.
-        method: u8,
+        /// How they are verified.
+        method: String,
     },
     /// The right block but for a part.
     Torn {
@@ -361,8 +365,8 @@ pub enum Damage {
     },
     /// A header whose own checksum is wrong.
     Header {
-        /// Whether the data is what its checksum says.
-        right_data: bool,
+        /// Whether the data is right, if that is known.
+        right_data: Option<bool>,
     },
     /// The right header, with data that is not what it describes.
     Content,

@@ -54,8 +54,13 @@ fn pattern(plan: &Verify, buffer: &mut [u8], offset: u64) {
             let len = to.len().min(8);
             to[..len].copy_from_slice(&place[..len]);
         }
-        for part in part.chunks_mut(bytes.len()) {
-            part.copy_from_slice(&bytes[..part.len()]);
+        let mut done = bytes.len().min(part.len());
+        part[..done].copy_from_slice(&bytes[..done]);
+        // Always whole patterns, twice as many each time.
+        while done < part.len() {
+            let more = done.min(part.len() - done);
+            part.copy_within(..more, done);
+            done += more;
         }
     }
 }

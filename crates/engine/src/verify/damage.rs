@@ -67,7 +67,7 @@ fn judge(
     let Some(header) = header else {
         if let Some(claimed) = Header::claimed(block).filter(|_| verifier.plan.method.has_header())
         {
-            let right_data = verifier.has_checksum(block, claimed.bytes);
+            let right_data = verifier.has_right_data(wrong, claimed.bytes);
             return (Damage::Header { right_data }, (Vec::new(), start()));
         }
         // What was to be there is known only of what this job wrote, and of patterns.
@@ -79,11 +79,16 @@ fn judge(
     };
     let (len, method) = (block.len() as u32, number_of(verifier.plan.method));
     if header.len != len || verifier.plan.method != VerifyMethod::Meta && header.method != method {
-        let found = Damage::OtherFormat { len: header.len, method: header.method };
+        let method = VerifyMethod::ALL.into_iter().find(|one| number_of(*one) == header.method);
+        let method = method.map_or("?", VerifyMethod::name).to_string();
+        let found = Damage::OtherFormat { len: header.len, method };
         return (found, (number(u64::from(len)), number(u64::from(header.len))));
     }
     if header.offset != wrong.offset() {
         return (Damage::Misplaced, (number(wrong.offset()), number(header.offset)));
+    }
+    if header.unix_ns() < expected.since_unix_ns {
+        return (Damage::OtherWriter, (Vec::new(), start()));
     }
     if let Some((seed, last)) = expected.seed.zip(expected.number)
         && header.seed != seed
@@ -114,7 +119,7 @@ fn compare(right: &[u8], found: &[u8]) -> Option<(Damage, Values)> {
         return None;
     }
     let damage = if all.len() * 4 > to - from {
-        let zero = found[from..to].iter().all(|byte| *byte == 0);
+        let zero = found[first..=last].iter().all(|byte| *byte == 0);
         Damage::Torn { from: from as u32, to: to as u32, zero }
     } else {
         let bits = all.iter().map(|at| u64::from((right[*at] ^ found[*at]).count_ones()));

@@ -114,6 +114,10 @@ impl Header {
         self.bytes == HEADER_BYTES
     }
 
+    pub fn unix_ns(&self) -> u64 {
+        u64::from(self.seconds) * 1_000_000_000 + u64::from(self.nanos)
+    }
+
     pub fn found(&self) -> BlockHeader {
         let Self { offset, job, number, seconds, .. } = *self;
         BlockHeader { offset, job, write: number, seconds }

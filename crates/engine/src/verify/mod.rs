@@ -35,7 +35,9 @@ pub(crate) struct Verifier {
     seed_base: u64,
     /// Writes so far.
     number: u64,
+    /// What is added to this machine's clock, and when the job was set up.
     unix_offset_ns: u64,
+    since_unix_ns: u64,
     written: Option<Written>,
     /// Whether the reads in flight are to be verified.
     pub checking: bool,
@@ -47,6 +49,8 @@ pub(crate) struct Verifier {
 /// What the block of a write must say, as far as it is known.
 #[derive(Default)]
 struct Expected {
+    /// When it was written at the earliest, in nanoseconds since 1970.
+    since_unix_ns: u64,
     number: Option<u64>,
     seed: Option<u64>,
 }
@@ -56,14 +60,16 @@ impl Verifier {
     pub fn new(job: &JobPlan, index: usize) -> Option<Box<Self>> {
         let plan = job.verify.clone()?;
         let writes = job.access.mix.has(Dir::Write);
+        let since_unix_ns = clock::unix_ns();
         let keeps = writes && (plan.read_back || plan.backlog > 0);
         Some(Box::new(Self {
             buffers: job.buffers.clone(),
-            job: index as u16 + 1,
+            job: (index as u16).wrapping_add(1),
             // Offsets derive from the same seed; contents must not repeat those numbers.
             seed_base: job.access.seed ^ 0x7665_7269_6679_2e21,
             number: 0,
-            unix_offset_ns: clock::unix_ns().saturating_sub(clock::now_ns()),
+            unix_offset_ns: since_unix_ns.saturating_sub(clock::now_ns()),
+            since_unix_ns,
             written: keeps.then(|| Written::new(job, plan.backlog > 0)),
             checking: !writes,
             record: VerifyRecord::default(),
@@ -177,6 +183,17 @@ impl Verifier {
         self.written.as_mut().map(Written::next_chunk).unwrap_or_default()
     }
 
+    /// Of what was to be read back, the bytes that were not.
+    pub fn bytes_left(&self) -> u64 {
+        let written = self.written.as_ref().filter(|_| self.plan.read_back);
+        written.map_or(0, Written::bytes_left)
+    }
+
+    /// The targets were emptied.
+    pub fn forget_all(&mut self) {
+        self.written.iter_mut().for_each(Written::forget_all);
+    }
+
     pub fn reads_back(&self) -> bool {
         self.plan.read_back
     }
@@ -188,7 +205,9 @@ impl Verifier {
     fn expected(&self, file: u32, offset: u64) -> Expected {
         let written = self.written.as_ref().filter(|_| self.checking);
         let number = written.and_then(|written| written.number(file, offset));
+        let is_own = number.is_some() && !self.plan.only;
         Expected {
+            since_unix_ns: if is_own { self.since_unix_ns } else { 0 },
             number: number.filter(|_| self.plan.sequence),
             seed: number.filter(|_| self.plan.seed).map(|number| self.seed(number)),
         }
@@ -215,7 +234,7 @@ impl Verifier {
             let to = (from + interval).min(io.len());
             self.record.blocks += 1;
             self.record.bytes += (to - from) as u64;
-            swap(&mut io[from..to], self.plan.header_offset as usize, header_bytes);
+            self.swap_header(&mut io[from..to], header_bytes);
             if self.is_right(io, request.offset, from, to, &expected) {
                 continue;
             }
@@ -237,12 +256,32 @@ impl Verifier {
         }
     }
 
+    /// Puts the header, which is elsewhere (`verify_offset`), to the start. That of an old fio is shorter.
+    fn swap_header(&self, block: &mut [u8], header_bytes: usize) {
+        let at = self.plan.header_offset as usize;
+        let claimed = block.get(at..).filter(|_| at > 0).and_then(Header::claimed);
+        let shorter = claimed.map_or(0, |header| HEADER_BYTES - header.bytes);
+        swap(block, at, header_bytes.saturating_sub(shorter));
+    }
+
     /// Whether the data is compared with the pattern, not with a checksum.
     fn compares_pattern(&self) -> bool {
         match self.plan.method {
             VerifyMethod::Pattern | VerifyMethod::PatternHeader => true,
             VerifyMethod::Meta => !self.plan.pattern.is_empty(),
             _ => false,
+        }
+    }
+
+    /// Whether the data after a damaged header is right; unknown if nothing says what it is to be.
+    fn has_right_data(&self, wrong: &Wrong<'_>, header_bytes: usize) -> Option<bool> {
+        let from = wrong.from + header_bytes + self.plan.method.checksum_bytes();
+        match self.plan.method {
+            VerifyMethod::Meta if self.plan.pattern.is_empty() => None,
+            _ if self.compares_pattern() => {
+                Some(wrong.io[from..wrong.to] == self.right[from..wrong.to])
+            }
+            _ => Some(self.has_checksum(&wrong.io[wrong.from..wrong.to], header_bytes)),
         }
     }
 
@@ -265,6 +304,7 @@ impl Verifier {
         let Some(header) = Header::of(block) else { return false };
         let is_own = header.len as usize == block.len()
             && header.offset == offset + from as u64
+            && header.unix_ns() >= expected.since_unix_ns
             && expected.seed.is_none_or(|seed| seed == header.seed)
             && expected.number.is_none_or(|n| !header.has_whole_number() || n == header.number);
         let bytes = header.bytes + method.checksum_bytes();

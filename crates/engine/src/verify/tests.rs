@@ -39,7 +39,7 @@ fn written(job: &JobPlan) -> (Box<Verifier>, Vec<Vec<u8>>) {
     let mut verifier = Verifier::new(job, 0).unwrap();
     let write = |block: u64| {
         let mut data = vec![0xee; BLOCK];
-        verifier.prepare(&mut data, &io(Dir::Write, block), 5);
+        verifier.prepare(&mut data, &io(Dir::Write, block), clock::now_ns());
         data
     };
     let data = (0..BLOCKS).map(write).collect();
@@ -87,7 +87,7 @@ fn wrong_data_is_what_it_is() {
     // Block 3 is written once more.
     verifier.checking = false;
     let mut second = vec![0; BLOCK];
-    verifier.prepare(&mut second, &io(Dir::Write, 3), 9);
+    verifier.prepare(&mut second, &io(Dir::Write, 3), clock::now_ns());
     verifier.checking = true;
     let mut is = |block: u64, data: &[u8]| damage(&mut verifier, block, data);
     assert_eq!(is(3, &second), None);
@@ -110,7 +110,7 @@ fn wrong_data_is_what_it_is() {
     assert_eq!(is(3, &torn(0, 512, &[0; BLOCK])), Some(head));
     let mut header = second.clone();
     header[20] ^= 1;
-    assert_eq!(is(3, &header), Some(Damage::Header { right_data: true }));
+    assert_eq!(is(3, &header), Some(Damage::Header { right_data: Some(true) }));
     let mut other = job.clone();
     other.access.seed = 8;
     let (_, others) = written(&other);
@@ -118,7 +118,15 @@ fn wrong_data_is_what_it_is() {
     let mut longer = job.clone();
     longer.verify.as_mut().unwrap().interval = 512;
     let (_, longer) = written(&longer);
-    assert_eq!(is(4, &longer[4]), Some(Damage::OtherFormat { len: 512, method: 5 }));
+    assert_eq!(is(4, &longer[4]), Some(Damage::OtherFormat { len: 512, method: "crc32c".into() }));
+}
+
+#[test]
+fn what_the_same_job_wrote_in_an_earlier_run_is_not_what_this_run_wrote() {
+    let job = job(VerifyMethod::Crc32c);
+    let (mut verifier, first) = written(&job);
+    verifier.since_unix_ns += 1_000_000_000;
+    assert_eq!(damage(&mut verifier, 3, &first[3]), Some(Damage::OtherWriter));
 }
 
 #[test]

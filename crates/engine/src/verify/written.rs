@@ -28,7 +28,7 @@ struct Blocks {
 
 impl Written {
     pub fn new(job: &JobPlan, keeps_recent: bool) -> Self {
-        let unit = job.block_unit();
+        let unit = job.place_unit();
         let blocks = |region: &Region| Blocks {
             start: region.start,
             last: vec![0; usize::try_from(region.len.div_ceil(unit)).unwrap_or(0)],
@@ -40,11 +40,17 @@ impl Written {
     fn range(&self, request: &Request) -> (usize, usize) {
         let start = self.files[request.file as usize].start;
         let first = ((request.offset - start) / self.unit) as usize;
-        (first, first + u64::from(request.len).div_ceil(self.unit) as usize)
+        let end = (request.offset - start + u64::from(request.len)).div_ceil(self.unit);
+        (first, end as usize)
     }
 
     /// Write `number` is on its way. What it overwrites in part can no longer be verified.
     pub fn write(&mut self, request: &Request, number: u64) {
+        let at = request.offset - self.files[request.file as usize].start;
+        if !at.is_multiple_of(self.unit) || !u64::from(request.len).is_multiple_of(self.unit) {
+            // Its blocks have no entries of their own.
+            return self.forget(request);
+        }
         let (first, end) = self.range(request);
         self.cut(request.file as usize, first);
         self.cut(request.file as usize, end);
@@ -61,7 +67,25 @@ impl Written {
         let (first, end) = self.range(request);
         self.cut(request.file as usize, first);
         self.cut(request.file as usize, end);
-        self.files[request.file as usize].last[first..end].fill(0);
+        let last = &mut self.files[request.file as usize].last;
+        let end = end.min(last.len());
+        last[first.min(end)..end].fill(0);
+    }
+
+    /// The targets were emptied.
+    pub fn forget_all(&mut self) {
+        self.files.iter_mut().for_each(|file| file.last.fill(0));
+        self.recent.clear();
+    }
+
+    /// Bytes that are still to be read back, from where [`Written::next_chunk`] goes on.
+    pub fn bytes_left(&self) -> u64 {
+        let (file, block) = self.next;
+        let left = |(index, blocks): (usize, &Blocks)| {
+            let from = if index == file { block.min(blocks.last.len()) } else { 0 };
+            blocks.last[from..].iter().filter(|entry| **entry != 0).count() as u64
+        };
+        self.files.iter().enumerate().skip(file).map(left).sum::<u64>() * self.unit
     }
 
     /// Forgets the write that has blocks on both sides of `at`.

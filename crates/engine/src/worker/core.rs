@@ -35,6 +35,7 @@ pub(super) struct Interrupted<'a> {
     until_think: u64,
     issue_state: IssueState,
     pace: Option<Pace>,
+    depth: DepthCounts,
 }
 
 /// A worker without its queue and its source.
@@ -153,6 +154,16 @@ impl<'a> Core<'a> {
         self.writes.verifier.as_deref_mut()
     }
 
+    /// Whether the job has ended by a failure, not by one that it goes on after.
+    pub fn has_failed(&self) -> bool {
+        self.fatal
+    }
+
+    /// When the present span ends.
+    pub fn span_end_ns(&self) -> u64 {
+        self.until_ns
+    }
+
     /// Whether the reads in flight, and those to come, are to be verified.
     pub(super) fn check_reads(&mut self, checks: bool) {
         self.writes.verifier.iter_mut().for_each(|verifier| verifier.checking = checks);
@@ -207,15 +218,16 @@ impl<'a> Core<'a> {
     pub(super) fn interrupt_span(&mut self) -> Interrupted<'a> {
         let Self { stats, left_ios, left_bytes, until_ns, until_think, issue_state, .. } = *self;
         (self.until_think, self.issue_state) = (u64::MAX, IssueState::Issuing);
+        let depth = std::mem::replace(&mut self.depth, DepthCounts::new(self.slots.len() as u32));
         let pace = self.pace.take();
-        Interrupted { stats, left_ios, left_bytes, until_ns, until_think, issue_state, pace }
+        Interrupted { stats, left_ios, left_bytes, until_ns, until_think, issue_state, pace, depth }
     }
 
     pub(super) fn resume_span(&mut self, span: Interrupted<'a>) {
         self.begin_span(span.stats, span.until_ns, None, None);
         (self.left_ios, self.left_bytes) = (span.left_ios, span.left_bytes);
         (self.until_think, self.issue_state) = (span.until_think, span.issue_state);
-        self.pace = span.pace;
+        (self.pace, self.depth) = (span.pace, span.depth);
     }
 
     /// Verifies plain successes: the free slots from `first` on.

@@ -107,20 +107,20 @@ impl<'a> dyn AnyWorker<'a> + '_ {
         self.work()
     }
 
-    /// Reads and verifies in the middle of a span, with nothing in flight; counts into `stats`.
-    pub fn read_back(&mut self, reads: Vec<Request>, stats: &'a Stats) -> SpanEnd {
+    /// Reads and verifies in the middle of a span, with nothing in flight, until `until_ns`; counts into `stats`.
+    pub fn read_back(&mut self, reads: Vec<Request>, stats: &'a Stats, until_ns: u64) -> SpanEnd {
         let count = reads.len() as u64;
         self.read_next(reads);
         let core = self.core();
         let before = core.interrupt_span();
         core.check_reads(true);
-        let end = self.span(stats, u64::MAX, Some(count), None);
+        let end = self.span(stats, until_ns, Some(count), None);
+        if end != SpanEnd::Finished {
+            self.drain();
+        }
         let core = self.core();
         core.resume_span(before);
-        // Otherwise, some may still be in flight.
-        if end == SpanEnd::Finished {
-            core.check_reads(false);
-        }
+        core.check_reads(false);
         end
     }
 

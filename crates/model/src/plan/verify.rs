@@ -129,7 +129,7 @@ pub struct Verify {
     pub backlog: u32,
     /// How many of these (`verify_backlog_batch`); 0 for all.
     pub backlog_batch: u32,
-    /// End all jobs at the first wrong block (`verify_fatal`).
+    /// End the job at the first wrong block, whatever else is asked (`verify_fatal`).
     pub fatal: bool,
     /// Require the number of the last write of the block (`verify_write_sequence`).
     pub sequence: bool,

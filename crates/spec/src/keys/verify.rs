@@ -31,6 +31,8 @@ keys! { Verify;
         => |job, v| job.verify_sequence = Some(v.flag()?);
     any "verify_header_seed": "Require the seed of the last write of each block"
         => |job, v| job.verify_seed = Some(v.flag()?);
+    any "experimental_verify": "Generate the writes once more, to know what they were", "No effect: it is known."
+        = super::accept_flag;
     any "verifysort": "Read back in the order of offsets", "No effect: always so, but for verify_backlog."
         = super::accept_flag;
     value("N") "verifysort_nr": "Blocks to sort at once", "No effect: all are."

@@ -117,7 +117,12 @@ pub(super) fn notes(job: &Job) -> impl Iterator<Item = String> {
     let foreign = engine::foreign(job).filter(|key| !job.has_own(key.name)).map(move |key| {
         format!("job '{name}': {} has no effect with ioengine={}", key.name, job.engine.name())
     });
-    idle.into_iter().chain(foreign)
+    let unverified = job.verify_method.flatten().filter(|_| job.verify.is_none());
+    let unverified = unverified.map(|_| {
+        let engine = job.engine.name();
+        format!("job '{name}': verify has no effect: with ioengine={engine} and this rw, no data is moved")
+    });
+    idle.into_iter().chain(unverified).chain(foreign)
 }
 
 pub(super) fn base_seed(job: &Job, entropy: u64) -> u64 {

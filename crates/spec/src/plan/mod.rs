@@ -35,6 +35,7 @@ pub fn plan(spec: &Spec, facts: &Facts) -> Result<Plan, Problems> {
         errors.into_iter().flatten().for_each(|error| problems.add(error));
     }
     let Planner { mut plan, .. } = planner;
+    plan.notes.extend(contested(&plan));
     if problems.errors.is_empty() {
         problems.ok(check_memory(&plan, facts));
         problems.ok(limits::open_files(&plan, facts).map_err(SpecError::new));
@@ -42,6 +43,32 @@ pub fn plan(spec: &Spec, facts: &Facts) -> Result<Plan, Problems> {
     }
     plan.notes.dedup();
     problems.or(plan)
+}
+
+/// A note on jobs that may overwrite what others are to verify.
+fn contested(plan: &Plan) -> Option<String> {
+    let reads_back = |job: usize| plan.jobs[job].verify.as_ref().is_some_and(|v| v.read_back);
+    if !(0..plan.jobs.len()).any(reads_back) {
+        return None;
+    }
+    let written = plan.jobs.iter().enumerate().flat_map(|(index, job)| {
+        let modifies = job.used_dirs().any(|dir| job.modifies(dir));
+        let regions = job.regions.iter().filter(move |_| modifies);
+        regions.map(move |region| (job.wave, region.target, region.start, region.len, index))
+    });
+    let mut written: Vec<_> = written.collect();
+    written.sort_unstable();
+    let pairs = written.windows(2).filter(|pair| {
+        let (one, other) = (pair[0], pair[1]);
+        (one.0, one.1) == (other.0, other.1) && other.2 < one.2 + one.3 && one.4 != other.4
+    });
+    let mut pairs = pairs.map(|pair| (pair[0].4, pair[1].4));
+    let (one, other) = pairs.find(|(one, other)| reads_back(*one) || reads_back(*other))?;
+    let (one, other) = (&plan.jobs[one].name, &plan.jobs[other].name);
+    Some(format!(
+        "jobs '{one}' and '{other}' write the same blocks, and verification reports what the other wrote as wrong; \
+         give each its own file, or offset_increment"
+    ))
 }
 
 /// Checks what can be checked of `spec` without a machine and targets.

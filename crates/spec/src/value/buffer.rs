@@ -34,14 +34,20 @@ pub(crate) fn pattern(text: &str) -> Result<Vec<u8>, String> {
 /// `verify_pattern`: the same, in which `%o` is 8 bytes for an offset; the pattern, and where these are.
 pub(crate) fn verify_pattern(text: &str) -> Result<(Vec<u8>, Vec<u32>), String> {
     let (mut bytes, mut offsets) = (Vec::new(), Vec::new());
-    for (index, part) in text.split("%o").enumerate() {
-        if index > 0 {
+    let mut rest = text;
+    while !rest.is_empty() {
+        if let Some(more) = rest.strip_prefix("%o") {
             offsets.push(bytes.len() as u32);
             bytes.extend([0; 8]);
+            rest = more;
+            continue;
         }
-        if !part.is_empty() {
-            bytes.extend(pattern(part)?);
-        }
+        // Within quotes, these are characters like others.
+        let quoted = rest.strip_prefix('"').and_then(|inner| inner.find('"'));
+        let end = quoted.map(|end| end + 2).or_else(|| rest.find(['%', '"']).filter(|at| *at > 0));
+        let (part, more) = rest.split_at(end.unwrap_or(rest.len()));
+        bytes.extend(pattern(part)?);
+        rest = more;
     }
     match bytes.len() {
         0 => Err("empty pattern; use \"text\", 0x… or %o".to_string()),
@@ -105,6 +111,7 @@ mod tests {
     fn patterns_with_offsets() {
         let found = verify_pattern("0xab%o\"c\"");
         assert_eq!(found, Ok(([&[0xab][..], &[0; 8], b"c"].concat(), vec![1])));
+        assert_eq!(verify_pattern("\"a%o\"1%o").unwrap().1, [4]);
         assert!(verify_pattern("").is_err() && verify_pattern("%x").is_err());
     }
 

@@ -45,7 +45,7 @@ fn empty_arguments() {
 fn refused_keys_name_the_reason() {
     refuses_file("[a]\nexec_prerun=reboot", &["exec_prerun", "never runs commands"]);
     refuses_file("[a]\nallow_mounted_write=1", &["never writes to a device in use", "--erase="]);
-    refuses_file("[a]\nexperimental_verify=1", &["experimental_verify", "not supported yet"]);
+    refuses_file("[a]\nverify_state_load=1", &["verify_state_load", "not supported yet"]);
     refuses_file("[a]\nerase=/dev/disk", &["command line", "--erase="]);
     refuses_file("[a]\noverwrite=/data/file", &["overwrite", "command line"]);
     refuses_file("[a]\nhugepage-size=1g", &["hugepage-size", "use 2m"]);
@@ -177,6 +177,8 @@ fn invalid_targets() {
     refuses_plan("--rw=read --ioengine=io_uring_cmd --cmd_type=bsg /dev/sg0", &["bsg device"]);
     refuses_plan(r"--rw=read --filename=/dev/bsg/0\:0\:0\:0", &["cmd_type=bsg"]);
     refuses_plan(&format!("{bsg} --rw=write --write_mode=zeroes"), &["write or verify"]);
+    let timed = "--rw=write --verify=md5 --verify_only=1 --time_based --runtime=1 /data/file";
+    refuses_plan(timed, &["remove time_based"]);
     refuses_plan(&format!("{bsg} --rw=trim --num_range=2"), &["one range at a time"]);
     refuses_plan(&format!("{bsg} --rw=write --write_mode=verify --writefua=1"), &["VERIFY has no"]);
     refuses_plan("--rw=read /dev/sg0", &["SCSI generic device", "ioengine=sg"]);

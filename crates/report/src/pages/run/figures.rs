@@ -88,6 +88,9 @@ fn verified(body: &mut Document, group: &JobGroup) {
     let blocks = plural(verify.blocks, "block");
     let text = match (verify.blocks, verify.wrong) {
         (0, _) => text!("Nothing was verified."),
+        (_, 0) if verify.unread_bytes > 0 => {
+            text!("Verified by ", method, ": ", blocks, " (", bytes, "), none of these wrong.")
+        }
         (_, 0) => text!("Verified by ", method, ": ", blocks, " (", bytes, "), all right."),
         (_, wrong) => {
             let wrong = format!("{wrong} wrong");
@@ -95,6 +98,12 @@ fn verified(body: &mut Document, group: &JobGroup) {
         }
     };
     body.paragraph(text);
+    if verify.unread_bytes > 0 {
+        let left = units::bytes(verify.unread_bytes);
+        body.paragraph(format!(
+            "Not verified: {left} of what was written, since the job ended before."
+        ));
+    }
     for wrong in &verify.first {
         let place = format!("{}, offset {}, {} bytes", wrong.file, wrong.offset, wrong.len);
         let written = wrong.header.map(|header| header.seconds).filter(|s| *s > YEAR_2001);
