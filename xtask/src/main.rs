@@ -1,4 +1,4 @@
-//! Developer tools: `cargo xtask agree`, `bench`, `dist`, `lab`, `pages`, `steps` and `verdicts`.
+//! Developer tools: `cargo xtask agree`, `bench`, `dist`, `fio-suite`, `lab`, `pages`, `steps` and `verdicts`.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
@@ -6,6 +6,7 @@ mod agree;
 mod bench;
 mod dist;
 mod fio;
+mod fio_suite;
 mod fixtures;
 mod lab;
 mod pages;
@@ -29,6 +30,10 @@ enum Command {
     Bench(bench::Options),
     /// Build a static release, the file with its debug information, and a Debian package.
     Dist(dist::Options),
+    /// Run fio's own tests with fio and with fathom, and print which of those that pass with fio pass with fathom.
+    ///
+    /// Needs fio's source, in which fio is built, and python3-venv; installs Python packages from PyPI.
+    FioSuite(fio_suite::Options),
     /// Run fathom in guests with real NVMe drivers, and print whether each case passes.
     ///
     /// The guests are emulated machines with Debian's kernels. docs/lab.md describes how to write a case.
@@ -56,6 +61,7 @@ fn main() -> ExitCode {
         Command::Agree(options) => agree::run(&options),
         Command::Bench(options) => bench::run(&options),
         Command::Dist(options) => dist::make(&options),
+        Command::FioSuite(options) => fio_suite::run(&options),
         Command::Lab(options) => lab::run(&options),
         Command::Pages(options) => pages::run(&options),
         Command::Steps { command } => steps(&command),

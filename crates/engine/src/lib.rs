@@ -35,6 +35,7 @@ mod stats;
 mod sync_queue;
 mod thread;
 mod token;
+mod until_steady;
 mod uring;
 mod verify;
 mod vsync;

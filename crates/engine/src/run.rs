@@ -13,6 +13,7 @@ use crate::rate_floor::{self, FloorCheck};
 use crate::stall::Overdue;
 use crate::stall::{self, StallDetector};
 use crate::stats::Shared;
+use crate::until_steady;
 use fathom_model::plan::{ExitWhat, JobPlan, Plan, STACK_BYTES};
 use fathom_model::progress::{JobProgress, JobTotals, Phase, Progress};
 use fathom_model::record::JobRecord;
@@ -349,6 +350,7 @@ fn supervise_wave(
 ) {
     let mut jobs: BTreeMap<usize, Supervised> =
         members.iter().map(|index| (*index, Supervised::default())).collect();
+    let mut steady = until_steady::checks(&state.jobs, members);
     let mut next_sample = clock::now_ns() + INTERVAL.as_nanos() as u64;
     while jobs.values().any(|job| !job.has_ended) {
         let wait = Duration::from_nanos(next_sample.saturating_sub(clock::now_ns()).max(1_000_000));
@@ -367,6 +369,11 @@ fn supervise_wave(
         if is_due {
             next_sample += INTERVAL.as_nanos() as u64;
         }
+        for check in steady.iter_mut().filter(|_| is_due) {
+            if check.check(|job| &state.members[job].shared) {
+                check.jobs.iter().for_each(|job| state.stop(*job));
+            }
+        }
         for (index, job) in jobs.iter_mut().filter(|(_, job)| !job.has_ended) {
             let shared = &state.members[*index].shared;
             if is_due && job.check(&state.jobs[*index], shared) {
@@ -381,6 +388,11 @@ fn supervise_wave(
                 job.has_ended = true;
                 results[*index] = partial(shared, state.start_ns);
             }
+        }
+    }
+    for check in steady {
+        if let Some(last) = check.jobs.last() {
+            results[*last].record.steady = Some(check.record);
         }
     }
     for (index, job) in jobs {

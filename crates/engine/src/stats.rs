@@ -65,6 +65,10 @@ impl LiveHistogram {
         }
     }
 
+    pub fn sum_ns(&self) -> u64 {
+        self.sum_ns.get()
+    }
+
     pub fn max_ns(&self) -> u64 {
         self.max_ns.load(Relaxed)
     }

@@ -9,6 +9,7 @@ mod names;
 mod pace;
 mod show;
 mod steady_state;
+mod until_steady;
 mod verify;
 
 pub use access::{AbsoluteZone, Access, BlockSizes, Distribution, Mix, Order, Zone};
@@ -25,6 +26,7 @@ pub use pace::{ExitWhat, Flow, Rate, RateFloor, RateProcess, Think, Until};
 pub use show::{DEFAULT_PERCENTILES, Show, Unified};
 pub use show::{LogKind, Logs};
 pub use steady_state::SteadyState;
+pub use until_steady::{SteadyFigure, UntilSteady};
 pub use verify::{HEADER_BYTES, Verify, VerifyMethod};
 
 use crate::per_dir::{Dir, PerDir};
@@ -179,6 +181,9 @@ pub struct JobPlan {
     pub access: Access,
     /// End conditions.
     pub until: Until,
+    /// End at steady state (`steadystate`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until_steady: Option<UntilSteady>,
     /// Rate limits; all `None` without a limit.
     pub rate: PerDir<Option<Rate>>,
     /// Distribution of arrival times under a rate limit.

@@ -222,9 +222,35 @@ pub struct JobRecord {
     /// Time that the worker waited for the writer of its logs instead of doing I/O, in nanoseconds.
     #[serde(default, skip_serializing_if = "crate::watch::is_zero")]
     pub log_wait_ns: u64,
+    /// Whether the job reached a steady state; of several that are reported as one, the last has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steady: Option<SteadyRecord>,
     /// What was verified, if anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verify: Option<VerifyRecord>,
+}
+
+/// The steady state of a job, or of a group that is reported as one.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SteadyRecord {
+    /// Whether it was reached, which ended the job.
+    pub attained: bool,
+    /// When, in nanoseconds of the measured time; 0 if it was not.
+    pub after_ns: u64,
+    /// Whether there were enough figures to judge.
+    pub is_judged: bool,
+    /// What was compared with the limit, in its unit.
+    pub criterion: f64,
+    /// The largest deviation from the mean, in the unit of the figure.
+    pub deviation: f64,
+    /// The slope per interval, in the unit of the figure.
+    pub slope: f64,
+    /// The last figures, at most as many as had to be steady: I/Os per second.
+    pub iops: Vec<u64>,
+    /// Bytes per second.
+    pub bytes_per_second: Vec<u64>,
+    /// Mean completion latency in nanoseconds.
+    pub lat_ns: Vec<u64>,
 }
 
 /// What a job read to verify data, and what was wrong.

@@ -11,9 +11,10 @@ use fathom_analysis::derive;
 use fathom_analysis::watch::Observed;
 use fathom_model::finding::Finding;
 use fathom_model::histogram::Histogram;
-use fathom_model::plan::{BlockSizes, JobPlan, Mix, Order};
+use fathom_model::plan::{BlockSizes, JobPlan, Mix, Order, SteadyFigure, UntilSteady};
 use fathom_model::record::{
-    Cost, DirRecord, DiskRecord, FlushRecord, InEffect, PriorityRecord, RunRecord, Usage,
+    Cost, DirRecord, DiskRecord, FlushRecord, InEffect, PriorityRecord, RunRecord, SteadyRecord,
+    Usage,
 };
 use fathom_model::watch::Unavailable;
 use fathom_model::{Dir, Outcome};
@@ -87,7 +88,63 @@ struct FioJob<'a> {
     latency_percentile: f64,
     latency_window: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
+    steadystate: Option<Steady>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     desc: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct Steady {
+    ss: String,
+    duration: u64,
+    attained: u32,
+    criterion: String,
+    max_deviation: f64,
+    slope: f64,
+    data: SteadyData,
+}
+
+#[derive(Serialize)]
+struct SteadyData {
+    bw_mean: u64,
+    iops_mean: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lat_mean: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lat_ns: Option<Vec<u64>>,
+    iops: Vec<u64>,
+    bw: Vec<u64>,
+}
+
+impl Steady {
+    fn of(until: &UntilSteady, found: Option<&SteadyRecord>) -> Self {
+        let none = SteadyRecord::default();
+        let found = found.unwrap_or(&none);
+        let percent = if until.percent { "%" } else { "" };
+        // As in fio, what is missing is 0.
+        let all = |figures: &[u64]| {
+            let missing = until.count().saturating_sub(figures.len());
+            [figures, &vec![0; missing]].concat()
+        };
+        let mean = |figures: &[u64]| figures.iter().sum::<u64>() / until.count() as u64;
+        let with_lat = until.figure == SteadyFigure::Latency;
+        Self {
+            ss: format!("{}:{:.6}{percent}", until.name(), until.limit),
+            duration: until.duration_ns / 1_000_000_000,
+            attained: u32::from(found.attained),
+            criterion: format!("{:.6}{percent}", found.criterion),
+            max_deviation: rounded(found.deviation),
+            slope: rounded(found.slope),
+            data: SteadyData {
+                bw_mean: mean(&found.bytes_per_second),
+                iops_mean: mean(&found.iops),
+                lat_mean: with_lat.then(|| mean(&found.lat_ns)),
+                lat_ns: with_lat.then(|| all(&found.lat_ns)),
+                iops: all(&found.iops),
+                bw: all(&found.bytes_per_second),
+            },
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -157,6 +214,7 @@ fn job<'a>(record: &'a RunRecord, entry: Entry<'a>, plus: bool) -> FioJob<'a> {
         latency_target: 0,
         latency_percentile: 100.0,
         latency_window: 0,
+        steadystate: plan.until_steady.map(|until| Steady::of(&until, done.steady.as_ref())),
         desc: plan.description.as_deref(),
     }
 }

@@ -101,6 +101,31 @@ fn job_text(out: &mut String, job: &Value, workers: Option<u64>, digits: usize) 
         number(&job["latency_percentile"]),
         number(&job["latency_depth"])
     );
+    steady(out, &job["steadystate"]);
+}
+
+fn steady(out: &mut String, steady: &Value) {
+    if steady.is_null() {
+        return;
+    }
+    let data = &steady["data"];
+    let bytes = number(&data["bw_mean"]) as u64;
+    let name = steady["ss"].as_str().and_then(|ss| ss.split(':').next()).unwrap_or_default();
+    let (figure, how) = match name.strip_suffix("_slope") {
+        Some(figure) => (figure, "slope"),
+        None => (name, "mean dev"),
+    };
+    let criterion = steady["criterion"].as_str().unwrap_or_default();
+    let percent = if criterion.ends_with('%') { "%" } else { "" };
+    let value: f64 = criterion.trim_end_matches('%').parse().unwrap_or(0.0);
+    line!(
+        out,
+        "  steadystate  : attained={}, bw={} ({}), iops={}, {figure} {how}={value:.3}{percent}",
+        if number(&steady["attained"]) > 0.0 { "yes" } else { "no" },
+        short(bytes, 4, 1024, "B/s"),
+        short(bytes, 4, 1000, "B/s"),
+        short(number(&data["iops_mean"]) as u64, 4, 1000, ""),
+    );
 }
 
 fn direction(out: &mut String, dir: &Value, name: &str, digits: usize) {

@@ -3,8 +3,8 @@
 use crate::error::Place;
 use fathom_model::plan::{
     Advice, CommandPriority, Dedupe, Distribution, Engine, Flow, IoFlags, JobPlan, Logs, Mix,
-    Order, Psync, Rate, ScsiCommands, SqPoll, StatCall, SteadyState, Target, Think, Uring, Verify,
-    VerifyMethod,
+    Order, Psync, Rate, ScsiCommands, SqPoll, StatCall, SteadyState, Target, Think, UntilSteady,
+    Uring, Verify, VerifyMethod,
 };
 use fathom_model::{Dir, PerDir};
 use std::ops::{Deref, DerefMut};
@@ -74,6 +74,8 @@ pub struct Job {
     /// In percent.
     pub rwmixread: u32,
     pub norandommap: bool,
+    /// `random_generator=lfsr`.
+    pub each_once: bool,
     /// Other than `random`.
     pub random_distribution: Option<Distribution>,
     pub random_sequence_stride: bool,
@@ -120,6 +122,9 @@ pub struct Job {
     pub flowing: Flow,
     /// None if its time is 0.
     pub thinking: Think,
+    /// `steadystate` was given, which needs a duration.
+    pub ends_steady: bool,
+    pub steady: UntilSteady,
 
     /// `None` inside if switched off; not given at all, a pattern has one of its own.
     pub verify_method: Option<Option<VerifyMethod>>,
@@ -183,6 +188,7 @@ impl Job {
             loops: 1,
             cmdprio_class: PerDir::splat(1),
             thinking: Think { blocks: 1, ..Think::default() },
+            steady: UntilSteady { interval_ns: 1_000_000_000, ..UntilSteady::default() },
             dedupe_working_set_percentage: 5,
             verification: Verify { read_back: true, ..Verify::default() },
             logging: Logs { average: true, per_job: true, ..Logs::default() },
@@ -200,7 +206,8 @@ impl Job {
             self.access.block_sizes.write = self.access.block_sizes.trim.clone();
         }
         if let Order::Random { distribution, .. } = &mut self.plan.access.order {
-            let default = match (self.sprandom, self.norandommap) {
+            let repeats = self.norandommap && !self.each_once;
+            let default = match (self.sprandom, repeats) {
                 (true, _) => Distribution::SteadyState(self.steady_state),
                 (false, true) => Distribution::Uniform,
                 (false, false) => Distribution::EachOnce,
@@ -233,6 +240,14 @@ impl Job {
         self.priorities = self.command_priorities();
         self.ring.sqpoll = self.sqthread_poll.then_some(self.poller);
         self.verify = self.verified();
+        self.until_steady = self.steady_end();
+    }
+
+    fn steady_end(&self) -> Option<UntilSteady> {
+        // As in fio, a duration alone asks for its default criterion.
+        let default = UntilSteady { slope: true, limit: 0.01, percent: true, ..self.steady };
+        let steady = if self.ends_steady { self.steady } else { default };
+        (self.steady.duration_ns > 0).then_some(steady)
     }
 
     fn verified(&self) -> Option<Verify> {

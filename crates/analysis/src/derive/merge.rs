@@ -47,6 +47,7 @@ pub fn merge_jobs(jobs: &[&JobRecord]) -> JobRecord {
             longest_ns: jobs.iter().map(|job| job.lost_wakeups.longest_ns).max().unwrap_or(0),
         },
         log_wait_ns: jobs.iter().map(|job| job.log_wait_ns).sum(),
+        steady: jobs.iter().find_map(|job| job.steady.clone()),
         verify: merge_verified(
             &jobs.iter().filter_map(|job| job.verify.as_ref()).collect::<Vec<_>>(),
         ),

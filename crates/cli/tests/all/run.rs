@@ -322,3 +322,33 @@ fn memory_stays_small_however_large_the_target_and_the_depth() {
     // A debug build needs 60 to 68 MiB, with the kernel's symbols; fio takes 8 times as much for each job.
     assert!(beyond <= 96 * MIB as u64, "{beyond} bytes beyond the buffers");
 }
+
+#[test]
+fn a_job_ends_at_steady_state() {
+    let place = Place::new();
+    let job = |limit: &str, more: &[&str]| {
+        let common = ["--name=a", "--ioengine=null", "--size=1g", "--rw=randread", "--time_based"];
+        let steady = [limit, "--ss_dur=2", "--output-format=json,normal"];
+        let args = [&common[..], &steady, more].concat();
+        let answer = place.run(&args).done();
+        let (json, text) = answer.stdout.split_once("\n}\n").unwrap();
+        let json: serde_json::Value = serde_json::from_str(&format!("{json}}}")).unwrap();
+        (json["jobs"][0].clone(), text.to_string())
+    };
+    // Any three figures are as steady as that.
+    let (steady, text) = job("--ss=iops:1000%", &["--runtime=600"]);
+    assert!(text.contains("Steady after") && text.contains("below 1000%"), "{text}");
+    let found = &steady["steadystate"];
+    assert_eq!((found["attained"].as_u64(), found["duration"].as_u64()), (Some(1), Some(2)));
+    assert_eq!(found["ss"], "iops:1000.000000%");
+    assert_eq!(found["data"]["iops"].as_array().unwrap().len(), 2);
+    assert!(steady["read"]["runtime"].as_u64().unwrap() < 600_000);
+    // None is.
+    let clones = ["--runtime=4", "--numjobs=2", "--group_reporting"];
+    let (never, text) = job("--ss=bw_slope:0", &clones);
+    assert_eq!(never["steadystate"]["attained"], 0);
+    assert!(text.contains("Not steady: bw slope"), "{text}");
+    let (early, text) = job("--ss=lat:1us", &["--runtime=1"]);
+    assert_eq!(early["steadystate"]["data"]["lat_ns"], serde_json::json!([0, 0]));
+    assert!(text.contains("Not steady: the job ended before"), "{text}");
+}

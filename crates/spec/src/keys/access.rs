@@ -40,8 +40,8 @@ keys! { Access;
     flag "softrandommap": "Continue without a random map if it cannot be allocated",
         "No effect: fathom allocates no map." = accept_flag;
     value("NAME") "random_generator": "Random generator: tausworthe, lfsr or tausworthe64",
-        "All select fathom's own generator; only `norandommap` determines whether blocks repeat."
-        = |_, v| v.choice(&[("tausworthe", ()), ("lfsr", ()), ("tausworthe64", ())]);
+        "All select fathom's own generator. As in fio, blocks never repeat within a pass with lfsr, whatever `norandommap` says."
+        => each_once = choice(&[("tausworthe", false), ("lfsr", true), ("tausworthe64", false)]);
     value("KIND[:N]") "random_distribution": "Distribution of random offsets: random, zipf:θ, pareto:h, normal:%, \
          zoned:…, zoned_abs:… or sequence:…",
         "Zones per direction are refused. A `sequence` is followed in each file, by all directions together, and \

@@ -3,7 +3,7 @@
 use crate::job::{Job, Nodes};
 use crate::value::KeyValue;
 use fathom_model::cpus;
-use fathom_model::plan::{ExitWhat, MemoryPolicy};
+use fathom_model::plan::{ExitWhat, MemoryPolicy, SteadyFigure, UntilSteady};
 
 const SECOND_NS: u64 = 1_000_000_000;
 /// Class and level of a job that sets one of them: as in fio, a level without a class means best effort.
@@ -37,6 +37,15 @@ keys! { Schedule;
         => |job, v| job.io_size = Some(v.size_or_percent()?);
     value("COUNT") "number_ios": "End the job after this many I/Os"
         => until.ios = nonzero();
+    value("CRITERION:LIMIT") "steadystate" | "ss": "End the job at steady state: iops, bw or lat, or the slope of one (iops_slope)",
+        "The limit of bw is in bytes per second, that of lat a time; or a percentage of the mean."
+        = steady;
+    value("TIME") "steadystate_duration" | "ss_dur": "Time for which it must be steady; default unit: s"
+        => steady.duration_ns = time_ns(SECOND_NS);
+    value("TIME") "steadystate_ramp_time" | "ss_ramp": "Time before it is looked for; default unit: s"
+        => steady.ramp_ns = time_ns(SECOND_NS);
+    value("TIME") "steadystate_check_interval" | "ss_interval": "Time between two figures; default unit: s"
+        => |job, v| job.steady.interval_ns = v.time_ns(SECOND_NS)?.max(SECOND_NS);
     any "exitall": "End the group when this job ends",
         "Applies only to jobs that set it; in fio, one job that sets it sets it for all." -> exitall;
     any "exitall_on_error": "End all jobs when this job fails" -> exitall_on_error;
@@ -89,5 +98,32 @@ fn memory_policy(job: &mut Job, v: KeyValue<'_>) -> Result<(), String> {
             return Err(format!("invalid value '{}'; valid values are {known}", v.text));
         }
     };
+    Ok(())
+}
+
+/// `iops_slope:0.3%`
+fn steady(job: &mut Job, v: KeyValue<'_>) -> Result<(), String> {
+    let (name, limit) = v
+        .text
+        .split_once(':')
+        .ok_or_else(|| format!("'{}' has no limit; use a form such as iops_slope:0.3%", v.text))?;
+    let (figure, slope) = match name.strip_suffix("_slope") {
+        Some(figure) => (figure, true),
+        None => (name, false),
+    };
+    let figures = SteadyFigure::ALL.map(|figure| (figure.name(), figure));
+    let figure = v.with(figure).choice(&figures)?;
+    let number = |text: &str| {
+        let number = text.trim().parse::<f64>().ok().filter(|n| n.is_finite() && *n >= 0.0);
+        number.ok_or_else(|| format!("'{limit}' is no limit; use a number or a percentage"))
+    };
+    let (limit, percent) = match (limit.strip_suffix('%'), figure) {
+        (Some(percent), _) => (number(percent)?, true),
+        (None, SteadyFigure::Iops) => (number(limit)?, false),
+        (None, SteadyFigure::Bandwidth) => (v.with(limit).bytes()? as f64, false),
+        (None, SteadyFigure::Latency) => (v.with(limit).time_ns(1)? as f64, false),
+    };
+    job.steady = UntilSteady { figure, slope, limit, percent, ..job.steady };
+    job.ends_steady = true;
     Ok(())
 }

@@ -94,6 +94,10 @@ checks! {
         => "write_mode decides what is written; remove one of them";
     "verify_only": |job| job.verify.as_ref().is_some_and(|v| v.only) && job.time_based
         => "how much was written must be known; remove time_based";
+    "steadystate": |job| job.ends_steady && job.steady.duration_ns == 0
+        => "for how long it must be steady is missing; set steadystate_duration";
+    "steadystate_duration": |job| job.until_steady.is_some_and(|steady| steady.count() < 2)
+        => "it must be at least two of steadystate_check_interval; raise it";
     "hybrid_iopoll": |job| job.ring.hybrid_iopoll && !job.ring.iopoll && job.engine.uring().is_some()
         => "it changes how hipri polls; set hipri=1";
     "hipri": |job| is_polled(job) && !job.direct

@@ -33,7 +33,7 @@ fn values_that_turn_a_feature_off() {
         "zonemode=zbd",
         "lockfile=exclusive",
         "verify_mode=compare",
-        "ss=iops:1%",
+        "read_iolog=x",
     ] {
         let error = job(&format!("[a]\nrw=read\n{key}")).unwrap_err().to_string();
         assert!(error.starts_with("job:3: ") && error.contains("is refused"), "{error}");
@@ -98,10 +98,10 @@ fn block_sizes_beyond_the_region_are_never_drawn() {
 
 #[test]
 fn keys_without_the_one_they_need() {
-    let spec = job("[a]\nrw=write\nverify=0\nlatency_run=1\nss_dur=60").unwrap();
+    let spec = job("[a]\nrw=write\nverify=0\nlatency_run=1\nreplay_scale=2").unwrap();
     let notes = [
         "latency_run=1 has no effect without latency_target",
-        "ss_dur=60 has no effect without steadystate",
+        "replay_scale=2 has no effect without read_iolog",
     ];
     assert_eq!(spec.notes, notes);
 }

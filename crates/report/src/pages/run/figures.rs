@@ -2,7 +2,7 @@
 
 use crate::calendar::{date_and_time, local_zone};
 use crate::doc::{
-    DataColumn, Document, Lead, Quantity, QuantityUnit, Text, count, events, of, plural, text,
+    DataColumn, Document, Lead, Quantity, QuantityUnit, Text, count, events, of, plural, text, time,
 };
 use crate::figures::cell;
 use crate::fio::priority_parts;
@@ -77,8 +77,32 @@ pub(super) fn figures(body: &mut Document, group: &JobGroup) {
         rows.push(row);
     }
     table(body, group.plan, columns, rows);
+    steady(body, group);
     verified(body, group);
     behind(body, group);
+}
+
+/// Whether the job ended at steady state.
+fn steady(body: &mut Document, group: &JobGroup) {
+    let (Some(until), Some(found)) = (&group.plan.until_steady, &group.record.steady) else {
+        return;
+    };
+    let percent = if until.percent { "%" } else { "" };
+    let what = until.name().replace('_', " ");
+    let value = format!("{:.3}{percent}", found.criterion.abs());
+    let limit = format!("{}{percent}", until.limit);
+    let text = match (found.attained, found.is_judged) {
+        (true, _) => {
+            let after = Text::from(time(found.after_ns as f64));
+            text!("Steady after ", after, ": ", what, " ", value, ", below ", limit, ".")
+        }
+        (false, true) => text!("Not steady: ", what, " ", value, ", not below ", limit, "."),
+        (false, false) => {
+            let needs = Text::from(time((until.ramp_ns + until.duration_ns) as f64));
+            text!("Not steady: the job ended before the ", needs, " that it takes to tell.")
+        }
+    };
+    body.paragraph(text);
 }
 
 /// What was verified, and what was wrong.
