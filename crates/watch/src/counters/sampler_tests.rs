@@ -237,8 +237,10 @@ fn perf_stat_agrees() {
     let ours =
         |of: fn(&Counted) -> Option<u64>| (of(&after).unwrap() - of(&before).unwrap()) as f64;
     eprintln!("{text}ours: {before:?} {after:?}");
-    assert_eq!(ours(|c| c.page_faults), theirs("page-faults"));
-    assert_eq!(ours(|c| c.context_switches), theirs("context-switches"));
+    // perf begins and ends a moment before and after.
+    let differ = |ours: f64, event: &str| (ours - theirs(event)).abs() > 5.0;
+    assert!(!differ(ours(|c| c.page_faults), "page-faults"));
+    assert!(!differ(ours(|c| c.context_switches), "context-switches"));
     let clocks = ours(|c| c.task_clock_ns) / 1e6 / theirs("task-clock");
     assert!((0.95..1.05).contains(&clocks), "{clocks} {text}");
 }
