@@ -119,6 +119,12 @@ fn what_is_only_verified_is_not_changed() {
     let job = ["--name=a", "--filename=f", "--size=1m", "--io_size=256k", "--rw=randwrite"];
     let job = [&job[..], &["--ioengine=psync", "--verify=crc64"]].concat();
     place.run(&[&job[..], &["--do_verify=0"]].concat()).done();
+    // A job before may write what is verified.
+    let common = ["--filename=g", "--size=64k", "--rw=write", "--verify=md5"];
+    let writes = [&["--name=b"], &common[..], &["--do_verify=0"]].concat();
+    let verifies = [&["--name=c", "--stonewall"], &common[..], &["--verify_only"]].concat();
+    let page = place.run(&[writes, verifies].concat()).done();
+    says(&page.stdout, &["16 blocks (64 KiB), all right"]);
     let before = place.look();
     let page =
         place.run(&[&job[..], &["--verify_only", "--readonly", "--no-record"]].concat()).done();

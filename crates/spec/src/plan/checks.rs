@@ -302,11 +302,6 @@ pub(super) fn target(job: &Job, file: &File<'_>, spec: &Spec) -> Result<(), Stri
                 "{path} does not exist, and fathom creates no files under /dev; check the name"
             ));
         }
-        TargetKind::Missing if job.verify.as_ref().is_some_and(|verify| verify.only) => {
-            return Err(format!(
-                "{path} does not exist, and verify_only verifies what was written before; check the name"
-            ));
-        }
         TargetKind::Missing if !job.allow_file_create => {
             return Err(format!(
                 "{path} does not exist, and allow_file_create=0 is set; create it, or remove that key"

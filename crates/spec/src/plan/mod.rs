@@ -13,7 +13,7 @@ use crate::job::Job;
 use crate::names as paths;
 use crate::spec::{JOBS_MAX, Spec, job_error};
 use fathom_model::Dir;
-use fathom_model::facts::{Facts, Host, TargetFacts};
+use fathom_model::facts::{Facts, Host, TargetFacts, TargetKind};
 use fathom_model::plan::{Engine, Fallocate, Plan, Target};
 use std::collections::HashMap;
 
@@ -236,6 +236,15 @@ impl<'a> Planner<'a> {
         file: &File<'_>,
         part: &regions::Part,
     ) -> Result<usize, String> {
+        let only_verifies = job.verify.as_ref().is_some_and(|verify| verify.only);
+        let is_missing = file.facts.kind == TargetKind::Missing;
+        if only_verifies && is_missing && !self.index.contains_key(&file.path) {
+            // No job before this one writes it.
+            return Err(format!(
+                "{} does not exist, and verify_only verifies what was written before; check the name",
+                file.path
+            ));
+        }
         let index = *self.index.entry(file.path.clone()).or_insert_with(|| {
             let (path, within) = (file.path.clone(), file.within.clone());
             self.plan.targets.push(Target { path, within, ..job.target.clone() });
