@@ -4,17 +4,19 @@
 //! unchanged. Figures without a place in fio's format are under one additional key at the
 //! root, `fathom`. `docs/record.md` lists differences in meaning.
 
+mod checked;
+
 use crate::calendar::formatted;
 use crate::fio::{self, Buckets, DirFigures, Entry, priority_parts};
+use checked::{Steady, Verified};
 use fathom_analysis::ceilings::{Ceiling, of_run};
 use fathom_analysis::derive;
 use fathom_analysis::watch::Observed;
 use fathom_model::finding::Finding;
 use fathom_model::histogram::Histogram;
-use fathom_model::plan::{BlockSizes, JobPlan, Mix, Order, SteadyFigure, UntilSteady};
+use fathom_model::plan::{BlockSizes, JobPlan, Mix, Order};
 use fathom_model::record::{
-    Cost, DirRecord, DiskRecord, FlushRecord, InEffect, PriorityRecord, RunRecord, SteadyRecord,
-    Usage,
+    Cost, DirRecord, DiskRecord, FlushRecord, InEffect, PriorityRecord, RunRecord, Usage,
 };
 use fathom_model::watch::Unavailable;
 use fathom_model::{Dir, Outcome};
@@ -91,60 +93,6 @@ struct FioJob<'a> {
     steadystate: Option<Steady>,
     #[serde(skip_serializing_if = "Option::is_none")]
     desc: Option<&'a str>,
-}
-
-#[derive(Serialize)]
-struct Steady {
-    ss: String,
-    duration: u64,
-    attained: u32,
-    criterion: String,
-    max_deviation: f64,
-    slope: f64,
-    data: SteadyData,
-}
-
-#[derive(Serialize)]
-struct SteadyData {
-    bw_mean: u64,
-    iops_mean: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    lat_mean: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    lat_ns: Option<Vec<u64>>,
-    iops: Vec<u64>,
-    bw: Vec<u64>,
-}
-
-impl Steady {
-    fn of(until: &UntilSteady, found: Option<&SteadyRecord>) -> Self {
-        let none = SteadyRecord::default();
-        let found = found.unwrap_or(&none);
-        let percent = if until.percent { "%" } else { "" };
-        // As in fio, what is missing is 0.
-        let all = |figures: &[u64]| {
-            let missing = until.count().saturating_sub(figures.len());
-            [figures, &vec![0; missing]].concat()
-        };
-        let mean = |figures: &[u64]| figures.iter().sum::<u64>() / until.count() as u64;
-        let with_lat = until.figure == SteadyFigure::Latency;
-        Self {
-            ss: format!("{}:{:.6}{percent}", until.name(), until.limit),
-            duration: until.duration_ns / 1_000_000_000,
-            attained: u32::from(found.attained),
-            criterion: format!("{:.6}{percent}", found.criterion),
-            max_deviation: rounded(found.deviation),
-            slope: rounded(found.slope),
-            data: SteadyData {
-                bw_mean: mean(&found.bytes_per_second),
-                iops_mean: mean(&found.iops),
-                lat_mean: with_lat.then(|| mean(&found.lat_ns)),
-                lat_ns: with_lat.then(|| all(&found.lat_ns)),
-                iops: all(&found.iops),
-                bw: all(&found.bytes_per_second),
-            },
-        }
-    }
 }
 
 #[derive(Serialize)]
@@ -493,6 +441,8 @@ struct ExtraJob<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     cost_lacks: Vec<Unavailable>,
     granted: InEffect,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    verified: Option<Verified>,
 }
 
 #[derive(Serialize)]
@@ -547,6 +497,7 @@ fn extra_job<'a>(entry: &Entry<'a>, plus: bool) -> ExtraJob<'a> {
         cost_missing: done.cost_missing.clone(),
         cost_lacks: done.cost_lacks.clone(),
         granted: done.granted.clone(),
+        verified: done.verify.as_ref().map(Verified::of),
     }
 }
 

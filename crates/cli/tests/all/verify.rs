@@ -84,7 +84,15 @@ fn wrong_blocks_are_named_and_end_the_job_unless_asked_to_go_on() {
     says(&page, &parts);
     let json = [&reads[..], &["--output-format=json", "--ignore_error=,,EILSEQ"]].concat();
     // EILSEQ.
-    assert_eq!(place.run(&json).json()["jobs"][0]["error"], 84);
+    let found = place.run(&json).json();
+    assert_eq!(found["jobs"][0]["error"], 84);
+    let verified = &found["fathom"]["jobs"][0]["verified"];
+    assert_eq!((verified["blocks"].as_u64(), verified["wrong"].as_u64()), (Some(16), Some(3)));
+    let bits = serde_json::json!({"bits": {"count": 1, "bytes": [600]}});
+    assert_eq!(
+        (&verified["first"][0]["damage"], &verified["first"][2]["damage"]),
+        (&"misplaced".into(), &bits)
+    );
 }
 
 /// Places that are no multiples of blocks, and what interrupts a job.
