@@ -44,6 +44,34 @@ pub fn command_line(bytes: &[u8]) {
     }
 }
 
+/// A trace of any bytes: what it has is issued in the order of time, within the regions of its job.
+pub fn trace(bytes: &[u8]) {
+    for more in ["--replay_scale=3", "--replay_redirect=x", "--replay_no_stall=1"] {
+        let args = ["--name=a", "--filename=f", "--read_iolog=self", more].map(str::to_string);
+        let spec = match parse(&args, &Input(bytes)) {
+            Ok(spec) => spec,
+            Err(problems) => {
+                assert!(!problems.errors.is_empty());
+                continue;
+            }
+        };
+        let queries = spec.target_paths().expect("traces may name any file");
+        let missing = |path: &str| TargetFacts {
+            path: path.to_string(),
+            kind: TargetKind::Missing,
+            ..TargetFacts::default()
+        };
+        let targets = queries.iter().map(|query| missing(&query.path)).collect();
+        let Ok(plan) = plan(&spec, &Facts { targets, ..Facts::default() }) else { continue };
+        let job = &plan.jobs[0];
+        let replay = job.replay.as_ref().expect("the job replays it");
+        assert!(replay.events.windows(2).all(|pair| pair[0].at_ns <= pair[1].at_ns));
+        for event in replay.events.iter() {
+            assert!(event.offset + u64::from(event.len) <= job.regions[event.file as usize].len);
+        }
+    }
+}
+
 /// An experiment of any bytes: every condition is compared with an earlier one of its cell only.
 pub fn experiment(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };

@@ -6,7 +6,7 @@ use fathom_machine::guard::{self, LogVersion};
 use fathom_model::plan::{LogKind, Plan};
 use fathom_model::progress::{JobTotals, Progress};
 use fathom_model::{Dir, PerDir};
-use fathom_report::fio_logs::{JobLog, TotalLog, append_entry};
+use fathom_report::fio_logs::{JobLog, TotalLog, append_entry, append_event, trace_head};
 use fathom_store::Readers;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -74,22 +74,40 @@ impl LogWriters {
             }
         }
         let create = |place| LogFile::create(place).map(|file| Arc::new(Mutex::new(file)));
+        let heads: Vec<(usize, String)> =
+            logs.traces().map(|(number, at)| (at, trace_head(&paths(plan, number)))).collect();
         logs.files = places.into_iter().map(create).collect::<Result<_, _>>()?;
+        for (at, head) in heads {
+            locked(&logs.files[at]).append(&head).map_or(Ok(()), Err)?;
+        }
         Ok(logs)
+    }
+
+    /// The jobs with a trace, and the index of its file.
+    fn traces(&self) -> impl Iterator<Item = (usize, usize)> {
+        let of = |((job, kind), at): (&(usize, LogKind), &usize)| {
+            (*kind == LogKind::Trace).then_some((*job, *at))
+        };
+        self.index.iter().filter_map(of)
     }
 
     /// Starts the writer of the entries of job `number` of `plan`; returns what takes them.
     pub fn start_writer(&mut self, plan: &Plan, number: usize) -> Result<EntrySender, String> {
-        let of_job = self
-            .index
-            .iter()
-            .filter(|((job, kind), _)| *job == number && *kind != LogKind::Histogram);
+        let averaged = plan.jobs[number].logs.as_ref().is_some_and(|logs| logs.average_ns > 0);
+        let is_of_entries = |kind| match kind {
+            LogKind::Trace => true,
+            LogKind::Histogram => false,
+            _ => !averaged,
+        };
+        let of_job =
+            self.index.iter().filter(|((job, kind), _)| *job == number && is_of_entries(*kind));
         let files = of_job.map(|((_, kind), at)| (*kind, Arc::clone(&self.files[*at])));
         let files: Vec<_> = files.collect();
         let (sender, receiver) = entries();
-        let (status, plan) = (Arc::clone(&self.status), plan.jobs[number].logs.clone());
+        let status = Arc::clone(&self.status);
+        let (paths, plan) = (paths(plan, number), plan.jobs[number].logs.clone());
         let plan = plan.unwrap_or_default();
-        let write = move || write_entries(&plan, &files, &receiver, &status);
+        let write = move || write_entries(&plan, &paths, &files, &receiver, &status);
         let writer = std::thread::Builder::new().name("log-writer".into()).spawn(write);
         self.writers.push(writer.map_err(|error| {
             format!("cannot start the writer of a log: {error}; set log_avg_msec, or lower numjobs")
@@ -148,9 +166,16 @@ impl WriterStatus {
     }
 }
 
+/// The files of job `number`, by the indices of its regions.
+fn paths(plan: &Plan, number: usize) -> Vec<String> {
+    let regions = plan.jobs[number].regions.iter();
+    regions.map(|region| plan.targets[region.target].path.clone()).collect()
+}
+
 /// Writes the entries of one job to its files until none follow.
 fn write_entries(
     plan: &fathom_model::plan::Logs,
+    paths: &[String],
     files: &[(LogKind, Arc<Mutex<LogFile>>)],
     receiver: &EntryReceiver,
     status: &WriterStatus,
@@ -159,7 +184,12 @@ fn write_entries(
     while let Some(entries) = receiver.next(|| status.is_over.load(Ordering::Acquire)) {
         for (kind, file) in files {
             text.clear();
-            entries.iter().for_each(|entry| append_entry(&mut text, plan, *kind, entry));
+            for entry in &entries {
+                match kind {
+                    LogKind::Trace => append_event(&mut text, paths, entry),
+                    _ => append_entry(&mut text, plan, *kind, entry),
+                }
+            }
             let error = locked(file).append(&text);
             error.into_iter().for_each(|error| status.add_error(error));
         }

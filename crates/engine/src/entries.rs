@@ -121,7 +121,7 @@ mod tests {
 
     fn entry(offset: u64) -> IoEntry {
         let event = IoEvent::Submitted { slat_ns: 1 };
-        IoEntry { time_ms: 0, event, offset, len: 512, priority: 0, dir: Dir::Read }
+        IoEntry { time_ns: 0, event, file: 0, offset, len: 512, priority: 0, dir: Dir::Read }
     }
 
     #[test]

@@ -10,6 +10,7 @@ use fathom_model::{Dir, PerDir};
 #[derive(Clone, Copy)]
 pub(crate) struct ObservedIo {
     pub dir: Dir,
+    pub file: u32,
     pub offset: u64,
     pub len: u32,
     /// Its own priority, or 0 for that of the thread.
@@ -23,6 +24,8 @@ pub(crate) trait Observe {
     fn submitted(&mut self, _now_ns: u64, _io: ObservedIo, _slat_ns: u64) {}
     /// `io` was reaped at `now_ns`, with its completion and total latency.
     fn completed(&mut self, _now_ns: u64, _io: ObservedIo, _clat_ns: u64, _lat_ns: u64) {}
+    /// A flush of `file` was submitted at `now_ns`.
+    fn flushing(&mut self, _now_ns: u64, _file: u32, _data_only: bool) {}
     fn turned(&mut self, _now_ns: u64) {}
     fn pauses(&mut self) {}
     fn priorities(&mut self) -> PerDir<Vec<PriorityRecord>> {
@@ -52,7 +55,7 @@ impl IoObserver {
         Self {
             log,
             unix_epoch: plan.is_some_and(|plan| plan.unix_epoch),
-            logs_submissions: plan.is_some_and(|plan| plan.lat.is_some()),
+            logs_submissions: plan.is_some_and(|plan| plan.lat.is_some() || plan.trace.is_some()),
             epoch_ns: None,
             has_priorities: !job.priorities.is_empty(),
             own: job
@@ -65,9 +68,9 @@ impl IoObserver {
 
     fn log(&mut self, now_ns: u64, io: ObservedIo, event: IoEvent) {
         let (Some(log), Some(epoch_ns)) = (&mut self.log, self.epoch_ns) else { return };
-        let time_ms = now_ns.wrapping_sub(epoch_ns) / 1_000_000;
-        let ObservedIo { dir, offset, len, priority } = io;
-        log.push(IoEntry { time_ms, event, offset, len, priority, dir });
+        let time_ns = now_ns.wrapping_sub(epoch_ns);
+        let ObservedIo { dir, file, offset, len, priority } = io;
+        log.push(IoEntry { time_ns, event, file, offset, len, priority, dir });
     }
 
     /// With the priority of the thread where the I/O has none of its own.
@@ -104,6 +107,11 @@ impl Observe for IoObserver {
             known[at].lat.record(lat_ns);
         }
         self.log(now_ns, io, IoEvent::Completed { clat_ns, lat_ns });
+    }
+
+    fn flushing(&mut self, now_ns: u64, file: u32, data_only: bool) {
+        let io = ObservedIo { dir: Dir::Write, file, offset: 0, len: 0, priority: 0 };
+        self.log(now_ns, io, IoEvent::Flush { data_only });
     }
 
     fn turned(&mut self, now_ns: u64) {

@@ -74,6 +74,10 @@ impl Pace {
         }
     }
 
+    pub fn start_ns(&self) -> u64 {
+        self.start_ns
+    }
+
     pub fn is_free(&self, dir: Dir) -> bool {
         self.arrivals[dir].is_none()
     }

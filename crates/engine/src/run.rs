@@ -155,10 +155,15 @@ fn progress(job: &JobPlan, shared: &Shared) -> JobProgress {
     let (ios, bytes) = shared.totals();
     let share =
         |part: u64, whole: Option<u64>| whole.map_or(0.0, |w| part as f64 / w.max(1) as f64);
+    let replayed = job.replay.as_ref().and_then(|replay| {
+        let once: u64 = replay.ios.iter().map(|(_, ios)| ios).sum();
+        Some(once.saturating_mul(replay.passes?.into()))
+    });
     progress.done = match progress.phase {
         Phase::Waiting | Phase::Ramp => 0.0,
         Phase::Verifying | Phase::Finishing | Phase::Done => 1.0,
         Phase::Running => share(ios, job.until.ios)
+            .max(share(ios, replayed))
             .max(share(bytes, job.until.bytes))
             .max(share(shared.measured_ns(), job.until.runtime_ns))
             .min(1.0),

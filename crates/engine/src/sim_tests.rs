@@ -9,7 +9,8 @@ use crate::stats::{Shared, Stats};
 use crate::token::Token;
 use crate::worker::{AnyWorker, Core, SpanEnd, Worker};
 use fathom_model::plan::{
-    Batch, BlockSizes, Distribution, Engine, JobPlan, Mix, Order, Region, Think,
+    Batch, BlockSizes, Distribution, Engine, JobPlan, Mix, Order, Region, Replay, Think,
+    TraceEvent, TraceOp,
 };
 use fathom_model::record::DepthRecord;
 use fathom_model::{Dir, PerDir};
@@ -42,6 +43,8 @@ struct Faults {
     burst: usize,
     /// Turns after which the queue itself fails.
     breaks_after: u64,
+    /// Whether a flush may be pushed while writes are in flight, as those of a trace are.
+    flushes_beside: bool,
 }
 
 struct SimQueue {
@@ -109,8 +112,10 @@ impl Push for SimQueue {
         if request.op == Op::Io(Dir::Write) {
             self.writes_in_flight += 1;
         } else if !matches!(request.op, Op::Io(_)) {
-            assert_eq!(
-                self.writes_in_flight, 0,
+            let in_flight = |op| self.flying.values().filter(|f| f.1.op == op).count();
+            assert_eq!(in_flight(Op::Fsync) + in_flight(Op::Fdatasync), 0, "one flush at a time");
+            assert!(
+                self.writes_in_flight == 0 || self.faults.flushes_beside,
                 "a flush covers the writes before it only once they are complete"
             );
             self.flushes += 1;
@@ -313,6 +318,44 @@ proptest! {
         prop_assert!(completed.iter().all(|(_, len)| *len == 4096));
         let plain = simulate_with(AnySource::new(&job), &job, faults, seed, ios);
         prop_assert_eq!((plain.counts(), plain.moved), (counts, ios * 4096));
+    }
+
+    #[test]
+    fn a_trace_is_issued_in_its_order_with_all_its_flushes(
+        seed in any::<u64>(), depth in 1u32..9, passes in 1u32..4, delay_max in 0u64..6, room_max in 0u32..5,
+        ops in prop::collection::vec(0u32..5, 1..60), submit_max in prop::option::of(1u32..9),
+        again in prop::sample::select(vec![0u64, 5]),
+    ) {
+        let op = |op: &u32| match op {
+            0 => TraceOp::Io(Dir::Read),
+            1 => TraceOp::Io(Dir::Write),
+            2 => TraceOp::Io(Dir::Trim),
+            3 => TraceOp::Fsync,
+            _ => TraceOp::Fdatasync,
+        };
+        let event = |(at, what): (usize, &u32)| {
+            let is_io = *what < 3;
+            let (offset, len) = if is_io { (at as u64 * 4096, 512 * (1 + at as u32 % 8)) } else { (0, 0) };
+            TraceEvent { at_ns: 0, op: op(what), file: 0, offset, len }
+        };
+        let events: Vec<TraceEvent> = ops.iter().enumerate().map(event).collect();
+        let ios: Vec<&TraceEvent> = events.iter().filter(|event| event.len > 0).collect();
+        let mut job = job(Mix::Traced(PerDir::splat(true)), depth);
+        job.batch.submit_max = submit_max;
+        job.replay = Some(Replay { passes: Some(passes), events: events.clone().into(), ..Replay::default() });
+        let faults = Faults { delay_max, room_max, again, flushes_beside: true, ..Faults::default() };
+        let out = simulate(&job, faults, seed, u64::MAX);
+        prop_assert_eq!((out.end, out.in_flight, out.failure.clone()), (SpanEnd::Finished, 0, None));
+        let flushes = (events.len() - ios.len()) as u32 * passes;
+        prop_assert_eq!((out.flushes, out.shared.stats.flushes.get()), (flushes, flushes.into()));
+        let seen: Vec<(Dir, u64, u32)> = out.seen.submitted.iter().map(|io| (io.dir, io.offset, io.len)).collect();
+        let expected = ios.iter().map(|io| match io.op {
+            TraceOp::Io(dir) => (dir, io.offset, io.len),
+            _ => unreachable!(),
+        });
+        let expected: Vec<_> = expected.collect::<Vec<_>>().repeat(passes as usize);
+        prop_assert_eq!(seen, expected);
+        prop_assert_eq!(out.counts().ios, ios.len() as u64 * u64::from(passes));
     }
 
     #[test]

@@ -2,13 +2,15 @@
 
 use crate::Dir;
 
-/// An I/O that was submitted or completed.
+/// An I/O that was submitted or completed, or a flush.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IoEntry {
-    /// When, in milliseconds since the start of measurement, or since 1970 (`log_unix_epoch`).
-    pub time_ms: u64,
+    /// When, in nanoseconds since the start of measurement, or since 1970 (`log_unix_epoch`).
+    pub time_ns: u64,
     /// What happened, and how long it took.
     pub event: IoEvent,
+    /// Index into the regions of its job.
+    pub file: u32,
     /// First byte on the target.
     pub offset: u64,
     /// Length in bytes.
@@ -26,6 +28,11 @@ pub enum IoEvent {
     Submitted {
         /// Submission latency.
         slat_ns: u64,
+    },
+    /// It is a flush, of data only or also of metadata.
+    Flush {
+        /// Whether it is fdatasync(2).
+        data_only: bool,
     },
     /// It succeeded.
     Completed {

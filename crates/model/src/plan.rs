@@ -7,6 +7,7 @@ mod engine;
 mod memory;
 mod names;
 mod pace;
+mod replay;
 mod show;
 mod steady_state;
 mod until_steady;
@@ -23,6 +24,7 @@ pub use memory::{
 };
 pub use names::{NameOp, Names, Paths, StatCall};
 pub use pace::{ExitWhat, Flow, Rate, RateFloor, RateProcess, Think, Until};
+pub use replay::{Replay, TraceEvent, TraceOp};
 pub use show::{DEFAULT_PERCENTILES, Show, Unified};
 pub use show::{LogKind, Logs};
 pub use steady_state::SteadyState;
@@ -179,6 +181,9 @@ pub struct JobPlan {
     pub serialize_overlap: bool,
     /// I/O pattern.
     pub access: Access,
+    /// The I/Os of a trace, in place of those of the pattern (`read_iolog`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replay: Option<Replay>,
     /// End conditions.
     pub until: Until,
     /// End at steady state (`steadystate`).
@@ -294,8 +299,13 @@ impl JobPlan {
         self.flow.is_some() || self.is_paced()
     }
 
-    /// Whether any direction has a rate limit.
+    /// Whether I/Os have a schedule: a rate limit, or the times of a trace.
     pub fn is_paced(&self) -> bool {
+        self.replay.as_ref().is_some_and(|replay| replay.timed) || self.has_rate()
+    }
+
+    /// Whether any direction has a rate limit.
+    pub fn has_rate(&self) -> bool {
         self.used_dirs().any(|dir| self.rate[dir].is_some())
     }
 }

@@ -188,6 +188,12 @@ fn direction_name(plan: &JobPlan) -> &'static str {
         (Mix::Only(dir), false) => dir.name(),
         (Mix::ReadWrite { .. }, true) => "randrw",
         (Mix::ReadWrite { .. }, false) => "rw",
+        (Mix::Traced(used), _) => match (used.read, used.write, used.trim) {
+            (false, false, true) => "trim",
+            (true, false, _) => "read",
+            (false, true, _) => "write",
+            _ => "rw",
+        },
         (Mix::TrimThenWrite, true) => "randtrimwrite",
         (Mix::TrimThenWrite, false) => "trimwrite",
     }

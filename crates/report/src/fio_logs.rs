@@ -183,6 +183,28 @@ fn bin_of(ns: u64) -> usize {
     (base + (ns >> error_bits) as usize % (1 << BIN_BITS)).min(BINS - 1)
 }
 
+/// The first lines of a trace of I/Os on these files.
+pub fn trace_head(files: &[String]) -> String {
+    let mut text = String::from("fio version 3 iolog\n");
+    for file in files {
+        let _ = write!(text, "0 {file} add\n0 {file} open\n");
+    }
+    text
+}
+
+/// Appends the line of `entry` in a trace of I/Os on these files, if it has one there.
+pub fn append_event(text: &mut String, files: &[String], entry: &IoEntry) {
+    let action = match entry.event {
+        IoEvent::Submitted { .. } => entry.dir.name(),
+        IoEvent::Flush { data_only: false } => "sync",
+        IoEvent::Flush { data_only: true } => "datasync",
+        IoEvent::Completed { .. } => return,
+    };
+    let file = files.get(entry.file as usize).map_or("-", String::as_str);
+    let (time_us, offset, len) = (entry.time_ns / 1000, entry.offset, entry.len);
+    let _ = writeln!(text, "{time_us} {file} {action} {offset} {len}");
+}
+
 /// Appends the line of `entry` in the log `kind`, if it has one there.
 pub fn append_entry(text: &mut String, plan: &Logs, kind: LogKind, entry: &IoEntry) {
     if let Some(value) = value(kind, entry) {
@@ -208,7 +230,8 @@ fn value(kind: LogKind, entry: &IoEntry) -> Option<u64> {
 
 /// Appends a line with the time, block size, offset and priority of `entry`.
 fn append(text: &mut String, plan: &Logs, entry: &IoEntry, (value, maximum): (u64, Option<u64>)) {
-    let IoEntry { time_ms, dir, len, offset, priority, .. } = *entry;
+    let IoEntry { time_ns, dir, len, offset, priority, .. } = *entry;
+    let time_ms = time_ns / 1_000_000;
     // Writing to a string cannot fail.
     let _ = write!(text, "{time_ms}, {value}");
     if let Some(maximum) = maximum {
@@ -227,7 +250,8 @@ fn append(text: &mut String, plan: &Logs, entry: &IoEntry, (value, maximum): (u6
 /// What averages have in place of a single I/O.
 fn no_io(time_ms: u64, dir: Dir) -> IoEntry {
     let event = IoEvent::Submitted { slat_ns: 0 };
-    IoEntry { time_ms, event, offset: 0, len: 0, priority: 0, dir }
+    let time_ns = time_ms * 1_000_000;
+    IoEntry { time_ns, event, file: 0, offset: 0, len: 0, priority: 0, dir }
 }
 
 #[cfg(test)]
@@ -329,7 +353,15 @@ mod tests {
 
     fn lines(plan: &Logs, event: IoEvent) -> Vec<String> {
         let dir = Dir::Write;
-        let entry = IoEntry { time_ms: 7, event, offset: 81_920, len: 4096, priority: 0x2003, dir };
+        let entry = IoEntry {
+            time_ns: 7_000_000,
+            event,
+            file: 0,
+            offset: 81_920,
+            len: 4096,
+            priority: 0x2003,
+            dir,
+        };
         let line = |kind| {
             let mut text = String::new();
             append_entry(&mut text, plan, kind, &entry);

@@ -133,8 +133,7 @@ impl OpenTargets {
     }
 
     fn files(&self, job: &JobPlan) -> Result<Vec<OpenFile>, String> {
-        let write = job.used_dirs().any(|dir| job.modifies(dir));
-        let how = WorkerOpen { direct: job.direct, write, sync_io: job.sync_io };
+        let writes = job.used_dirs().any(|dir| job.modifies(dir));
         let regions = job.regions.iter().map(|region| {
             let target = &self.targets[region.target];
             let trims = target.open_for_trims().map_err(|e| e.to_string())?;
@@ -147,6 +146,9 @@ impl OpenTargets {
                 TargetKind::NvmeGeneric => passthrough(&target.facts)?,
                 _ => FileKind::Regular,
             };
+            // A trace may read one file and write another.
+            let write = writes && (job.replay.is_none() || target.is_writable());
+            let how = WorkerOpen { direct: job.direct, write, sync_io: job.sync_io };
             let fd = target.open_worker(how).map_err(|e| e.to_string())?;
             let created = target.is_created();
             Ok(OpenFile { fd, kind, path: target.facts.path.clone(), created, trims })

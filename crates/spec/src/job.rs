@@ -1,13 +1,15 @@
 //! A job: what its keys say, and the plan that is completed from it.
 
 use crate::error::Place;
+use crate::trace::{Replaying, Trace};
 use fathom_model::plan::{
-    Advice, CommandPriority, Dedupe, Distribution, Engine, Flow, IoFlags, JobPlan, Logs, Mix,
-    Order, Psync, Rate, ScsiCommands, SqPoll, StatCall, SteadyState, Target, Think, UntilSteady,
-    Uring, Verify, VerifyMethod,
+    Advice, BlockSizes, CommandPriority, Dedupe, Distribution, Engine, Flow, IoFlags, JobPlan,
+    Logs, Mix, Order, Psync, Rate, ScsiCommands, SqPoll, StatCall, SteadyState, Target, Think,
+    UntilSteady, Uring, Verify, VerifyMethod,
 };
 use fathom_model::{Dir, PerDir};
 use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Given {
@@ -20,6 +22,9 @@ pub struct Given {
     /// Whether the end of its value was ignored, as fio ignores it.
     pub cut: bool,
 }
+
+/// Queue depth of a trace that is replayed at its times, unless the job sets one.
+const TRACED_DEPTH: u32 = 128;
 
 /// A length or offset, absolute or relative to the target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -133,6 +138,11 @@ pub struct Job {
     pub verify_sequence: Option<bool>,
     pub verify_seed: Option<bool>,
 
+    pub read_iolog: Vec<String>,
+    pub replaying: Replaying,
+    /// What was read from `read_iolog`: one for each clone, in turn.
+    pub traces: Vec<Arc<Trace>>,
+
     /// None if its percentage is 0; a working set has its size only once the regions are known.
     pub duplicates: Dedupe,
     pub dedupe_working_set_percentage: u32,
@@ -196,8 +206,41 @@ impl Job {
         }
     }
 
+    /// The trace that a clone replays, if any.
+    pub(crate) fn trace(&self, clone: u32) -> Option<&Arc<Trace>> {
+        self.traces.get(clone as usize % self.traces.len().max(1))
+    }
+
+    /// Takes directions, lengths and queue depth from the traces.
+    fn complete_traced(&mut self) {
+        let lengths = PerDir::from_fn(|dir| {
+            let all = self.traces.iter().filter_map(|trace| trace.lengths(dir));
+            all.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)))
+        });
+        self.access.mix = Mix::Traced(lengths.map(|_, lengths| lengths.is_some()));
+        self.access.order = Order::Sequential { skip: 0 };
+        for dir in Dir::ALL {
+            self.access.block_sizes[dir] = match lengths[dir] {
+                Some((min, max)) if min < max => BlockSizes::Range { min, max },
+                Some((_, max)) => BlockSizes::Fixed(max),
+                None => continue,
+            };
+        }
+        // As in fio, as many as the trace had in flight; where it does not say, I/Os must not wait for each other.
+        let probed = self.traces.iter().filter_map(|trace| trace.depth).max();
+        let timed = self.traces.iter().any(|trace| trace.is_timed());
+        let depth = probed.or(timed.then_some(TRACED_DEPTH));
+        if let Some(depth) = depth.filter(|_| !self.has("iodepth") && !self.engine.is_synchronous())
+        {
+            self.plan.depth = depth;
+        }
+    }
+
     /// Completes what depends on several keys, whatever their order.
     pub(crate) fn complete(&mut self) {
+        if !self.traces.is_empty() {
+            self.complete_traced();
+        }
         if let Mix::ReadWrite { read_percent } = &mut self.plan.access.mix {
             *read_percent = self.rwmixread;
         }
@@ -217,7 +260,11 @@ impl Job {
                 *stride = self.random_sequence_stride;
             }
         }
-        let pattern = if self.is_random() { Advice::Random } else { Advice::Sequential };
+        let pattern = match self.is_random() {
+            _ if !self.traces.is_empty() => Advice::None,
+            true => Advice::Random,
+            false => Advice::Sequential,
+        };
         self.advice = self.fadvise_hint.unwrap_or(pattern);
         // As in fio, not dropped if it will be filled.
         self.invalidate &= !self.pre_read;
@@ -331,7 +378,7 @@ impl Job {
 
     pub fn modifies(&self) -> bool {
         let only_reads = self.verify.as_ref().is_some_and(|verify| verify.only);
-        self.access.mix != Mix::Only(Dir::Read) && !only_reads
+        self.used_dirs().any(Dir::modifies) && !only_reads
     }
 
     pub fn uses_files(&self) -> bool {

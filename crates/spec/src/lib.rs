@@ -23,6 +23,7 @@ mod plan;
 mod sources;
 mod spec;
 mod suggest;
+mod trace;
 mod value;
 
 pub use error::{Place, Problems, SpecError};

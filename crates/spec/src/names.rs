@@ -3,6 +3,7 @@
 use crate::error::SpecError;
 use crate::job::Job;
 use crate::spec::{Spec, job_error};
+use crate::trace::Trace;
 use std::collections::HashMap;
 
 pub(crate) const PATHS_MAX: usize = 1 << 20;
@@ -41,6 +42,9 @@ impl Spec {
 
 pub(crate) fn paths(job: &Job, clone: u32) -> Result<Vec<String>, SpecError> {
     let directory = directory(job, clone);
+    if let Some(trace) = job.trace(clone) {
+        return traced(job, clone, trace);
+    }
     let names: Vec<String> = if job.filename.is_empty() {
         // As in fio, a job named like a device uses that device.
         if job.filename_format.is_empty() && job.nrfiles == 1 && job.name.starts_with("/dev/") {
@@ -51,6 +55,16 @@ pub(crate) fn paths(job: &Job, clone: u32) -> Result<Vec<String>, SpecError> {
         job.filename.clone()
     };
     names.into_iter().map(|name| place(job, directory, name)).collect()
+}
+
+/// The files of a trace; one without names is of the job's first file.
+fn traced(job: &Job, clone: u32, trace: &Trace) -> Result<Vec<String>, SpecError> {
+    let own = || job.filename.first().cloned().unwrap_or_else(|| generated(job, clone, 0));
+    let names = trace.files.iter().map(|file| match file.name.is_empty() {
+        true => own(),
+        false => file.name.clone(),
+    });
+    names.map(|name| place(job, directory(job, clone), name)).collect()
 }
 
 /// The directory that clone `clone` must stay within, if set.

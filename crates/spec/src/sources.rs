@@ -89,6 +89,11 @@ pub(crate) mod tests {
             Self { files: files.collect(), env: HashMap::new() }
         }
 
+        pub(crate) fn with_file(mut self, name: &str, bytes: Vec<u8>) -> Self {
+            self.files.insert(name.into(), bytes);
+            self
+        }
+
         pub(crate) fn with_env(mut self, name: &str, value: &str) -> Self {
             self.env.insert(name.into(), value.into());
             self

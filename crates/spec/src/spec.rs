@@ -7,7 +7,7 @@ use crate::keys::{self, Action, Takes};
 use crate::output::Output;
 use crate::sources::{Sources, without_mark};
 use crate::value::{KeyValue, escape_path};
-use crate::{args, suggest};
+use crate::{args, suggest, trace};
 use fathom_model::plan::{Engine, Permissions, Psync};
 
 pub const JOBS_MAX: u32 = 4096;
@@ -58,19 +58,20 @@ fn parse_with(
     if spec.output.help.is_some() {
         return problems.or(spec);
     }
-    let mut builder = SpecBuilder { spec, problems, defaults, sections_seen: Vec::new() };
+    let mut builder = SpecBuilder { spec, problems, defaults, sources, sections_seen: Vec::new() };
     let named = args.keys.iter().any(|line| line.key == "name");
     if named || args.keys.is_empty() || job_files(&args.positional, sources) {
         builder.spec.fio_form = !as_fio;
         builder.command_line(&args.keys);
-        builder.files(&args.positional, sources);
+        builder.files(&args.positional);
     } else {
         builder.short_form(args.keys, &args.positional);
     }
     builder.finish(&args.positional)
 }
 
-struct SpecBuilder {
+struct SpecBuilder<'a> {
+    sources: &'a dyn Sources,
     spec: Spec,
     problems: Problems,
     /// Settings of the `[global]` sections so far.
@@ -78,7 +79,7 @@ struct SpecBuilder {
     sections_seen: Vec<String>,
 }
 
-impl SpecBuilder {
+impl SpecBuilder<'_> {
     /// fio's form: each `--name` begins a job; keys before the first one apply to all, also to those
     /// of job files.
     fn command_line(&mut self, lines: &[Line]) {
@@ -120,7 +121,7 @@ impl SpecBuilder {
         self.job(&name, &keys, None);
     }
 
-    fn files(&mut self, paths: &[String], sources: &dyn Sources) {
+    fn files(&mut self, paths: &[String]) {
         if paths.iter().filter(|path| *path == "-").count() > 1 {
             let message = "standard input ('-') is given twice; use it once";
             return self.problems.add(SpecError::new(message));
@@ -134,7 +135,7 @@ impl SpecBuilder {
                 )));
                 continue;
             }
-            let sections = ini::read(path, sources, &mut self.problems);
+            let sections = ini::read(path, self.sources, &mut self.problems);
             self.sections(sections, index > 0);
         }
     }
@@ -177,6 +178,7 @@ impl SpecBuilder {
         job.place = place;
         apply(&mut job, lines, false, &mut self.problems);
         let without_runtime = without_runtime(&mut job);
+        self.traces(&mut job);
         job.complete();
         let problem = match () {
             () if job.name.is_empty() => Some("empty job name; use --name=NAME".to_string()),
@@ -197,6 +199,22 @@ impl SpecBuilder {
         self.spec.notes.extend(without_runtime);
         self.spec.notes.extend(self.spec.fio_form.then(|| default_engine(&job)).flatten());
         self.spec.jobs.push(job);
+    }
+
+    /// Reads the traces that `job` replays.
+    fn traces(&mut self, job: &mut Job) {
+        let readonly = self.spec.output.readonly;
+        match trace::load(job, readonly, self.sources) {
+            Ok(traces) => job.traces = traces,
+            Err(problems) => {
+                problems.iter().for_each(|why| self.problems.add(job_error(job, why)));
+            }
+        }
+        for trace in job.traces.iter().filter(|trace| trace.forbidden > 0) {
+            let (count, name) = (trace.forbidden, &trace.name);
+            let note = format!("--readonly: {count} writes and trims of {name} are not replayed");
+            self.spec.notes.push(note);
+        }
     }
 
     fn finish(mut self, job_files: &[String]) -> Result<Spec, Problems> {

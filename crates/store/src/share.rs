@@ -80,7 +80,7 @@ fn treatment(parent: &str, key: &str) -> Treatment {
         ("texts", "loop/backing_file") => Treatment::Name("path"),
         ("missing" | "texts", _) | ("mounts", "options") => Treatment::Text,
         ("jobs", "name") => Treatment::Name("job"),
-        ("targets", "name") => Treatment::Name("path"),
+        ("targets", "name") | ("logs" | "replay", "trace") => Treatment::Name("path"),
         ("conditions", "targets") | ("interrupts_by" | "soft_interrupts_by", "source") => {
             Treatment::Keep
         }

@@ -189,6 +189,7 @@ fn unrepeatable(job: &JobPlan) -> Option<&'static str> {
         () if job.engine.paths().is_some() || of_names.contains(&job.engine) => {
             "its engine transfers no data"
         }
+        () if job.replay.is_some() => "it replays a trace",
         () if job.is_held_back() || job.think.is_some() => "a rate or think time holds it back",
         () if job.used_dirs().any(|dir| dir == Dir::Trim) => "it would trim the same blocks again",
         () if job.fresh_passes > 1 => "unlink_each_loop replaces its files",

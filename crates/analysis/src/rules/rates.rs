@@ -86,7 +86,12 @@ fn could_not_keep_up(record: &RunRecord) -> Option<Claim> {
     });
     let much = unstarted as f64 > share.max(last) || behind_ios > share.max(LATE_FEW);
     let severity = if much { Severity::Warning } else { Severity::Info };
-    let verb = if much { "could not sustain its rate" } else { "was late occasionally" };
+    let traced = behind.iter().all(|job| job.plan.replay.is_some());
+    let verb = match (much, traced) {
+        (true, true) => "could not keep to the times of its trace",
+        (true, false) => "could not sustain its rate",
+        (false, _) => "was late occasionally",
+    };
     let summary = format!(
         "{} {verb}: of {} I/Os due, {} started late and {} never started.",
         sentence(&named(&behind)),

@@ -67,6 +67,7 @@ mod ranks;
 #[cfg(test)]
 mod readers;
 #[cfg(test)]
+mod replay;
 mod results;
 #[cfg(test)]
 mod ring;

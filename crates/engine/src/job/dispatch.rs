@@ -213,6 +213,7 @@ fn needs_full(task: &Task<'_>) -> bool {
         || makes_passes(job)
         || job.serialize_overlap
         || job.verify.is_some()
+        || job.replay.is_some()
         || job.access.mix == Mix::TrimThenWrite
 }
 

@@ -1,7 +1,8 @@
 //! The source for all jobs: drops the page cache before each further pass over a file, as fio does for buffered I/O; has
 //! I/Os wait for those in flight that overlap them (`serialize_overlap`, `trimwrite`); and trims blocks before it writes them.
 
-use super::{AnySource, IoGenerator, Source};
+use super::replay::Replayer;
+use super::{AnySource, IoGenerator, Source, Upcoming};
 use crate::files::OpenFile;
 use crate::hints::{drop_pages, unmap_pages};
 use crate::queue::{MappedRange, Op, Request};
@@ -24,6 +25,7 @@ pub(crate) struct FullSource {
 enum Blocks {
     Any(AnySource),
     TrimWrite(TrimWrite),
+    Replay(Replayer),
 }
 
 struct Pass {
@@ -45,7 +47,8 @@ pub(crate) fn makes_passes(job: &JobPlan) -> bool {
     );
     let once: u64 = job.regions.iter().map(|region| region.len).sum();
     let again = job.until.bytes.is_none_or(|bytes| bytes > once);
-    passes && again && job.invalidate && !job.direct && !job.regions.is_empty()
+    let generates = job.replay.is_none();
+    passes && again && generates && job.invalidate && !job.direct && !job.regions.is_empty()
 }
 
 impl FullSource {
@@ -61,10 +64,11 @@ impl FullSource {
         let apart = matches!(job.access.order, Order::Sequential { .. });
         let files = if makes_passes(job) { files } else { &[] };
         let files = files.iter().enumerate().map(pass).collect();
-        let (any, has_pairs) = (AnySource::new(job), job.access.mix == Mix::TrimThenWrite);
-        let blocks = match has_pairs {
-            true => Blocks::TrimWrite(TrimWrite::new(any)),
-            false => Blocks::Any(any),
+        let has_pairs = job.access.mix == Mix::TrimThenWrite;
+        let blocks = match &job.replay {
+            Some(replay) => Blocks::Replay(Replayer::new(replay)),
+            None if has_pairs => Blocks::TrimWrite(TrimWrite::new(AnySource::new(job))),
+            None => Blocks::Any(AnySource::new(job)),
         };
         let serializes = has_pairs || job.serialize_overlap || Verifier::serializes(job);
         Self { blocks, serializes, files, apart, reads: VecDeque::new() }
@@ -84,6 +88,7 @@ impl Source for FullSource {
         match &self.blocks {
             Blocks::Any(any) => any.len(),
             Blocks::TrimWrite(pairs) => pairs.len(),
+            Blocks::Replay(replay) => replay.len(),
         }
     }
 
@@ -97,6 +102,20 @@ impl Source for FullSource {
 }
 
 impl IoGenerator for FullSource {
+    fn due_ns(&self) -> Option<u64> {
+        match &self.blocks {
+            Blocks::Replay(replay) => replay.due_ns(),
+            _ => None,
+        }
+    }
+
+    fn upcoming(&mut self, elapsed_ns: u64) -> Upcoming {
+        match &mut self.blocks {
+            Blocks::Replay(replay) => replay.upcoming(elapsed_ns),
+            _ => Upcoming::Io,
+        }
+    }
+
     fn next_direction(&mut self) -> Dir {
         if !self.reads.is_empty() {
             return Dir::Read;
@@ -104,6 +123,7 @@ impl IoGenerator for FullSource {
         match &mut self.blocks {
             Blocks::Any(any) => any.next_direction(),
             Blocks::TrimWrite(pairs) => pairs.next_direction(),
+            Blocks::Replay(replay) => replay.next_direction(),
         }
     }
 
@@ -114,6 +134,7 @@ impl IoGenerator for FullSource {
         let request = match &mut self.blocks {
             Blocks::Any(any) => any.next_io(dir, max),
             Blocks::TrimWrite(pairs) => pairs.next_io(dir, max),
+            Blocks::Replay(replay) => replay.next_io(dir, max),
         };
         let Some(pass) = self.files.get_mut(request.file as usize) else { return request };
         let left = &mut pass.left[if self.apart { dir } else { Dir::Read }];

@@ -7,6 +7,7 @@ mod mixed;
 mod permutation;
 mod ranges;
 mod region;
+mod replay;
 mod steady_state;
 
 pub(crate) use fixed::{FixedSource, Sequential, Uniform};
@@ -54,6 +55,16 @@ pub(crate) trait Source {
 
 pub(crate) trait IoGenerator {
     fn next_direction(&mut self) -> Dir;
+    /// When the next I/O or flush is due, in nanoseconds since the start, if it has a time of its own.
+    #[inline]
+    fn due_ns(&self) -> Option<u64> {
+        None
+    }
+    /// What is next, `elapsed_ns` after the start, if [`Source::FULL`]. A flush is taken.
+    #[inline]
+    fn upcoming(&mut self, _elapsed_ns: u64) -> Upcoming {
+        Upcoming::Io
+    }
     /// The next I/O in direction `dir`. At most `max` bytes long, if its direction has several block sizes.
     fn next_io(&mut self, dir: Dir, max: u64) -> Request;
     #[inline]
@@ -64,7 +75,28 @@ pub(crate) trait IoGenerator {
     }
 }
 
+/// What a source does next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Upcoming {
+    /// An I/O, or something that is not due yet.
+    Io,
+    /// A flush of this file.
+    Flush(Op, u32),
+    /// Nothing any more.
+    End,
+}
+
 impl<D: IoGenerator> IoGenerator for &mut D {
+    #[inline]
+    fn due_ns(&self) -> Option<u64> {
+        (**self).due_ns()
+    }
+
+    #[inline]
+    fn upcoming(&mut self, elapsed_ns: u64) -> Upcoming {
+        (**self).upcoming(elapsed_ns)
+    }
+
     #[inline]
     fn next_direction(&mut self) -> Dir {
         (**self).next_direction()
@@ -166,6 +198,8 @@ impl IoGenerator for AnySource {
             Mix::Only(dir) => dir,
             // `TrimWrite` adds the writes.
             Mix::TrimThenWrite => Dir::Trim,
+            // `Replayer` has those of a trace.
+            Mix::Traced(_) => Dir::Read,
             Mix::ReadWrite { read_percent } => {
                 if unit(&mut self.random) * 100.0 <= f64::from(read_percent) {
                     Dir::Read

@@ -79,6 +79,8 @@ pub(crate) struct Core<'a> {
     pub(super) retry: Vec<u32>,
     pub(super) flush_op: Op,
     pub(super) flush_started_ns: u64,
+    /// Whether a flush is in flight.
+    pub(super) flushing: bool,
     /// Completions other than plain successes.
     pub(super) exceptions: Vec<(Token, i32)>,
     pub now_ns: u64,
@@ -132,6 +134,7 @@ impl<'a> Core<'a> {
             complete_max: job.batch.complete_max.unwrap_or(u32::MAX),
             flush_op: Op::Fsync,
             flush_started_ns: 0,
+            flushing: false,
             filling: true,
             deferred: None,
             retry: Vec::with_capacity(depth as usize),
@@ -362,6 +365,7 @@ impl<'a> Core<'a> {
         let (index, moved) = (slot as usize, self.moved[slot as usize]);
         ObservedIo {
             dir: self.slots[index].tag.dir(),
+            file: self.slots[index].file,
             offset: self.offsets[index] - u64::from(moved),
             len: self.slots[index].len + moved,
             priority: queue.priority(slot),

@@ -5,7 +5,7 @@ use crate::buffers::{Filler, Slab};
 use crate::clock;
 use crate::pace::{Due, Pace};
 use crate::queue::{Op, Push, Queue, Request};
-use crate::source::{IoGenerator, Source};
+use crate::source::{IoGenerator, Source, Upcoming};
 use crate::stats::Shared;
 use crate::token::{Tag, Token};
 use crate::verify::Verifier;
@@ -79,10 +79,25 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
         let now_ns = core.now_ns;
         let Core { slots, offsets, idle, pace, writes, left_bytes, issue_state, deferred, .. } =
             core;
+        let elapsed_ns =
+            pace.as_ref().map_or(u64::MAX, |pace| now_ns.saturating_sub(pace.start_ns()));
         let serializes = S::FULL && source.serializes();
         let (mut out, mut draw) = (queue.batch(), source.batch());
         for &index in idle[core.idle_len - most..core.idle_len].iter().rev() {
             let waited = if S::FULL { deferred.take() } else { None };
+            if S::FULL && waited.is_none() {
+                match draw.upcoming(elapsed_ns) {
+                    Upcoming::Io => {}
+                    Upcoming::Flush(op, file) => {
+                        *issue_state = IssueState::FlushBeside(op, file);
+                        break;
+                    }
+                    Upcoming::End => {
+                        core.left_ios = pushed.iter().sum();
+                        break;
+                    }
+                }
+            }
             let (dir, due_ns) = match (&waited, &pace) {
                 (Some(deferred), _) if S::FULL => (deferred.dir, deferred.due_ns),
                 (_, Some(pace)) if S::FULL => match next_due(pace, &mut draw, now_ns) {
@@ -148,6 +163,14 @@ fn next_due(pace: &Pace, draw: &mut impl IoGenerator, now_ns: u64) -> Result<(Di
         Due::At(dir, due) => Ok((dir, due)),
         Due::NotBefore(instant) => Err(instant),
         Due::Free => {
+            let due_ns = draw.due_ns().map(|at_ns| pace.start_ns().saturating_add(at_ns));
+            if let Some(due_ns) = due_ns {
+                return if due_ns > now_ns {
+                    Err(due_ns)
+                } else {
+                    Ok((draw.next_direction(), due_ns))
+                };
+            }
             let dir = draw.next_direction();
             Ok((if pace.is_free(dir) { dir } else { pace.free().unwrap_or(dir) }, 0))
         }

@@ -51,6 +51,8 @@ enum IssueState {
     /// Flush this file once nothing is in flight.
     DrainToFlush(Op, u32),
     Flushing,
+    /// Flush this file beside the I/Os in flight, once no other flush is.
+    FlushBeside(Op, u32),
     /// Pause for the plan's thinktime once nothing is in flight.
     DrainToThink,
     /// Leave the span once nothing is in flight, to read back what was written.

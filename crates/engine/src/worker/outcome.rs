@@ -1,6 +1,6 @@
 //! Handles completions other than plain successes. Cold.
 
-use super::Core;
+use super::{Core, IssueState};
 use crate::error::{EngineError, Hint, Operation};
 use crate::queue::{Op, Queue, Request};
 use fathom_model::Dir;
@@ -121,7 +121,10 @@ impl Core<'_> {
             return;
         }
         self.retire(slot);
-        self.resume_issuing();
+        self.flushing = false;
+        if self.issue_state == IssueState::Flushing {
+            self.resume_issuing();
+        }
         if result < 0 {
             let op = if op == Op::Fsync { Operation::Fsync } else { Operation::Fdatasync };
             self.fatal = true;

@@ -53,6 +53,13 @@ impl Core<'_> {
         if let Some(low) = self.job.batch.low {
             self.filling |= self.in_flight <= low;
         }
+        if let IssueState::FlushBeside(op, file) = self.issue_state {
+            if !self.flushing && self.idle_len > 0 && queue.sq_space_left() > 0 {
+                self.push_flush(op, file, queue);
+                self.issue_state = IssueState::Issuing;
+            }
+            return;
+        }
         if self.in_flight > 0 || !self.retry.is_empty() {
             return;
         }
@@ -65,7 +72,10 @@ impl Core<'_> {
                 self.think();
                 self.issue_state = IssueState::Issuing;
             }
-            IssueState::Flushing | IssueState::Issuing | IssueState::DrainToVerify => {}
+            IssueState::Flushing
+            | IssueState::FlushBeside(..)
+            | IssueState::Issuing
+            | IssueState::DrainToVerify => {}
         }
     }
 
@@ -79,7 +89,10 @@ impl Core<'_> {
         self.idle_len -= 1;
         let slot = self.idle[self.idle_len];
         self.flush_op = op;
+        self.flushing = true;
         self.flush_started_ns = clock::now_ns();
+        let (now_ns, data_only) = (self.flush_started_ns, op == Op::Fdatasync);
+        self.observer.iter_mut().for_each(|o| o.flushing(now_ns, file, data_only));
         self.offsets[slot as usize] = 0;
         self.slots[slot as usize] =
             Slot { due_ns: 0, len: 0, file, tag: Tag::SLOW_PATH, expect: 0 };

@@ -270,6 +270,11 @@ impl Writing {
 }
 
 impl OpenTarget {
+    /// Whether the plan permits writes to it.
+    pub fn is_writable(&self) -> bool {
+        self.entry.may_write
+    }
+
     /// A new open file description of the file or device that was checked, even if its path now refers
     /// to another.
     pub fn open_worker(&self, how: WorkerOpen) -> io::Result<OwnedFd> {

@@ -58,12 +58,14 @@ pub enum Mix {
     },
     /// Each block is trimmed, then written (`trimwrite`).
     TrimThenWrite,
+    /// Those of a trace, in its order (`read_iolog`).
+    Traced(PerDir<bool>),
 }
 
 impl Mix {
     /// Whether data is transferred, which is not the case for trims only.
     pub fn moves_data(self) -> bool {
-        self != Mix::Only(Dir::Trim)
+        self.has(Dir::Read) || self.has(Dir::Write)
     }
 
     /// Whether `dir` is in use.
@@ -72,6 +74,7 @@ impl Mix {
             Mix::Only(only) => only == dir,
             Mix::ReadWrite { .. } => dir != Dir::Trim,
             Mix::TrimThenWrite => dir != Dir::Read,
+            Mix::Traced(used) => used[dir],
         }
     }
 }

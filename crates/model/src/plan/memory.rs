@@ -57,7 +57,8 @@ impl Plan {
 impl JobPlan {
     /// Bytes of the buffer of one I/O; trims transfer no data.
     pub fn buffer_bytes(&self) -> u64 {
-        if self.access.mix.moves_data() { self.block_max() } else { 1 }
+        let moves = self.used_dirs().filter(|dir| *dir != Dir::Trim);
+        moves.map(|dir| self.access.block_sizes[dir].max()).max().unwrap_or(1)
     }
 
     /// Buffers, ring and tables of the job's worker, and `lockmem`, in bytes.
@@ -67,6 +68,8 @@ impl JobPlan {
         let more = self.block_map_bytes().saturating_add(self.placement.locked_bytes);
         let more =
             more.saturating_add(self.remembered_bytes()).saturating_add(self.written_bytes());
+        let events = self.replay.as_ref().map_or(0, |replay| size_of_val(replay.events.as_slice()));
+        let more = more.saturating_add(events as u64);
         buffers.saturating_add(slots).saturating_add(more)
     }
 

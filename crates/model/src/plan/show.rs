@@ -83,6 +83,9 @@ pub struct Logs {
     pub lat: Option<String>,
     /// The same for histograms (`write_hist_log`).
     pub hist: Option<String>,
+    /// File to record the job's I/Os in, as a trace (`write_iolog`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<String>,
     /// Time in nanoseconds over which entries are averaged (`log_avg_msec`); 0 for an entry per I/O.
     pub average_ns: u64,
     /// Time in nanoseconds between histograms (`log_hist_msec`); 0 for none.
@@ -125,12 +128,14 @@ pub enum LogKind {
     Lat,
     /// Histograms of completion latency.
     Histogram,
+    /// A trace of the I/Os.
+    Trace,
 }
 
 impl Logs {
     /// Whether there are any.
     pub fn any(&self) -> bool {
-        [&self.bw, &self.iops, &self.lat, &self.hist].into_iter().any(Option::is_some)
+        [&self.bw, &self.iops, &self.lat, &self.hist, &self.trace].into_iter().any(Option::is_some)
     }
 
     /// Whether the command line names the files of this kind.
@@ -140,6 +145,7 @@ impl Logs {
             LogKind::Iops => &self.iops,
             LogKind::Slat | LogKind::Clat | LogKind::Lat => &self.lat,
             LogKind::Histogram => &self.hist,
+            LogKind::Trace => &self.trace,
         };
         prefix.as_ref().is_some_and(|prefix| self.named.contains(prefix))
     }
@@ -147,7 +153,7 @@ impl Logs {
     /// Whether there are logs with an entry for each I/O.
     pub fn are_of_single_ios(&self) -> bool {
         let any = [&self.bw, &self.iops, &self.lat].into_iter().any(Option::is_some);
-        self.average_ns == 0 && any
+        self.average_ns == 0 && any || self.trace.is_some()
     }
 
     /// The files to write, as fio names them.
@@ -163,12 +169,13 @@ impl Logs {
             prefix.as_ref().map(of).unwrap_or_default()
         };
         let lat = [(LogKind::Slat, "slat"), (LogKind::Clat, "clat"), (LogKind::Lat, "lat")];
-        [
+        let trace = self.trace.iter().map(|path| (LogKind::Trace, path.clone()));
+        let prefixed = [
             one(&self.bw, &[(LogKind::Bandwidth, "bw")]),
             one(&self.iops, &[(LogKind::Iops, "iops")]),
             one(&self.lat, &lat),
             one(&self.hist, &[(LogKind::Histogram, "clat_hist")]),
-        ]
-        .concat()
+        ];
+        prefixed.concat().into_iter().chain(trace).collect()
     }
 }

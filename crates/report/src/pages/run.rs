@@ -187,6 +187,10 @@ fn work(plan: &JobPlan) -> String {
         Mix::Only(dir) => format!("{order} {dir}"),
         Mix::ReadWrite { read_percent } => format!("{order} read/write {read_percent}%"),
         Mix::TrimThenWrite => format!("{order} trim, then write"),
+        Mix::Traced(_) => match &plan.replay {
+            Some(replay) => format!("replay of {}", replay.trace),
+            None => "replay".to_string(),
+        },
     };
     match &plan.verify {
         Some(verify) if verify.only => format!("verification of {work}"),

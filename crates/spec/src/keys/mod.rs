@@ -52,6 +52,7 @@ mod engine;
 mod logs;
 mod priority;
 mod rate;
+mod replay;
 mod report;
 mod schedule;
 mod target;
@@ -122,6 +123,7 @@ fathom_model::named! {
         Rate = "Rate limits and think time",
         Data = "Buffers, flushes and errors",
         Verify = "Verification",
+        Replay = "Traces",
         Report = "Reporting",
         Refused = "Refused keys",
     }
@@ -160,6 +162,7 @@ static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| {
         rate::KEYS,
         data::KEYS,
         verify::KEYS,
+        replay::KEYS,
         report::KEYS,
         logs::KEYS,
     ];

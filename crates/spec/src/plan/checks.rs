@@ -5,6 +5,7 @@ use super::{File, engine};
 use crate::job::{Job, Size};
 use crate::names::PATHS_MAX;
 use crate::spec::Spec;
+use crate::trace::Trace;
 use fathom_model::Dir;
 use fathom_model::cpus;
 use fathom_model::facts::{Facts, TargetKind};
@@ -94,6 +95,12 @@ checks! {
         => "write_mode decides what is written; remove one of them";
     "verify_only": |job| job.verify.as_ref().is_some_and(|v| v.only) && job.time_based
         => "how much was written must be known; remove time_based";
+    "verify": |job| job.verify.is_some() && !job.traces.is_empty()
+        => "what a trace writes is not known, so that it cannot be verified; remove one of them";
+    "rate": |job| job.has_rate() && !job.traces.is_empty()
+        => "a trace has times of its own; use replay_time_scale or replay_no_stall, and remove rate and rate_iops";
+    "ioengine": |job| names_op(job).is_some() && !job.traces.is_empty()
+        => "a trace has I/Os, not names; use another ioengine";
     "steadystate": |job| job.ends_steady && job.steady.duration_ns == 0
         => "for how long it must be steady is missing; set steadystate_duration";
     "steadystate_duration": |job| job.until_steady.is_some_and(|steady| steady.count() < 2)
@@ -382,7 +389,9 @@ pub(super) fn region(job: &Job, file: &File<'_>, part: &Part, spec: &Spec) -> Re
             "the job uses no bytes of {path} (offset {offset}, size {size}); lower offset, or raise size"
         ));
     }
-    blocks_fit(job, path, part)?;
+    if job.traces.is_empty() {
+        blocks_fit(job, path, part)?;
+    }
     regions_of_flash(job, path, part)?;
     let grows = part.create_size.is_some() && file.facts.kind == TargetKind::File;
     let permitted = [path, &file.facts.resolved]
@@ -396,7 +405,7 @@ pub(super) fn region(job: &Job, file: &File<'_>, part: &Part, spec: &Spec) -> Re
             show(part.start + part.len)
         ));
     }
-    aligned(job, file, part)
+    if job.traces.is_empty() { aligned(job, file, part) } else { Ok(()) }
 }
 
 /// Checks that blocks fit in the region, and those of a distribution are within it.
@@ -460,19 +469,40 @@ fn regions_of_flash(job: &Job, path: &str, part: &Part) -> Result<(), String> {
     Ok(())
 }
 
-fn aligned(job: &Job, file: &File<'_>, part: &Part) -> Result<(), String> {
-    let path = &file.path;
-    let passthrough = job.engine.is_passthrough();
-    if !job.direct && !passthrough {
-        return Ok(());
+/// The unit in bytes of all I/Os of `job` on `file`, if it has one.
+fn io_unit(job: &Job, file: &File<'_>) -> Result<Option<u64>, String> {
+    if !job.direct && !job.engine.is_passthrough() {
+        return Ok(None);
     }
     // For a file to be created, the device that will hold it.
     let block = file.facts.device.as_ref().map(|device| device.logical_block);
-    let unit = match file.facts.direct_align.or(block) {
-        Some(0) => return Err(format!("{path} does not support direct I/O; remove direct=1")),
-        Some(unit) => u64::from(unit),
-        None => return Ok(()),
-    };
+    match file.facts.direct_align.or(block) {
+        Some(0) => Err(format!("{} does not support direct I/O; remove direct=1", file.path)),
+        unit => Ok(unit.map(u64::from)),
+    }
+}
+
+/// Checks the I/Os of a trace on its file number `index`.
+pub(super) fn replayed(
+    job: &Job,
+    file: &File<'_>,
+    trace: &Trace,
+    index: usize,
+) -> Result<(), String> {
+    let Some(unit) = io_unit(job, file)? else { return Ok(()) };
+    let Some(io) = trace.misaligned(index, unit) else { return Ok(()) };
+    let (name, path) = (&trace.name, &file.path);
+    Err(format!(
+        "{name} has an I/O of {} bytes at {}: direct I/O on {path} needs multiples of {unit} bytes; use \
+         replay_align={unit}, or direct=0",
+        io.len, io.offset
+    ))
+}
+
+fn aligned(job: &Job, file: &File<'_>, part: &Part) -> Result<(), String> {
+    let path = &file.path;
+    let passthrough = job.engine.is_passthrough();
+    let Some(unit) = io_unit(job, file)? else { return Ok(()) };
     let bad = |what: &str, bytes: u64| {
         let why = if passthrough { "passthrough" } else { "direct I/O" };
         let fitting = bytes.next_multiple_of(unit);
@@ -544,6 +574,9 @@ mod tests {
         "--ioengine=splice --rw=write --verify=md5",
         "--ioengine=io_uring_cmd --rw=write --verify=md5 --write_mode=zeroes",
         "--rw=write --verify=md5 --verify_only=1 --time_based --runtime=1",
+        "--read_iolog=t --verify=md5 --bs=4k",
+        "--read_iolog=t --rate_iops=10",
+        "--read_iolog=t --ioengine=filestat",
         "--steadystate=iops:1%",
         "--ss_dur=1",
         "--hybrid_iopoll=1",
@@ -559,10 +592,11 @@ mod tests {
     fn each_check_has_a_job_that_fails_it_alone() {
         let mut facts = Facts::default();
         facts.host.cpus_allowed = vec![0, 1];
+        let sources = MemorySources::new(&[("t", "fio version 3 iolog\n0 f write 0 4096\n")]);
         for (number, line) in CASES.iter().enumerate() {
             let words = std::iter::once("--name=a").chain(line.split(' '));
             let args: Vec<String> = words.map(str::to_string).collect();
-            let spec = crate::parse(&args, &MemorySources::default()).unwrap();
+            let spec = crate::parse(&args, &sources).unwrap();
             let fails = |at: &usize| (CHECKS[*at].why)(&spec.jobs[0], &facts).is_some();
             let failed: Vec<usize> = (0..CHECKS.len()).filter(fails).collect();
             assert_eq!(failed, [number], "{line}");

@@ -32,7 +32,7 @@ pub(super) fn resolve(job: &Job, clone: u32, number: usize, start: Start, entrop
 
 fn logs(job: &Job, number: usize) -> Logs {
     let mut logs = Logs { number: number as u32 + 1, ..job.logging.clone() };
-    let keys = ["write_bw_log", "write_iops_log", "write_lat_log", "write_hist_log"];
+    let keys = ["write_bw_log", "write_iops_log", "write_lat_log", "write_hist_log", "write_iolog"];
     let last = keys.iter().filter_map(|key| job.last(key));
     let named = last.filter(|given| {
         let by_name = given.value.is_empty();
@@ -64,6 +64,16 @@ pub(super) fn dedupe(job: &Job, plan: &JobPlan) -> Option<Dedupe> {
 
 /// When the clone ends; its regions must be resolved. `pass` is the number of bytes of a pass that skips blocks.
 pub(super) fn until(job: &Job, plan: &JobPlan, pass: Option<u64>) -> Result<Until, String> {
+    if let Some(replay) = &plan.replay {
+        let ios = if job.create_only { Some(0) } else { job.until.ios };
+        let ends = replay.passes.is_some() || ios.is_some() || job.until.runtime_ns.is_some();
+        let until = Until { bytes: None, ios, ..job.until };
+        return if ends {
+            Ok(until)
+        } else {
+            Err("time_based needs a runtime; set it".to_string())
+        };
+    }
     let unit = plan.block_unit();
     // A remainder shorter than a block cannot be transferred.
     let regions = plan.offset_regions().iter();

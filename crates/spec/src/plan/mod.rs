@@ -14,7 +14,7 @@ use crate::names as paths;
 use crate::spec::{JOBS_MAX, Spec, job_error};
 use fathom_model::Dir;
 use fathom_model::facts::{Facts, Host, TargetFacts, TargetKind};
-use fathom_model::plan::{Engine, Fallocate, Plan, Target};
+use fathom_model::plan::{Engine, Fallocate, Mix, Plan, Target};
 use std::collections::HashMap;
 
 /// Resolves `spec` on the machine that `facts` describe; `facts.targets` holds what is known of
@@ -161,7 +161,10 @@ impl<'a> Planner<'a> {
         let number = self.plan.jobs.len();
         let mut plan = jobs::resolve(job, clone, number, start, self.spec.entropy);
         let note = engine::resolve(job, &mut plan, files, self.host);
-        if let Some(room) = parts.iter().chain(&virtual_parts).map(|part| part.len).min() {
+        plan.replay =
+            job.trace(clone).map(|trace| trace.plan((!job.time_based).then_some(job.loops)));
+        let drawn = parts.iter().chain(&virtual_parts).filter(|_| plan.replay.is_none());
+        if let Some(room) = drawn.map(|part| part.len).min() {
             plan.access.block_sizes =
                 job.access.block_sizes.map(|_, sizes| regions::fitting(sizes, room));
             if clone == 0 && plan.access.block_sizes != job.access.block_sizes {
@@ -171,9 +174,16 @@ impl<'a> Planner<'a> {
                 ));
             }
         }
-        for (file, part) in files.iter().zip(&parts) {
+        for (index, (file, part)) in files.iter().zip(&parts).enumerate() {
             checks::region(job, file, part, self.spec)?;
-            let target = self.target(job, file, part)?;
+            if let Some(trace) = job.trace(clone) {
+                checks::replayed(job, file, trace, index)?;
+            }
+            let mix = match job.trace(clone) {
+                Some(trace) => Mix::Traced(trace.files[index].used),
+                None => job.access.mix,
+            };
+            let target = self.target(job, file, part, mix)?;
             if part.len > 0 {
                 plan.regions.push(part.at(target));
             }
@@ -229,12 +239,13 @@ impl<'a> Planner<'a> {
         target.filter(sized).and_then(|target| target.create_size).unwrap_or(0)
     }
 
-    /// The plan's target for `file`, with this job's requirements merged in.
+    /// The plan's target for `file`, with this job's requirements merged in, which uses it in the directions of `mix`.
     fn target(
         &mut self,
         job: &Job,
         file: &File<'_>,
         part: &regions::Part,
+        mix: Mix,
     ) -> Result<usize, String> {
         let only_verifies = job.verify.as_ref().is_some_and(|verify| verify.only);
         let is_missing = file.facts.kind == TargetKind::Missing;
@@ -250,7 +261,6 @@ impl<'a> Planner<'a> {
             self.plan.targets.push(Target { path, within, ..job.target.clone() });
             self.plan.targets.len() - 1
         });
-        let mix = job.access.mix;
         let target = &mut self.plan.targets[index];
         target.within = merge_containment(target.within.take(), file)?;
         target.create_size = target.create_size.max(part.create_size);
@@ -259,8 +269,8 @@ impl<'a> Planner<'a> {
         target.create_on_open &= job.target.create_on_open;
         target.unlink |= job.target.unlink;
         target.invalidate |= job.invalidate;
-        target.written |= job.plan.modifies(Dir::Write);
-        target.trimmed |= job.plan.modifies(Dir::Trim);
+        target.written |= job.plan.modifies(Dir::Write) && mix.has(Dir::Write);
+        target.trimmed |= job.plan.modifies(Dir::Trim) && mix.has(Dir::Trim);
         Ok(index)
     }
 }

@@ -30,7 +30,7 @@ pub(super) fn resolve(job: &Job, op: NameOp, clone: u32, spec: &Spec) -> Result<
 pub(super) fn mix(job: &Job) -> Mix {
     match job.access.mix {
         Mix::Only(dir) => Mix::Only(dir),
-        Mix::ReadWrite { .. } | Mix::TrimThenWrite => Mix::Only(Dir::Read),
+        Mix::ReadWrite { .. } | Mix::TrimThenWrite | Mix::Traced(_) => Mix::Only(Dir::Read),
     }
 }
 

@@ -3,6 +3,7 @@
 use super::{File, checks};
 use crate::job::{Job, Size};
 use crate::plan::jobs;
+use crate::trace::TraceFile;
 use fathom_model::facts::{TargetFacts, TargetKind};
 use fathom_model::plan::{BlockSizes, Engine, Mix, Order, Region};
 use fathom_model::units::bytes as show;
@@ -22,6 +23,10 @@ impl Part {
 }
 
 pub(super) fn regions(job: &Job, clone: u32, files: &[File<'_>]) -> Result<Vec<Part>, String> {
+    if let Some(trace) = job.trace(clone) {
+        let ends = trace.files.iter().map(|file| file.end);
+        return files.iter().zip(ends).map(|(file, end)| replayed(file, end)).collect();
+    }
     let block = job.block_min();
     let count = files.len() as u64;
     // As in fio, a remainder makes the first files one block longer.
@@ -40,10 +45,34 @@ pub(super) fn regions(job: &Job, clone: u32, files: &[File<'_>]) -> Result<Vec<P
     Ok(parts)
 }
 
+/// The part of `file` that a trace uses, which ends at `end`; nothing of a file that it only flushes.
+fn replayed(file: &File<'_>, end: u64) -> Result<Part, String> {
+    let (path, real) = (&file.path, file.facts.size_bytes);
+    let is_file = matches!(file.facts.kind, TargetKind::File | TargetKind::Missing);
+    if !is_file && end > real {
+        return Err(format!(
+            "{path} is {}, but the trace goes up to {}; use replay_scale, or another device with replay_redirect",
+            show(real),
+            show(end)
+        ));
+    }
+    let len = end.max(1);
+    let is_missing = file.facts.kind == TargetKind::Missing;
+    let create_size = (is_file && end > real || is_missing).then_some(len);
+    Ok(Part { start: 0, len, create_size })
+}
+
 /// What clone `clone` uses of files that do not exist, with an engine that has none: empty if the job gives no size.
 pub(super) fn virtual_parts(job: &Job, clone: u32) -> Result<Vec<Part>, String> {
     let sized = matches!(job.size, Some(Size::Bytes(1..))) || job.filesize.is_some();
-    if !sized || !matches!(job.engine, Engine::Null | Engine::Nop(_)) {
+    if !matches!(job.engine, Engine::Null | Engine::Nop(_)) {
+        return Ok(Vec::new());
+    }
+    if let Some(trace) = job.trace(clone) {
+        let part = |file: &TraceFile| Part { start: 0, len: file.end.max(1), create_size: None };
+        return Ok(trace.files.iter().map(part).collect());
+    }
+    if !sized {
         return Ok(Vec::new());
     }
     let facts = TargetFacts { kind: TargetKind::Missing, ..TargetFacts::default() };
@@ -67,7 +96,7 @@ pub(super) fn skipping_pass(job: &Job, files: &[File<'_>], parts: &[Part]) -> Op
     let dir = match job.access.mix {
         Mix::Only(dir) => dir,
         Mix::TrimThenWrite => Dir::Trim,
-        Mix::ReadWrite { .. } => return None,
+        Mix::ReadWrite { .. } | Mix::Traced(_) => return None,
     };
     let BlockSizes::Fixed(block) = job.access.block_sizes[dir] else { return None };
     let pass = |(file, part): (&File<'_>, &Part)| {

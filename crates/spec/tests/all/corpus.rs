@@ -21,3 +21,8 @@ fn experiments() {
 fn command_lines() {
     fuzz("command_line", 5000, check::command_line);
 }
+
+#[test]
+fn traces() {
+    fuzz("trace", 2000, check::trace);
+}

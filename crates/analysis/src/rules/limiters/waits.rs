@@ -257,7 +257,12 @@ fn timer(view: &View) -> Option<Claim> {
     let share = share_of(view, &[ThreadState::Timer])?;
     let has = |pace: fn(&JobPlan) -> bool| view.is_run() && view.record.plan.jobs.iter().any(pace);
     let is_late = view.findings.iter().any(|finding| finding.rule == COULD_NOT_KEEP_UP.id);
-    let (why, step) = if has(JobPlan::is_paced) {
+    let (why, step) = if has(|job| job.replay.is_some()) {
+        (
+            "until the next I/O of its trace was due".into(),
+            "Set replay_no_stall to see what limits the device",
+        )
+    } else if has(JobPlan::is_paced) {
         let rate = "to keep to the rate of its jobs";
         let reached = if is_late { "" } else { ", which they reached" };
         (format!("{rate}{reached}"), "Leave out the rate to see what limits the device")
