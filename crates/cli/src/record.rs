@@ -1,5 +1,7 @@
 //! `fathom record`: records the machine continuously into a ring of bounded size.
 
+mod ios;
+
 use crate::quantity;
 use crate::signals::{self, Signals};
 use crate::stdio::{self, error};
@@ -9,6 +11,7 @@ use fathom_model::units;
 use fathom_model::watch::Level;
 use fathom_runner::RingRecorder;
 use fathom_store::{Retention, SampleRing, state_dir};
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::rc::Rc;
@@ -34,6 +37,21 @@ pub struct Args {
     /// Directory of the ring; an existing ring is resumed
     #[arg(long = "record", value_name = "DIR")]
     dir: Option<PathBuf>,
+    /// Record every I/O of the devices named into FILE instead, as a trace to replay
+    ///
+    /// I/Os are recorded as programs and file systems submit them to the block layer. `read_iolog` replays them.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["keep", "max_size", "interval", "sampling", "prometheus", "dir"])]
+    ios: Option<String>,
+    /// How long to record, such as 60s or 5m; by default until Ctrl-C
+    #[arg(short = 't', long = "duration", value_name = "TIME", value_parser = quantity::time, requires = "ios",
+          conflicts_with = "command")]
+    time: Option<Duration>,
+    /// Devices, partitions, or files on them
+    #[arg(value_name = "DEVICE", requires = "ios")]
+    devices: Vec<String>,
+    /// Command to run meanwhile; fathom exits with its status
+    #[arg(last = true, value_name = "COMMAND", requires = "ios")]
+    command: Vec<OsString>,
 }
 
 fn keep(text: &str) -> Result<Duration, String> {
@@ -52,6 +70,9 @@ fn size(text: &str) -> Result<u64, String> {
 
 /// Records until a signal comes, which is its regular end.
 pub fn command(args: &Args) -> Result<ExitCode, String> {
+    if let Some(path) = &args.ios {
+        return ios::command(args, path);
+    }
     let signals = Signals::take()?;
     signals::raise_limits();
     let mut exported = args.prometheus.as_deref().map(Exported::open).transpose()?;

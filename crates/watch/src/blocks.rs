@@ -6,6 +6,7 @@
 
 mod device;
 mod events;
+mod ios;
 mod limits;
 mod sizes;
 mod times;
@@ -15,6 +16,7 @@ mod windows;
 use crate::perf::{PerCpuEvents, Tracefs, Tracepoint, WindowSchedule, online_cpus, refused};
 use crate::{Sampler, TraceCoverage};
 pub use device::BlocksError;
+pub use ios::{IoTrace, QueuedIo};
 
 use device::BlockDevice;
 use fathom_model::list;

@@ -139,7 +139,7 @@ fn matcher(name: &str) -> Result<Matcher, BlocksError> {
 }
 
 /// The kernel-internal `dev_t` (include/linux/kdev_t.h): 12 bits of major, 20 bits of minor number.
-fn number((major, minor): Number) -> u32 {
+pub(super) fn number((major, minor): Number) -> u32 {
     major << 20 | minor
 }
 

@@ -32,6 +32,8 @@ pub(super) struct BlockEvent {
     /// For a split: the sectors of its front part.
     pub sectors: u32,
     pub op: BlockOp,
+    /// Whether it is an I/O before which the device flushes its cache.
+    pub flushes_first: bool,
     pub error: i32,
     pub requests: u32,
     pub comm: [u8; 16],
@@ -104,6 +106,7 @@ impl EventLayout {
             sector: if is_flush { 0 } else { sector },
             sectors,
             op: if is_flush { BlockOp::Flush } else { op(rwbs) },
+            flushes_first: !is_flush && rwbs.len() > 1 && rwbs[0] == b'F',
             error: number(&self.error) as i32,
             requests: number(&self.nr_rq) as u32,
             comm,

@@ -195,7 +195,7 @@ fn mask(one_in: u32) -> u64 {
     (0..bits).fold(0, |mask, bit| mask | 1 << (FIRST_BIT + 2 * bit))
 }
 
-fn attr(point: &Tracepoint, period: u32) -> bindings::perf_event_attr {
+pub(super) fn attr(point: &Tracepoint, period: u32) -> bindings::perf_event_attr {
     let mut attr = point.attr();
     attr.__bindgen_anon_1.sample_period = u64::from(period.max(1));
     attr.sample_type = u64::from(

@@ -1,0 +1,143 @@
+//! `fathom record --ios`: every I/O of some devices, as a trace for `read_iolog`.
+
+use super::Args;
+use crate::output::Destination;
+use crate::quantity;
+use crate::stdio::{self, error};
+use crate::targets;
+use crate::watch::{StopCondition, TICK};
+use fathom_machine::Roots;
+use fathom_model::list;
+use fathom_model::shell;
+use fathom_model::units;
+use fathom_model::watch::BlockOp;
+use fathom_report::fio_logs::trace_head;
+use fathom_store::Readers;
+use fathom_watch::blocks::{IoTrace, QueuedIo};
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::os::unix::fs::MetadataExt;
+use std::process::ExitCode;
+use std::time::Instant;
+
+/// What was written so far.
+struct TraceFile {
+    file: File,
+    /// Paths of the devices, in the order of their indices.
+    paths: Vec<String>,
+    first_ns: Option<u64>,
+    text: String,
+    ios: u64,
+    flushes: u64,
+    /// Operations that no trace has, such as those on zones.
+    others: u64,
+}
+
+impl TraceFile {
+    fn add(&mut self, io: &QueuedIo) {
+        let time_us = (io.time_ns - *self.first_ns.get_or_insert(io.time_ns)) / 1000;
+        let path = &self.paths[io.device];
+        let action = match io.op {
+            BlockOp::Read => "read",
+            BlockOp::Write => "write",
+            BlockOp::Discard => "trim",
+            BlockOp::Flush => "sync",
+            BlockOp::Other => {
+                self.others += 1;
+                return;
+            }
+        };
+        // Writing to a string cannot fail.
+        if io.flushes_first {
+            self.flushes += 1;
+            let _ = writeln!(self.text, "{time_us} {path} sync 0 0");
+        }
+        match io.op {
+            BlockOp::Flush => self.flushes += 1,
+            _ => self.ios += 1,
+        }
+        let _ = writeln!(self.text, "{time_us} {path} {action} {} {}", io.offset, io.len);
+    }
+
+    fn write(&mut self) -> io::Result<()> {
+        self.file.write_all(self.text.as_bytes())?;
+        self.text.clear();
+        Ok(())
+    }
+}
+
+/// Records into `path` until the end that `args` say.
+pub fn command(args: &Args, path: &str) -> Result<ExitCode, String> {
+    if args.devices.is_empty() {
+        return Err("--ios needs devices; name them, for example vda".to_string());
+    }
+    let names = targets::with_devices_of_files(&Roots::default(), &args.devices)?;
+    let to = Destination::open(path, names.iter().map(String::as_str));
+    let to =
+        to.map_err(|why| why.replace(&format!("--output={path}"), &format!("--ios={path}")))?;
+    let mut end = StopCondition::new(&args.command, &[], args.time)?;
+    if let Some(code) = end.spawn_error() {
+        return Ok(code);
+    }
+    let roots = Roots::default();
+    let open = IoTrace::open(&roots.proc, &roots.sys, &names);
+    let mut trace = open.map_err(|error| error.to_string())?;
+    let devices: Vec<String> = trace.devices().map(str::to_string).collect();
+    let paths = devices.iter().map(|name| format!("/dev/{name}")).collect::<Vec<_>>();
+    let fail = |error: io::Error| format!("cannot write {path}: {error}");
+    let (dir, name) = to.file_name().map_err(fail)?;
+    dir.replace(name, trace_head(&paths).as_bytes(), Readers::Umask).map_err(fail)?;
+    let file = dir.append(name).map_err(fail)?;
+    if let Ok(meta) = file.metadata()
+        && trace.holds((rustix::fs::major(meta.dev()), rustix::fs::minor(meta.dev())))
+    {
+        stdio::info(&format!(
+            "fathom: note: {path} is on a device that is recorded, and so are the writes to it; use another disk or a tmpfs"
+        ));
+    }
+    let mut to = TraceFile {
+        file,
+        paths,
+        first_ns: None,
+        text: String::new(),
+        ios: 0,
+        flushes: 0,
+        others: 0,
+    };
+    let began = Instant::now();
+    end.begin()?;
+    let mut is_met = false;
+    while !is_met {
+        std::thread::sleep(TICK);
+        is_met = end.is_met()?;
+        trace.drain(|io| to.add(io));
+        to.write().map_err(fail)?;
+    }
+    let took = quantity::shown(began.elapsed());
+    let shown = list::few(&devices.iter().map(String::as_str).collect::<Vec<_>>(), 4);
+    let (ios, flushes) = (units::count(to.ios as f64), units::count(to.flushes as f64));
+    stdio::info(&format!(
+        "fathom: {ios} I/Os and {flushes} flushes of {shown} in {took}, in {path}"
+    ));
+    if to.others > 0 {
+        let others = to.others;
+        stdio::info(&format!(
+            "fathom: note: {others} operations that are no reads, writes, trims or flushes were left out"
+        ));
+    }
+    if to.ios > 0 {
+        let quoted = shell::quoted(path);
+        stdio::info(&format!(
+            "fathom: replay: fathom run --name=replay --read_iolog={quoted} --replay_redirect=TARGET --direct=1"
+        ));
+    }
+    if trace.lost() > 0 {
+        error!(
+            "the trace is incomplete: {} I/Os came faster than they could be read",
+            trace.lost()
+        );
+        return Ok(ExitCode::FAILURE);
+    }
+    Ok(end.exit_code(Ok(())))
+}
