@@ -157,7 +157,12 @@ impl Measured {
             let of = |name: String, dirs: &[Dir], is_whole: bool| {
                 let each: Vec<_> = dirs.iter().map(|dir| (0, &done.dirs[*dir])).collect();
                 let all = derive::merge_dirs(&each);
-                let latency = if all.lat.is_empty() { all.clat } else { all.lat };
+                // Under a schedule, an I/O that starts late has waited since it was due.
+                let latency = match plan.is_paced() {
+                    true if !all.response.is_empty() => all.response,
+                    _ if all.lat.is_empty() => all.clat,
+                    _ => all.lat,
+                };
                 let bytes = plan.engine.paths().is_none().then_some(all.counts.bytes);
                 let figures = JobFigures {
                     cpu_per_io_ns: derive::cpu_per_io_ns(done).filter(|_| is_whole),
@@ -165,7 +170,7 @@ impl Measured {
                     ..JobFigures::new(all.counts.ios, bytes, done.runtime_ns, &latency)
                 };
                 // A given time is no result.
-                let is_timed = plan.until.runtime_ns.is_some() || !is_whole;
+                let is_timed = plan.until.runtime_ns.is_some() || plan.is_paced() || !is_whole;
                 let rows = JOB.iter().filter(|row| row.id != "runtime_ms" || !is_timed);
                 let figures = rows.map(|row| (row.id, (row.value)(&figures)));
                 MeasuredPart { latency: latency.clone(), ..MeasuredPart::new(&name, figures) }
