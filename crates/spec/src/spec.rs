@@ -6,7 +6,7 @@ use crate::job::{Given, Job, Size};
 use crate::keys::{self, Action, Takes};
 use crate::output::Output;
 use crate::sources::{Sources, without_mark};
-use crate::value::{KeyValue, escape_path};
+use crate::value::{KeyValue, escape_path, with_files};
 use crate::{args, suggest, trace};
 use fathom_model::plan::{Engine, Permissions, Psync};
 
@@ -71,12 +71,12 @@ fn parse_with(
 }
 
 struct SpecBuilder<'a> {
-    sources: &'a dyn Sources,
     spec: Spec,
     problems: Problems,
     /// Settings of the `[global]` sections so far.
     defaults: Job,
     sections_seen: Vec<String>,
+    sources: &'a dyn Sources,
 }
 
 impl SpecBuilder<'_> {
@@ -165,7 +165,7 @@ impl SpecBuilder<'_> {
     }
 
     fn global(&mut self, lines: &[Line]) {
-        apply(&mut self.defaults, lines, true, &mut self.problems);
+        apply(&mut self.defaults, lines, true, self.sources, &mut self.problems);
     }
 
     fn job(&mut self, name: &str, lines: &[Line], place: Option<Place>) {
@@ -176,7 +176,7 @@ impl SpecBuilder<'_> {
         let mut job = self.defaults.clone();
         job.name = name.to_string();
         job.place = place;
-        apply(&mut job, lines, false, &mut self.problems);
+        apply(&mut job, lines, false, self.sources, &mut self.problems);
         let without_runtime = without_runtime(&mut job);
         self.traces(&mut job);
         job.complete();
@@ -282,7 +282,13 @@ fn looks_like_job_file(path: &str) -> bool {
 
 /// Sets the keys of one section. As in fio, `kb_base` applies to its whole section in a file,
 /// but on the command line only to the keys after it.
-fn apply(job: &mut Job, lines: &[Line], global: bool, problems: &mut Problems) {
+fn apply(
+    job: &mut Job,
+    lines: &[Line],
+    global: bool,
+    sources: &dyn Sources,
+    problems: &mut Problems,
+) {
     let mut lines: Vec<&Line> = lines.iter().collect();
     lines.sort_by_key(|line| !(line.key == "kb_base" && line.place.is_some()));
     // Others stay where they are: kb_base may stand between two of these.
@@ -292,8 +298,29 @@ fn apply(job: &mut Job, lines: &[Line], global: bool, problems: &mut Problems) {
     sizes.sort_by_key(|line| block_size_rank(&line.key));
     places.into_iter().zip(sizes).for_each(|(at, line)| lines[at] = line);
     for line in lines {
-        problems.ok(set_key(job, line, global));
+        let set = set_with_files(job, line, global, sources);
+        problems.ok(set);
     }
+}
+
+/// Sets a key, of whose pattern parts may be in files.
+fn set_with_files(
+    job: &mut Job,
+    line: &Line,
+    global: bool,
+    sources: &dyn Sources,
+) -> Result<(), SpecError> {
+    let named = match (line.key.as_str(), &line.value) {
+        ("buffer_pattern" | "verify_pattern", Some(value)) if value.contains('\'') => value,
+        _ => return set_key(job, line, global),
+    };
+    let read = with_files(named, sources).map_err(|why| {
+        SpecError::new(format!("{}: {why}", line.key)).at(line.place.as_ref())
+    })?;
+    set_key(job, &Line { value: Some(read), ..line.clone() }, global)?;
+    // Results show the key as it was given.
+    job.given.iter_mut().next_back().into_iter().for_each(|given| given.value.clone_from(named));
+    Ok(())
 }
 
 /// As in fio, `bssplit` overrides `bsrange`, and both `bs`, whatever their order in a section.

@@ -46,16 +46,15 @@ fn pattern(plan: &Verify, buffer: &mut [u8], offset: u64) {
         0 => buffer.len().max(1),
         bytes => bytes as usize,
     };
-    let mut bytes = plan.pattern.clone();
     for (index, part) in buffer.chunks_mut(interval).enumerate() {
+        let mut done = plan.pattern.len().min(part.len());
+        part[..done].copy_from_slice(&plan.pattern[..done]);
         let place = (offset + (index * interval) as u64).to_le_bytes();
         for at in &plan.offsets {
-            let to = &mut bytes[*at as usize..];
+            let Some(to) = part[..done].get_mut(*at as usize..) else { continue };
             let len = to.len().min(8);
             to[..len].copy_from_slice(&place[..len]);
         }
-        let mut done = bytes.len().min(part.len());
-        part[..done].copy_from_slice(&bytes[..done]);
         // Always whole patterns, twice as many each time.
         while done < part.len() {
             let more = done.min(part.len() - done);

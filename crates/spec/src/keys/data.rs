@@ -12,7 +12,7 @@ keys! { Data;
     flag "scramble_buffers": "Slightly change the buffer for every write"
         => |job, v| job.buffers.repeat = !v.flag()?;
     value("BYTES") "buffer_pattern": "Fill buffers with this repeating pattern",
-        "Reading the pattern from a file is not supported."
+        "A pattern, with the files in it, has at most 1 MiB."
         => |job, v| job.buffers.fill = Fill::Pattern(pattern(v.text)?);
     value("PERCENT") "buffer_compress_percentage": "Percentage by which buffer contents can be compressed"
         = |job, v| {

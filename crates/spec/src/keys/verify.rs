@@ -16,7 +16,7 @@ keys! { Verify;
     value("BYTES") "verify_offset": "Where in each interval the header is"
         => verification.header_offset = count32(0, 1 << 30);
     value("BYTES") "verify_pattern": "Write this repeating pattern, with %o for the offset of the block",
-        "Reading the pattern from a file is not supported."
+        "A pattern, with the files in it, has at most 1 MiB."
         = pattern;
     value("SIZE") "verify_pattern_interval": "Begin the pattern again, with a new offset, every SIZE bytes"
         => verification.pattern_interval = count32(0, 1 << 30);

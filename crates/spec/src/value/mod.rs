@@ -5,7 +5,7 @@ mod buffer;
 mod lists;
 
 pub(crate) use arithmetic::evaluate;
-pub(crate) use buffer::{pattern, verify_pattern};
+pub(crate) use buffer::{pattern, verify_pattern, with_files};
 pub(crate) use lists::errno;
 pub(crate) use lists::{
     absolute_zones, block_split, escape_path, floats, path_list, triple, zones,
