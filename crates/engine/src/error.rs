@@ -95,6 +95,9 @@ pub enum Operation {
         lost: u32,
         paths: Vec<String>,
     },
+    /// The state of a verification (`verify_state_load`), or why it is none.
+    LoadState(&'static str),
+    SaveState(&'static str),
     /// What was read is not what was written.
     Verify(Box<WrongBlock>),
     MeetLatency {

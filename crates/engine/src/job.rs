@@ -16,6 +16,7 @@ use crate::queue::Wake;
 use crate::stats::{DirStats, Shared, Stats};
 use crate::thread::{self, Locked};
 use crate::verify::Verifier;
+use crate::verify::state::State;
 use crate::worker::{AnyWorker, Core, SpanEnd};
 use fathom_model::plan::{Engine, JobPlan, Memory};
 use fathom_model::progress::Phase;
@@ -62,7 +63,8 @@ fn prepare(
     let set_up = prepare_thread(task, &mut locked).and_then(|()| slab(task)).and_then(|slab| {
         // If it was stopped during set-up, there is nothing to work on.
         let is_stopped = task.shared.is_stopping();
-        (!is_stopped).then(|| dispatch::worker(task, slab)).transpose()
+        let worker = (!is_stopped).then(|| dispatch::worker(task, slab)).transpose()?;
+        worker.map(|worker| resumed(task, worker)).transpose()
     });
     let go = ready(set_up.as_ref().map(|_| ()).map_err(Clone::clone));
     let Some(mut worker) = set_up?.filter(|_| go) else { return Ok(JobResult::default()) };
@@ -73,6 +75,26 @@ fn prepare(
         abandoned.push(Box::into_raw(worker).addr());
     }
     Ok(result)
+}
+
+/// The worker, which verifies only what was written before, if a file is to say what that is.
+fn resumed<'a>(
+    task: &Task<'a>,
+    mut worker: Box<dyn AnyWorker<'a> + 'a>,
+) -> Result<Box<dyn AnyWorker<'a> + 'a>, EngineError> {
+    let plan = task.job.verify.as_ref().filter(|plan| plan.load_state);
+    if let (Some(plan), Some(verifier)) = (plan, worker.core().verifier()) {
+        verifier.resume(State::load(&plan.state_file, task.job.depth)?);
+    }
+    Ok(worker)
+}
+
+/// Writes to a file which writes took place, for a verification by another run.
+fn save_state(task: &Task<'_>, core: &mut Core<'_>) -> Option<EngineError> {
+    let plan = task.job.verify.as_ref().filter(|plan| plan.save_state)?;
+    let lost = core.lost();
+    let state = core.verifier()?.state(&lost);
+    state.save(&plan.state_file, &task.job.name, task.index, task.job.depth).err()
 }
 
 /// `locked` is the memory that stays locked until the job has ended.
@@ -150,12 +172,13 @@ fn measured<'a>(
         read_back(task, worker, stats);
     }
     let (core, queue) = worker.parts();
+    let unsaved = save_state(task, core);
     let finished = queue.finish();
     let mut record = record(task, core, queue, usage, &unstarted);
     record.verify = verify.and_then(|stats| verify_record(core, stats));
     record.started_ns = from_ns.saturating_sub(task.run_start_ns);
     record.started_unix_ns = from_unix_ns;
-    let error = core.failure.take().or(finished.err());
+    let error = core.failure.take().or(finished.err()).or(unsaved);
     JobResult { record, error, fallbacks: queue.fallbacks().to_vec() }
 }
 
@@ -173,8 +196,10 @@ fn passes<'a>(
     }
     let count = u64::from(task.job.fresh_passes.max(1));
     let each = |all: Option<u64>| all.map(|all| all / count);
+    let most = worker.core().verifier().and_then(|verifier| verifier.reads_max());
+    let ios = each(until.ios).into_iter().chain(most).min();
     for pass in 1..=count {
-        let end = worker.span(&task.shared.stats, until_ns, each(until.ios), each(until.bytes));
+        let end = worker.span(&task.shared.stats, until_ns, ios, each(until.bytes));
         let end = with_backlog(task, worker, end, verify);
         if end != SpanEnd::Finished || pass == count {
             return end;
@@ -236,7 +261,7 @@ fn read_all<'a>(
             worker.core().verifier().map_or(0, |verifier| verifier.record.bytes)
         };
         let before = read(worker);
-        let end = worker.read_back(chunk, stats, until_ns);
+        let end = worker.interpose(chunk, stats, until_ns);
         if end != SpanEnd::Finished {
             let left = all.saturating_sub(read(worker) - before);
             worker.core().verifier().into_iter().for_each(|v| v.record.unread_bytes += left);
@@ -264,7 +289,7 @@ fn dir_record(stats: &DirStats) -> DirRecord {
     }
 }
 
-/// Reads back whenever that is due (`verify_backlog`), and goes on with the span, which ended with `end`.
+/// Trims and reads back whenever that is due (`trim_backlog`, `verify_backlog`), and goes on with the span, which ended with `end`.
 fn with_backlog<'a>(
     task: &Task<'a>,
     worker: &mut (dyn AnyWorker<'a> + 'a),
@@ -273,11 +298,18 @@ fn with_backlog<'a>(
 ) -> SpanEnd {
     let mut end = end;
     while let (SpanEnd::VerifyDue, Some(stats)) = (end, verify) {
+        let (until_ns, own) = (worker.core().span_end_ns(), worker.core().stats);
+        let trims = worker.core().verifier().map(|verifier| verifier.trims()).unwrap_or_default();
+        if !trims.is_empty() {
+            end = worker.interpose(trims, own, until_ns);
+            if end != SpanEnd::Finished {
+                return end;
+            }
+        }
         let (phase, from_ns) = (task.shared.phase(), worker.core().now_ns);
         task.shared.set_phase(Phase::Verifying);
         let due = worker.core().verifier().map(|verifier| verifier.due()).unwrap_or_default();
-        let until_ns = worker.core().span_end_ns();
-        end = worker.read_back(due.clone(), stats, until_ns);
+        end = worker.interpose(due.clone(), stats, until_ns);
         let took_ns = worker.core().now_ns.saturating_sub(from_ns);
         let verifier = worker.core().verifier();
         verifier.into_iter().for_each(|verifier| verifier.record.runtime_ns += took_ns);

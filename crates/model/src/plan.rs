@@ -29,7 +29,7 @@ pub use show::{DEFAULT_PERCENTILES, Show, Unified};
 pub use show::{LogKind, Logs};
 pub use steady_state::SteadyState;
 pub use until_steady::{SteadyFigure, UntilSteady};
-pub use verify::{HEADER_BYTES, Verify, VerifyMethod};
+pub use verify::{HEADER_BYTES, Verify, VerifyMethod, VerifyTrims};
 
 use crate::per_dir::{Dir, PerDir};
 use schemars::JsonSchema;
@@ -291,7 +291,14 @@ impl JobPlan {
     /// Whether the job changes data in this direction: one that only verifies does not.
     pub fn modifies(&self, dir: Dir) -> bool {
         let only_reads = self.verify.as_ref().is_some_and(|verify| verify.only);
-        dir.modifies() && self.access.mix.has(dir) && !only_reads
+        let uses = self.access.mix.has(dir) || dir == Dir::Trim && self.trims();
+        dir.modifies() && uses && !only_reads
+    }
+
+    /// Whether the job trims anything.
+    pub fn trims(&self) -> bool {
+        let verified = self.verify.as_ref().is_some_and(|verify| verify.trims.is_some());
+        self.access.mix.has(Dir::Trim) || verified
     }
 
     /// Whether a schedule or the progress of other jobs holds I/Os back.

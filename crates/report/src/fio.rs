@@ -132,6 +132,9 @@ fn count_verification(group: &mut JobGroup) {
     if let Some(verify) = &group.record.verify {
         let own = &group.record.dirs.read;
         group.record.dirs.read = derive::merge_dirs(&[(0, own), (0, &verify.reads)]);
+        // As in fio, also the writes that were only counted.
+        group.record.dirs.write.counts.ios += verify.counted_ios;
+        group.record.dirs.write.counts.bytes += verify.counted_bytes;
     }
 }
 

@@ -272,6 +272,14 @@ fn unmet(error: &EngineError) -> Option<String> {
             wrong.len,
             wrong.text()
         ),
+        Operation::LoadState(why) if !why.is_empty() => format!(
+            "verify_state_load: {}: {why}; name the directory with --aux-path, or remove the key",
+            file(error)
+        ),
+        Operation::SaveState(why) if !why.is_empty() => format!(
+            "verify_state_save: {}: {why}; move it, or name another directory with --aux-path",
+            file(error)
+        ),
         Operation::MeetLatency { dir, max_ns, took_ns } => {
             format!("max_latency={}us exceeded: a {dir} took {} µs", max_ns / 1000, took_ns / 1000)
         }
@@ -319,6 +327,8 @@ fn what(error: &EngineError) -> String {
         Operation::Io { dir, len, offset } => {
             format!("{dir} of {len} bytes at offset {offset} of {path} failed")
         }
+        Operation::LoadState(_) => format!("verify_state_load: cannot read {path}"),
+        Operation::SaveState(_) => format!("verify_state_save: cannot write {path}"),
         Operation::Fsync => format!("fsync of {path} failed"),
         Operation::Fdatasync => format!("fdatasync of {path} failed"),
         Operation::Name(op) => format!("{} of {path} failed", op.name()),

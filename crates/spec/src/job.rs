@@ -5,7 +5,7 @@ use crate::trace::{Replaying, Trace};
 use fathom_model::plan::{
     Advice, BlockSizes, CommandPriority, Dedupe, Distribution, Engine, Flow, IoFlags, JobPlan,
     Logs, Mix, Order, Psync, Rate, ScsiCommands, SqPoll, StatCall, SteadyState, Target, Think,
-    UntilSteady, Uring, Verify, VerifyMethod,
+    UntilSteady, Uring, Verify, VerifyMethod, VerifyTrims,
 };
 use fathom_model::{Dir, PerDir};
 use std::ops::{Deref, DerefMut};
@@ -137,6 +137,10 @@ pub struct Job {
     pub verification: Verify,
     pub verify_sequence: Option<bool>,
     pub verify_seed: Option<bool>,
+    /// As given; by default, only a program that was started as `fio` saves it.
+    pub verify_state_save: Option<bool>,
+    /// None if its percentage or its backlog is 0; a batch of 0 is the backlog.
+    pub verify_trims: VerifyTrims,
 
     pub read_iolog: Vec<String>,
     pub replaying: Replaying,
@@ -201,6 +205,7 @@ impl Job {
             steady: UntilSteady { interval_ns: 1_000_000_000, ..UntilSteady::default() },
             dedupe_working_set_percentage: 5,
             verification: Verify { read_back: true, ..Verify::default() },
+            verify_trims: VerifyTrims { zero: true, ..VerifyTrims::default() },
             logging: Logs { average: true, per_job: true, ..Logs::default() },
             ..Self::default()
         }
@@ -322,6 +327,11 @@ impl Job {
         }
         let writes = self.access.mix.has(Dir::Write);
         let only = self.verification.only && writes;
+        let mut trims = self.verify_trims;
+        if trims.batch == 0 {
+            trims.batch = trims.backlog;
+        }
+        let trims_any = writes && !only && trims.percent > 0 && trims.backlog > 0;
         Some(Verify {
             method,
             interval: u32::try_from(interval).unwrap_or(u32::MAX),
@@ -330,6 +340,8 @@ impl Job {
             backlog: if writes && !only { self.verification.backlog } else { 0 },
             sequence: self.verify_sequence.unwrap_or(!only),
             seed: self.verify_seed.unwrap_or(!only),
+            trims: Some(trims).filter(|_| trims_any),
+            save_state: self.verify_state_save.unwrap_or_default() && writes && !only,
             ..self.verification.clone()
         })
     }

@@ -48,6 +48,8 @@ pub struct Output {
     pub idle_options: Vec<&'static str>,
     /// `--help`, `--cmdhelp`, `--enghelp`: print help only.
     pub help: Option<Help>,
+    /// Directory of state files; empty for the working directory.
+    pub aux_path: String,
     /// The program was started as `fio`, and prints what fio prints.
     pub as_fio: bool,
 }
@@ -231,7 +233,8 @@ options! {
     "alloc-size" "SIZE": "No effect: memory is allocated as needed" = nothing;
     "idle-prof" "KIND": "No effect: all results include CPU usage" = nothing;
     "debug" "KIND": "No effect: record.json has what was requested and done" = nothing;
-    "aux-path" "DIR": "No effect: there are no state files" = nothing;
+    "aux-path" "DIR": "Directory of the state files of verify_state_save and verify_state_load"
+        => |o, _, v| o.aux_path = v.to_string();
     "warnings-fatal": "No effect: a request that fathom cannot honor is always an error" = nothing;
     "client" "…": "Run jobs on another machine" ! MANY;
     "server" "…": "Run jobs for another machine" ! MANY;

@@ -63,6 +63,8 @@ fn merge_verified(all: &[&VerifyRecord]) -> Option<VerifyRecord> {
     Some(VerifyRecord {
         blocks: all.iter().map(|one| one.blocks).sum(),
         bytes: all.iter().map(|one| one.bytes).sum(),
+        counted_ios: all.iter().map(|one| one.counted_ios).sum(),
+        counted_bytes: all.iter().map(|one| one.counted_bytes).sum(),
         unread_bytes: all.iter().map(|one| one.unread_bytes).sum(),
         wrong: all.iter().map(|one| one.wrong).sum(),
         first: all.iter().flat_map(|one| one.first.clone()).take(WRONG_DESCRIBED).collect(),

@@ -42,7 +42,7 @@ pub(super) fn worker<'a>(task: &Task<'a>, slab: Slab) -> Built<'a> {
             let queue = UringQueue::new(&parts(task, plan, &slab), uring::Nop::new(depth))?;
             with_fixed(task, queue, slab)
         }
-        Engine::Libaio if job.access.mix.has(Dir::Trim) => {
+        Engine::Libaio if job.trims() => {
             let queue = Libaio::<true>::new(job, files, &slab)?;
             with_full(task, InlineTrims::new(queue, files, depth), slab)
         }
@@ -107,7 +107,7 @@ fn parts<'a>(task: &Task<'a>, plan: &'a plan::Uring, slab: &'a Slab) -> uring::R
         slab,
         wake: task.wake,
         wait_max: task.job.batch.complete_min,
-        async_trims: match task.job.access.mix.has(Dir::Trim) {
+        async_trims: match task.job.trims() {
             true => uring::without_nowait(task.files),
             false => None,
         },
@@ -121,7 +121,7 @@ fn dispatch_commands<'a>(task: &Task<'a>, plan: &plan::Uring, slab: Slab) -> Bui
         let queue = UringQueue::new(&parts(task, plan, &slab), uring::Bsg::new(depth, scsi))?;
         return with_full(task, queue, slab);
     }
-    if !uring::Commands::apply(&plan.nvme, job.access.mix.has(Dir::Trim)) {
+    if !uring::Commands::apply(&plan.nvme, job.trims()) {
         let queue = UringQueue::new(&parts(task, plan, &slab), uring::Passthrough::new(depth))?;
         return with_fixed(task, queue, slab);
     }

@@ -19,7 +19,7 @@ pub(crate) struct FullSource {
     files: Vec<Pass>,
     apart: bool,
     /// What comes before the job's own I/Os.
-    reads: VecDeque<Request>,
+    first: VecDeque<Request>,
 }
 
 enum Blocks {
@@ -71,7 +71,7 @@ impl FullSource {
             None => Blocks::Any(AnySource::new(job)),
         };
         let serializes = has_pairs || job.serialize_overlap || Verifier::serializes(job);
-        Self { blocks, serializes, files, apart, reads: VecDeque::new() }
+        Self { blocks, serializes, files, apart, first: VecDeque::new() }
     }
 }
 
@@ -96,8 +96,8 @@ impl Source for FullSource {
         self
     }
 
-    fn read_next(&mut self, reads: Vec<Request>) {
-        self.reads = reads.into();
+    fn do_first(&mut self, requests: Vec<Request>) {
+        self.first = requests.into();
     }
 }
 
@@ -117,8 +117,8 @@ impl IoGenerator for FullSource {
     }
 
     fn next_direction(&mut self) -> Dir {
-        if !self.reads.is_empty() {
-            return Dir::Read;
+        if let Some(Request { op: Op::Io(dir), .. }) = self.first.front() {
+            return *dir;
         }
         match &mut self.blocks {
             Blocks::Any(any) => any.next_direction(),
@@ -128,8 +128,8 @@ impl IoGenerator for FullSource {
     }
 
     fn next_io(&mut self, dir: Dir, max: u64) -> Request {
-        if let Some(read) = self.reads.pop_front() {
-            return read;
+        if let Some(request) = self.first.pop_front() {
+            return request;
         }
         let request = match &mut self.blocks {
             Blocks::Any(any) => any.next_io(dir, max),

@@ -50,7 +50,7 @@ pub(crate) trait Source {
     }
     fn batch(&mut self) -> Self::Batch<'_>;
     /// What is to be read next, apart from the job's own I/Os, if [`Source::FULL`].
-    fn read_next(&mut self, _reads: Vec<Request>) {}
+    fn do_first(&mut self, _requests: Vec<Request>) {}
 }
 
 pub(crate) trait IoGenerator {

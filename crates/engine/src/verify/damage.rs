@@ -37,7 +37,10 @@ pub(super) fn describe(verifier: &Verifier, wrong: &Wrong<'_>, expected: &Expect
         VerifyMethod::Pattern => None,
         _ => Header::of(wrong.block()),
     };
-    let (damage, values) = judge(verifier, wrong, expected, header.as_ref());
+    let (damage, values) = match expected.zero {
+        true => not_trimmed(wrong.block()),
+        false => judge(verifier, wrong, expected, header.as_ref()),
+    };
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     WrongBlock {
         file: wrong.file.to_string(),
@@ -51,6 +54,12 @@ pub(super) fn describe(verifier: &Verifier, wrong: &Wrong<'_>, expected: &Expect
 }
 
 type Values = (Vec<u8>, Vec<u8>);
+
+fn not_trimmed(block: &[u8]) -> (Damage, Values) {
+    let from = block.iter().position(|byte| *byte != 0).unwrap_or(0);
+    let found = block[from..(from + SHOWN).min(block.len())].to_vec();
+    (Damage::NotTrimmed, (vec![0; found.len()], found))
+}
 
 fn judge(
     verifier: &Verifier,

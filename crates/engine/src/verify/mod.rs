@@ -5,12 +5,13 @@ mod checksum;
 mod content;
 mod damage;
 mod header;
+pub(crate) mod state;
 #[cfg(test)]
 mod tests;
 mod written;
 
 use crate::clock;
-use crate::queue::Request;
+use crate::queue::{Op, Request};
 use checksum::checksum;
 use damage::Wrong;
 use fathom_model::plan::{
@@ -19,6 +20,8 @@ use fathom_model::plan::{
 use fathom_model::record::{VerifyRecord, WrongBlock};
 use fathom_model::{Dir, split_mix};
 use header::{Header, number_of};
+use state::State;
+use std::collections::VecDeque;
 use written::Written;
 
 /// Wrong blocks that are described; others are counted.
@@ -39,11 +42,26 @@ pub(crate) struct Verifier {
     unix_offset_ns: u64,
     since_unix_ns: u64,
     written: Option<Written>,
+    /// Which of the writes took place.
+    state: State,
+    /// Those of a run before, if only they are to be verified.
+    before: Option<State>,
+    /// Reads of blocks that failed to be written then.
+    unknown: Vec<(u32, u64)>,
+    trims: Trims,
     /// Whether the reads in flight are to be verified.
     pub checking: bool,
     pub record: VerifyRecord,
     /// What the I/O that is being verified is to hold, if that is a pattern.
     right: Vec<u8>,
+}
+
+/// Blocks to trim (`trim_percentage`).
+#[derive(Default)]
+struct Trims {
+    /// They, and their writes.
+    next: VecDeque<(Request, u64)>,
+    writes: u64,
 }
 
 /// What the block of a write must say, as far as it is known.
@@ -53,6 +71,8 @@ struct Expected {
     since_unix_ns: u64,
     number: Option<u64>,
     seed: Option<u64>,
+    /// Nothing but zeroes.
+    zero: bool,
 }
 
 impl Verifier {
@@ -61,7 +81,8 @@ impl Verifier {
         let plan = job.verify.clone()?;
         let writes = job.access.mix.has(Dir::Write);
         let since_unix_ns = clock::unix_ns();
-        let keeps = writes && (plan.read_back || plan.backlog > 0);
+        let keeps = plan.read_back || plan.backlog > 0 || plan.save_state || plan.trims.is_some();
+        let keeps = keeps && writes;
         Some(Box::new(Self {
             buffers: job.buffers.clone(),
             job: (index as u16).wrapping_add(1),
@@ -71,6 +92,10 @@ impl Verifier {
             unix_offset_ns: since_unix_ns.saturating_sub(clock::now_ns()),
             since_unix_ns,
             written: keeps.then(|| Written::new(job, plan.backlog > 0)),
+            state: State::default(),
+            before: None,
+            unknown: Vec::new(),
+            trims: Trims::default(),
             checking: !writes,
             record: VerifyRecord::default(),
             right: Vec::new(),
@@ -103,14 +128,99 @@ impl Verifier {
         self.fill(buffer, request.offset, number, now_ns);
     }
 
-    /// Counts a write, which need not take place (`verify_only`).
-    pub fn count(&mut self, request: &Request) -> u64 {
+    fn count(&mut self, request: &Request) -> u64 {
         let number = self.number;
         self.number += 1;
         if let Some(written) = &mut self.written {
             written.write(request, number);
         }
+        if let Some(plan) = self.plan.trims {
+            self.trims.writes += 1;
+            // Of no other sequence of the job.
+            let draw = split_mix::nth(!self.seed_base, number) % 100;
+            if draw < u64::from(plan.percent) {
+                let trim = Request { op: Op::Io(Dir::Trim), ..*request };
+                self.trims.next.push_back((trim, number));
+            }
+        }
         number
+    }
+
+    /// Counts a write that does not take place (`verify_only`); returns whether it took place before.
+    pub fn pretend(&mut self, request: &Request) -> bool {
+        if self.before.as_ref().is_some_and(|before| self.number >= before.end()) {
+            return false;
+        }
+        self.record.counted_ios += 1;
+        self.record.counted_bytes += u64::from(request.len);
+        let number = self.count(request);
+        if self.before.as_ref().is_some_and(|before| before.failed.contains(&number)) {
+            self.forget(request);
+        }
+        true
+    }
+
+    /// Counts a read of a job that only reads, by which it knows the write before it.
+    pub fn count_read(&mut self, request: &Request) {
+        let Some(before) = self.before.as_ref().filter(|_| self.written.is_none()) else { return };
+        if before.failed.contains(&self.number) {
+            self.unknown.push((request.file, request.offset));
+        }
+        self.number += 1;
+    }
+
+    /// Verifies only what was written according to `state`.
+    pub fn resume(&mut self, state: State) {
+        self.unknown.reserve(state.failed.len());
+        self.before = Some(state);
+    }
+
+    /// How many I/Os of a job that only reads were written.
+    pub fn reads_max(&self) -> Option<u64> {
+        self.before.as_ref().filter(|_| self.written.is_none()).map(State::end)
+    }
+
+    /// Which of the writes took place; `lost` are those that never completed.
+    pub fn state(&mut self, lost: &[Request]) -> State {
+        let lost = lost.iter().filter_map(|r| self.written.as_ref()?.number(r.file, r.offset));
+        let in_flight = lost.collect();
+        let numbers = if self.plan.fsynced { self.state.numbers } else { self.number };
+        State { numbers, in_flight, failed: std::mem::take(&mut self.state.failed) }
+    }
+
+    /// All writes that completed so far are on the target for good.
+    pub fn flushed(&mut self) {
+        self.state.numbers = self.number;
+    }
+
+    /// A write failed.
+    pub fn fail(&mut self, request: &Request) {
+        let number = self.written.as_ref().and_then(|w| w.number(request.file, request.offset));
+        self.state.failed.extend(number);
+        self.forget(request);
+    }
+
+    /// A trim is on its way.
+    pub fn trim(&mut self, request: &Request) {
+        match (&mut self.written, self.plan.trims) {
+            (Some(written), Some(plan)) if plan.zero => written.trim(request),
+            _ => self.forget(request),
+        }
+    }
+
+    fn trims_are_due(&self) -> bool {
+        let plan = self.plan.trims.filter(|plan| self.trims.writes >= plan.backlog);
+        plan.is_some() && !self.trims.next.is_empty()
+    }
+
+    /// The trims that are due, of blocks that nothing has overwritten.
+    pub fn trims(&mut self) -> Vec<Request> {
+        let Some(plan) = self.plan.trims.filter(|_| self.trims_are_due()) else { return Vec::new() };
+        self.trims.writes = 0;
+        let batch = self.trims.next.len().min(usize::try_from(plan.batch).unwrap_or(usize::MAX));
+        let last = |request: &Request| self.written.as_ref()?.number(request.file, request.offset);
+        let due = self.trims.next.drain(..batch).filter(|(trim, number)| last(trim) == Some(*number));
+        due.map(|(trim, _)| trim).collect()
     }
 
     fn fill(&self, buffer: &mut [u8], offset: u64, number: u64, now_ns: u64) {
@@ -156,21 +266,28 @@ impl Verifier {
         if interval == 0 || interval > len { len.max(1) } else { interval }
     }
 
-    /// A write failed, or took away what others wrote.
+    /// Something took away what a write wrote.
     pub fn forget(&mut self, request: &Request) {
         if let Some(written) = &mut self.written {
             written.forget(request);
         }
     }
 
-    /// Whether it is time to read back what was written (`verify_backlog`).
+    /// Whether it is time to trim (`trim_backlog`), or to read back what was written (`verify_backlog`).
     pub fn is_due(&self) -> bool {
+        self.trims_are_due() || self.reads_are_due()
+    }
+
+    fn reads_are_due(&self) -> bool {
         let backlog = self.plan.backlog as usize;
         backlog > 0 && self.written.as_ref().is_some_and(|written| written.recent() >= backlog)
     }
 
-    /// The writes that are due.
+    /// The writes that are to be read back, if it is time.
     pub fn due(&mut self) -> Vec<Request> {
+        if !self.reads_are_due() {
+            return Vec::new();
+        }
         let most = match self.plan.backlog_batch {
             0 => usize::MAX,
             batch => batch as usize,
@@ -192,6 +309,7 @@ impl Verifier {
     /// The targets were emptied.
     pub fn forget_all(&mut self) {
         self.written.iter_mut().for_each(Written::forget_all);
+        self.trims.next.clear();
     }
 
     pub fn reads_back(&self) -> bool {
@@ -210,6 +328,7 @@ impl Verifier {
             since_unix_ns: if is_own { self.since_unix_ns } else { 0 },
             number: number.filter(|_| self.plan.sequence),
             seed: number.filter(|_| self.plan.seed).map(|number| self.seed(number)),
+            zero: written.is_some_and(|written| written.is_trimmed(file, offset)),
         }
     }
 
@@ -220,6 +339,9 @@ impl Verifier {
         request: &Request,
         path: &str,
     ) -> Option<(WrongBlock, bool)> {
+        if self.unknown.contains(&(request.file, request.offset)) {
+            return None;
+        }
         let expected = self.expected(request.file, request.offset);
         let (interval, header_bytes) = match self.plan.method {
             VerifyMethod::Pattern | VerifyMethod::Null => (io.len().max(1), 0),
@@ -234,7 +356,9 @@ impl Verifier {
             let to = (from + interval).min(io.len());
             self.record.blocks += 1;
             self.record.bytes += (to - from) as u64;
-            self.swap_header(&mut io[from..to], header_bytes);
+            if !expected.zero {
+                self.swap_header(&mut io[from..to], header_bytes);
+            }
             if self.is_right(io, request.offset, from, to, &expected) {
                 continue;
             }
@@ -296,6 +420,7 @@ impl Verifier {
         let (block, method) = (&io[from..to], self.plan.method);
         match method {
             VerifyMethod::Null => return true,
+            _ if expected.zero => return block.iter().all(|byte| *byte == 0),
             VerifyMethod::Pattern => return *block == self.right[from..to],
             // The end of an I/O that was shortened, with no room for a header.
             _ if block.len() <= method.header_bytes() => return true,

@@ -7,6 +7,8 @@ use std::collections::{HashSet, VecDeque};
 
 /// Begins the blocks of a write; the rest of an entry is the write's number + 1.
 const FIRST: u64 = 1 << 63;
+/// Blocks that were trimmed after the write, and are to be zeroes.
+const TRIMMED: u64 = 1 << 62;
 /// I/Os that are read back before the next are looked for.
 const CHUNK: usize = 1 << 16;
 
@@ -72,6 +74,16 @@ impl Written {
         last[first.min(end)..end].fill(0);
     }
 
+    /// What the last write wrote was trimmed, and is to be zeroes.
+    pub fn trim(&mut self, request: &Request) {
+        let (first, end) = self.range(request);
+        self.files[request.file as usize].last[first..end].iter_mut().for_each(|e| *e |= TRIMMED);
+    }
+
+    pub fn is_trimmed(&self, file: u32, offset: u64) -> bool {
+        self.entry(file, offset).is_some_and(|entry| entry & TRIMMED != 0)
+    }
+
     /// The targets were emptied.
     pub fn forget_all(&mut self) {
         self.files.iter_mut().for_each(|file| file.last.fill(0));
@@ -108,9 +120,13 @@ impl Written {
 
     /// The number of the write that begins at `offset`.
     pub fn number(&self, file: u32, offset: u64) -> Option<u64> {
+        let entry = self.entry(file, offset)?;
+        (entry & FIRST != 0).then(|| (entry & !FIRST & !TRIMMED) - 1)
+    }
+
+    fn entry(&self, file: u32, offset: u64) -> Option<u64> {
         let blocks = self.files.get(file as usize)?;
-        let entry = *blocks.last.get(((offset - blocks.start) / self.unit) as usize)?;
-        (entry & FIRST != 0).then(|| (entry & !FIRST) - 1)
+        blocks.last.get(((offset - blocks.start) / self.unit) as usize).copied()
     }
 
     fn read(&self, file: usize, first: usize) -> Request {

@@ -157,6 +157,13 @@ impl<'a> Core<'a> {
         self.writes.verifier.as_deref_mut()
     }
 
+    /// What was written and has not completed, for good.
+    pub fn lost(&self) -> Vec<Request> {
+        let idle = &self.idle[..self.idle_len];
+        let busy = (0..self.slots.len() as u32).filter(|slot| !idle.contains(slot));
+        busy.map(|slot| self.request(slot)).filter(|r| r.op == Op::Io(Dir::Write)).collect()
+    }
+
     /// Whether the job has ended by a failure, not by one that it goes on after.
     pub fn has_failed(&self) -> bool {
         self.fatal

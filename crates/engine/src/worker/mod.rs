@@ -89,8 +89,8 @@ pub(crate) trait AnyWorker<'a> {
     }
     fn parts(&mut self) -> (&mut Core<'a>, &mut dyn Queue);
     fn work(&mut self) -> SpanEnd;
-    /// What is to be read next, apart from the job's own I/Os.
-    fn read_next(&mut self, reads: Vec<Request>);
+    /// What is to be done next, apart from the job's own I/Os.
+    fn do_first(&mut self, requests: Vec<Request>);
     /// Counts the writes of at most so many I/Os and bytes, which do not take place.
     fn count_writes(&mut self, ios: Option<u64>, bytes: Option<u64>);
 }
@@ -109,10 +109,10 @@ impl<'a> dyn AnyWorker<'a> + '_ {
         self.work()
     }
 
-    /// Reads and verifies in the middle of a span, with nothing in flight, until `until_ns`; counts into `stats`.
-    pub fn read_back(&mut self, reads: Vec<Request>, stats: &'a Stats, until_ns: u64) -> SpanEnd {
-        let count = reads.len() as u64;
-        self.read_next(reads);
+    /// Reads and verifies, or trims, in the middle of a span, with nothing in flight, until `until_ns`; counts into `stats`.
+    pub fn interpose(&mut self, requests: Vec<Request>, stats: &'a Stats, until_ns: u64) -> SpanEnd {
+        let count = requests.len() as u64;
+        self.do_first(requests);
         let core = self.core();
         let before = core.interrupt_span();
         core.check_reads(true);
@@ -180,19 +180,20 @@ impl<'a, Q: Queue, S: Source> AnyWorker<'a> for Worker<'a, Q, S> {
         }
     }
 
-    fn read_next(&mut self, reads: Vec<Request>) {
-        self.source.read_next(reads);
+    fn do_first(&mut self, requests: Vec<Request>) {
+        self.source.do_first(requests);
     }
 
     fn count_writes(&mut self, ios: Option<u64>, bytes: Option<u64>) {
         let (mut ios, mut bytes) = (ios.unwrap_or(u64::MAX), bytes.unwrap_or(u64::MAX));
         let mut draw = self.source.batch();
+        let Some(verifier) = self.core.writes.verifier.as_mut() else { return };
         while ios > 0 && bytes > 0 && !self.core.shared.is_stopping() {
             let dir = draw.next_direction();
             let request = draw.next_io(dir, bytes);
-            match (dir, self.core.writes.verifier.as_mut()) {
-                (Dir::Write, Some(verifier)) => drop(verifier.count(&request)),
-                (Dir::Trim, Some(verifier)) => verifier.forget(&request),
+            match dir {
+                Dir::Write if !verifier.pretend(&request) => return,
+                Dir::Trim => verifier.forget(&request),
                 _ => {}
             }
             ios -= 1;

@@ -3,6 +3,7 @@
 use super::{Core, IssueState};
 use crate::error::{EngineError, Hint, Operation};
 use crate::queue::{Op, Queue, Request};
+use crate::verify::Verifier;
 use fathom_model::Dir;
 use fathom_model::plan::{Engine, Psync};
 use std::io;
@@ -131,6 +132,7 @@ impl Core<'_> {
             let error = self.describe(op, file, -result, Hint::None, queue);
             self.failure.get_or_insert(error);
         } else {
+            self.verifier().into_iter().for_each(Verifier::flushed);
             self.stats.flushes.add(1);
             self.stats.flush_lat.record_n(self.now_ns.saturating_sub(self.flush_started_ns), 1);
         }
@@ -145,7 +147,7 @@ impl Core<'_> {
             ..*request
         };
         if let (Op::Io(Dir::Write), Some(verifier)) = (request.op, self.verifier()) {
-            verifier.forget(&whole);
+            verifier.fail(&whole);
         }
     }
 

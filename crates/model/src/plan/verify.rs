@@ -137,4 +137,32 @@ pub struct Verify {
     pub seed: bool,
     /// Go on after wrong data (`continue_on_error=verify`).
     pub keep_going: bool,
+    /// Trims of what was written (`trim_percentage`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trims: Option<VerifyTrims>,
+    /// fio's file that says which writes took place; empty for none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub state_file: String,
+    /// Write that file at the end (`verify_state_save`).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub save_state: bool,
+    /// Verify the writes of that file only (`verify_state_load`).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub load_state: bool,
+    /// Count only the writes before the last flush in that file (`verify_policy=fsynced`).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub fsynced: bool,
+}
+
+/// Which written blocks are trimmed, and when.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct VerifyTrims {
+    /// Percentage of the writes whose blocks are trimmed.
+    pub percent: u32,
+    /// Writes after which it is time to trim (`trim_backlog`).
+    pub backlog: u64,
+    /// Trims then (`trim_backlog_batch`).
+    pub batch: u64,
+    /// Require zeroes of trimmed blocks (`trim_verify_zero`); otherwise they are not read.
+    pub zero: bool,
 }

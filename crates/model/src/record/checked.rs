@@ -34,6 +34,12 @@ pub struct VerifyRecord {
     pub blocks: u64,
     /// Their length in bytes.
     pub bytes: u64,
+    /// Writes that were counted to know what they left, and did not take place (`verify_only`).
+    #[serde(default, skip_serializing_if = "crate::watch::is_zero")]
+    pub counted_ios: u64,
+    /// Their bytes.
+    #[serde(default, skip_serializing_if = "crate::watch::is_zero")]
+    pub counted_bytes: u64,
     /// Bytes that were written and not read back, because the job ended before.
     #[serde(default, skip_serializing_if = "crate::watch::is_zero")]
     pub unread_bytes: u64,
@@ -75,6 +81,7 @@ impl WrongBlock {
         let writer = format!("job {}, write {}", header.job, header.write);
         match &self.damage {
             Damage::Zero => "all zeroes".into(),
+            Damage::NotTrimmed => "trimmed, and yet not zeroes".into(),
             Damage::Foreign => "no header, and not what was written".into(),
             Damage::Stale { last } => format!(
                 "stale: it holds an earlier write ({writer}), the last one was write {last}"
@@ -129,6 +136,8 @@ pub struct BlockHeader {
 pub enum Damage {
     /// Zeroes.
     Zero,
+    /// Data, although it was trimmed.
+    NotTrimmed,
     /// Neither zeroes nor anything with a header.
     #[default]
     Foreign,

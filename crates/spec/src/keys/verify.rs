@@ -31,6 +31,20 @@ keys! { Verify;
         => |job, v| job.verify_sequence = Some(v.flag()?);
     any "verify_header_seed": "Require the seed of the last write of each block"
         => |job, v| job.verify_seed = Some(v.flag()?);
+    any "verify_state_save": "At the end, write to a file which writes took place",
+        "local-NAME-NUMBER-verify.state, in the format of fio, in the working directory or that of --aux-path; without \
+         the key, only if started as fio."
+        => |job, v| job.verify_state_save = Some(v.flag()?);
+    any "verify_state_load": "Verify only the writes that such a file has" -> verification.load_state;
+    value("completed|fsynced") "verify_policy": "Which writes go into that file: all that completed, or those before the last flush",
+        "What the job itself reads back is flushed before, and is all it wrote."
+        => verification.fsynced = choice(&[("completed", false), ("fsynced", true)]);
+    value("PERCENT") "trim_percentage": "Trim this percentage of the written blocks, before they are verified",
+        "Needs trim_backlog." => verify_trims.percent = percent();
+    value("N") "trim_backlog": "After how many writes to trim" => verify_trims.backlog = count(0, u64::MAX);
+    value("N") "trim_backlog_batch": "How many blocks to trim then", "By default trim_backlog."
+        => verify_trims.batch = count(0, u64::MAX);
+    any "trim_verify_zero": "Require zeroes of trimmed blocks, which are not read otherwise" -> verify_trims.zero;
     any "experimental_verify": "Generate the writes once more, to know what they were", "No effect: it is known."
         = super::accept_flag;
     any "verifysort": "Read back in the order of offsets", "No effect: always so, but for verify_backlog."

@@ -354,7 +354,7 @@ pub(super) fn target(job: &Job, file: &File<'_>, spec: &Spec) -> Result<(), Stri
 fn discard(job: &Job, file: &File<'_>) -> Result<(), String> {
     let device = file.facts.device.as_ref().filter(|_| file.facts.kind == TargetKind::BlockDevice);
     let cannot = device.is_some_and(|device| device.discard_max_bytes == Some(0));
-    if cannot && job.access.mix.has(Dir::Trim) {
+    if cannot && job.trims() {
         return Err(format!(
             "{} does not support discard, so it cannot be trimmed; use another target",
             file.path

@@ -7,7 +7,7 @@ use fathom_model::facts::{Host, TargetKind};
 use fathom_model::plan::{
     Batch, Engine, JobPlan, Psync, ScsiCommands, ScsiWrite, Uring, WriteMode,
 };
-use fathom_model::{Dir, PerDir};
+use fathom_model::PerDir;
 
 /// First kernel with io_uring discards of block devices (BLOCK_URING_CMD_DISCARD).
 const RING_DISCARDS: (u32, u32) = (6, 12);
@@ -36,7 +36,7 @@ pub(super) fn resolve(
 fn one_at_a_time(job: &Job, plan: &mut JobPlan, files: &[File<'_>], host: &Host) -> Option<String> {
     let (name, depth) = (&job.name, job.depth);
     let on_device = files.iter().any(|file| file.facts.kind == TargetKind::BlockDevice);
-    let discards = job.access.mix.has(Dir::Trim) && on_device;
+    let discards = job.trims() && on_device;
     let note = match &plan.engine {
         Engine::IoUring(_) if discards && host.kernel_version() < RING_DISCARDS => {
             plan.engine = Engine::Psync(Psync::Plain);

@@ -139,6 +139,12 @@ pub(super) fn base_seed(job: &Job, entropy: u64) -> u64 {
     job.randseed.unwrap_or(if job.randrepeat { SEED } else { entropy })
 }
 
+/// fio's name for the file that holds the state of a verification.
+pub(super) fn state_file(directory: &str, name: &str, number: usize) -> String {
+    let file = format!("local-{}-{number}-verify.state", name.replace('/', "."));
+    if directory.is_empty() { file } else { format!("{directory}/{file}") }
+}
+
 /// The CPUs that clone number `clone` of `job` may run on; empty for all of `host`.
 pub(super) fn cpus(job: &Job, clone: u32, host: &Host) -> Result<Vec<u32>, String> {
     let cpus = &job.placement.cpus;

@@ -200,6 +200,15 @@ impl<'a> Planner<'a> {
             let pass = regions::skipping_pass(job, files, &parts);
             plan.until = jobs::until(job, &plan, pass)?;
         }
+        if let Some(verify) = &mut plan.verify {
+            let output = &self.spec.output;
+            // As fio does it.
+            let by_default = output.as_fio && job.verify_state_save.is_none() && job.modifies();
+            verify.save_state |= by_default;
+            if verify.save_state || verify.load_state {
+                verify.state_file = jobs::state_file(&output.aux_path, &job.name, number);
+            }
+        }
         plan.buffers.dedupe = jobs::dedupe(job, &plan);
         if clone == 0 {
             self.plan.notes.extend(note.into_iter().chain(jobs::notes(job)));
