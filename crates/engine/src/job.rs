@@ -297,13 +297,17 @@ fn with_backlog<'a>(
     verify: Option<&'a Stats>,
 ) -> SpanEnd {
     let mut end = end;
-    while let (SpanEnd::VerifyDue, Some(stats)) = (end, verify) {
+    // Trims may be due at the end, too.
+    while let (SpanEnd::VerifyDue | SpanEnd::Finished, Some(stats)) = (end, verify) {
         let (until_ns, own) = (worker.core().span_end_ns(), worker.core().stats);
-        let trims = worker.core().verifier().map(|verifier| verifier.trims()).unwrap_or_default();
+        let trims = worker.core().trims_due();
+        if trims.is_empty() && end == SpanEnd::Finished {
+            return end;
+        }
         if !trims.is_empty() {
-            end = worker.interpose(trims, own, until_ns);
-            if end != SpanEnd::Finished {
-                return end;
+            let trimmed = worker.interpose(trims, own, until_ns);
+            if trimmed != SpanEnd::Finished || end == SpanEnd::Finished {
+                return trimmed;
             }
         }
         let (phase, from_ns) = (task.shared.phase(), worker.core().now_ns);

@@ -140,6 +140,9 @@ fn count_verification(group: &mut JobGroup) {
 
 /// The time of the reads and writes of `dir`, or of all, in nanoseconds: as in fio, reading back is a part of its own.
 fn runtime_ns(group: &JobGroup<'_>, dir: Option<Dir>) -> u64 {
+    if dir == Some(Dir::Write) && group.plan.verify.as_ref().is_some_and(|verify| verify.only) {
+        return 0;
+    }
     let back_ns = group.record.verify.as_ref().map_or(0, |verify| verify.runtime_ns);
     match dir {
         Some(Dir::Read) if back_ns > 0 && !group.plan.access.mix.has(Dir::Read) => back_ns,

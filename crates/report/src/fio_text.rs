@@ -54,7 +54,9 @@ fn job_text(out: &mut String, job: &Value, workers: Option<u64>, digits: usize) 
     );
     for name in DIRS.into_iter().chain([MIXED]) {
         let dir = &job[name];
-        if number(&dir["total_ios"]) > 0.0 {
+        // Writes that were only counted took no time.
+        let took = number(&dir["runtime"]) > 0.0 || number(&dir["bw_bytes"]) > 0.0;
+        if number(&dir["total_ios"]) > 0.0 && took {
             direction(out, dir, name, digits);
         }
     }

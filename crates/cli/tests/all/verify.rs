@@ -158,3 +158,80 @@ fn what_cannot_be_verified_is_refused() {
         place.refuses(&[&job[..], keys].concat(), parts);
     }
 }
+
+/// The blocks that a page says were verified.
+fn verified_kib(page: &str, kib: u64) {
+    says(page, &[&format!("{} blocks ({kib} KiB), all right", kib / 4)]);
+}
+
+#[test]
+fn a_pattern_is_read_from_a_file() {
+    let place = Place::new();
+    let pattern: Vec<u8> = (0..BLOCK).map(|n| (n * 7 % 251) as u8).collect();
+    place.write("pat", &pattern);
+    let job = ["--name=a", "--filename=f", "--size=64k", "--ioengine=psync", "--rw=write"];
+    place.run(&[&job[..], &["--buffer_pattern='pat'"]].concat()).done();
+    let data = fs::read(place.path("f")).unwrap();
+    assert!(data.len() == 65536 && data.chunks(BLOCK).all(|block| block == pattern));
+    let reads = ["--name=a", "--filename=f", "--rw=read", "--verify=pattern", "--bs=4k"];
+    let page = place.run(&[&reads[..], &["--verify_pattern='pat'"]].concat()).done();
+    verified_kib(&page.stdout, 64);
+    place.refuses(&[&job[..], &["--buffer_pattern=0x1'none'"]].concat(), &["'none'", "check the name"]);
+}
+
+/// A run that was stopped early, of which only what was written is verified by another.
+#[test]
+fn a_saved_state_limits_what_is_verified() {
+    let place = Place::new();
+    let job = ["--name=a/b", "--filename=f", "--size=1m", "--rw=randwrite", "--verify=crc32c"];
+    let writes = ["--io_size=256k", "--do_verify=0", "--verify_state_save=1"];
+    place.run(&[&job[..], &writes].concat()).done();
+    assert!(place.path("local-a.b-0-verify.state").exists(), "{:?}", place.look());
+    let only = [&job[..], &["--verify_only"]].concat();
+    assert_eq!(place.run(&only).code, Some(1), "most was not written");
+    let page = place.run(&[&only[..], &["--verify_state_load=1"]].concat()).done();
+    verified_kib(&page.stdout, 256);
+    let reads = ["--name=a/b", "--filename=f", "--rw=randread", "--verify=crc32c", "--verify_state_load"];
+    let page = place.run(&reads).done();
+    verified_kib(&page.stdout, 256);
+    // What is no state stays what it is.
+    place.write("local-a.b-0-verify.state", b"notes");
+    for (keys, part) in [(&reads[..], "verify_state_load"), (&[&job[..], &writes].concat(), "move it")] {
+        let answer = place.run(keys);
+        assert_eq!(answer.code, Some(1));
+        says(&answer.stderr, &["not a verification state", part]);
+    }
+    assert_eq!(fs::read(place.path("local-a.b-0-verify.state")).unwrap(), b"notes");
+    let answer = place.run(&[&reads[..], &["--aux-path=nowhere"]].concat());
+    says(&answer.stderr, &["nowhere/local-a.b-0-verify.state"]);
+}
+
+#[test]
+fn only_what_was_flushed_is_verified_on_request() {
+    let place = Place::new();
+    let job = ["--name=a", "--filename=f", "--size=256k", "--rw=write", "--verify=md5"];
+    let writes = ["--number_ios=50", "--fsync=16", "--verify_policy=fsynced", "--verify_state_save=1"];
+    let page = place.run(&[&job[..], &writes].concat()).done();
+    verified_kib(&page.stdout, 200);
+    let page = place.run(&[&job[..], &["--verify_only", "--verify_state_load=1"]].concat()).done();
+    verified_kib(&page.stdout, 192);
+}
+
+#[test]
+fn trimmed_blocks_are_to_be_zeroes() {
+    let place = Place::new();
+    let job = ["--name=a", "--filename=f", "--size=256k", "--rw=randwrite", "--verify=xxhash"];
+    for (keys, trims, reads) in [
+        (&["--trim_percentage=100", "--trim_backlog=16"][..], 64, 64),
+        (&["--trim_percentage=100", "--trim_backlog=16", "--trim_verify_zero=0"], 64, 0),
+        (&["--trim_percentage=100", "--trim_backlog=16", "--trim_backlog_batch=4"], 16, 64),
+        (&["--trim_percentage=100", "--trim_backlog=1", "--number_ios=64"], 32, 32),
+        (&["--trim_percentage=100"], 0, 64),
+    ] {
+        let format = ["--output-format=json", "--ioengine=io_uring", "--iodepth=4"];
+        let answer = place.run(&[&job[..], keys, &format].concat()).done();
+        let job = &answer.json()["jobs"][0];
+        let ios = |dir: &str| job[dir]["total_ios"].as_u64().unwrap();
+        assert_eq!((ios("trim"), ios("read")), (trims, reads), "{keys:?}");
+    }
+}

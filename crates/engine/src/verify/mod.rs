@@ -26,6 +26,8 @@ use written::Written;
 
 /// Wrong blocks that are described; others are counted.
 const DESCRIBED: usize = 16;
+/// 2^64 divided by the golden ratio: multiples of it are spread evenly.
+const GOLDEN_RATIO: u64 = 0x9e37_79b9_7f4a_7c15;
 /// Longest checksum, in bytes.
 const CHECKSUM_MAX: usize = 128;
 
@@ -136,9 +138,9 @@ impl Verifier {
         }
         if let Some(plan) = self.plan.trims {
             self.trims.writes += 1;
-            // Of no other sequence of the job.
-            let draw = split_mix::nth(!self.seed_base, number) % 100;
-            if draw < u64::from(plan.percent) {
+            // Spread evenly, so that few writes have the percentage, too.
+            let draw = self.seed_base.wrapping_add(number.wrapping_mul(GOLDEN_RATIO));
+            if (draw >> 32) * 100 >> 32 < u64::from(plan.percent) {
                 let trim = Request { op: Op::Io(Dir::Trim), ..*request };
                 self.trims.next.push_back((trim, number));
             }

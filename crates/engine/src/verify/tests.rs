@@ -1,6 +1,6 @@
 use super::*;
 use crate::queue::Op;
-use fathom_model::plan::{BlockSizes, Engine, Mix, Region};
+use fathom_model::plan::{BlockSizes, Engine, Mix, Region, VerifyTrims};
 use fathom_model::record::Damage;
 use proptest::prelude::*;
 
@@ -78,6 +78,47 @@ fn every_method_accepts_what_was_written_and_nothing_else() {
 
 fn found_any(method: VerifyMethod) -> bool {
     !matches!(method, VerifyMethod::Null | VerifyMethod::Meta)
+}
+
+#[test]
+fn a_trimmed_block_is_zeroes_until_it_is_written() {
+    let mut job = job(VerifyMethod::Md5);
+    let trims = VerifyTrims { percent: 50, backlog: BLOCKS, batch: BLOCKS, zero: true };
+    job.verify.as_mut().unwrap().trims = Some(trims);
+    let (mut verifier, data) = written(&job);
+    assert!(verifier.is_due());
+    let trims = verifier.trims();
+    assert!((3..=5).contains(&trims.len()), "{trims:?}");
+    assert!(!verifier.is_due() && verifier.trims().is_empty());
+    trims.iter().for_each(|trim| verifier.trim(trim));
+    for block in 0..BLOCKS {
+        let is_trimmed = trims.iter().any(|trim| trim.offset == block * BLOCK as u64);
+        let found = |is: bool, damage| if is { None } else { Some(damage) };
+        let written = damage(&mut verifier, block, &data[block as usize]);
+        assert_eq!(written, found(!is_trimmed, Damage::NotTrimmed));
+        let zero = damage(&mut verifier, block, &[0; BLOCK]);
+        assert_eq!(zero, found(is_trimmed, Damage::Zero));
+    }
+    let block = trims[0].offset / BLOCK as u64;
+    let mut again = vec![0; BLOCK];
+    verifier.prepare(&mut again, &io(Dir::Write, block), clock::now_ns());
+    assert_eq!(damage(&mut verifier, block, &again), None);
+}
+
+#[test]
+fn a_state_has_what_failed_and_never_completed() {
+    let mut job = job(VerifyMethod::Crc32c);
+    job.verify.as_mut().unwrap().save_state = true;
+    let (mut verifier, _) = written(&job);
+    verifier.fail(&io(Dir::Write, 2));
+    let state = verifier.state(&[io(Dir::Write, 5)]);
+    assert_eq!((state.numbers, state.end()), (BLOCKS, 5));
+    assert_eq!((state.in_flight.as_slice(), state.failed.as_slice()), (&[5][..], &[2][..]));
+    let mut only = Verifier::new(&job, 0).unwrap();
+    only.resume(state);
+    let pretended = (0..BLOCKS).filter(|block| only.pretend(&io(Dir::Write, *block))).count();
+    let reads: Vec<u64> = only.next_chunk().iter().map(|read| read.offset / BLOCK as u64).collect();
+    assert_eq!((pretended, reads.as_slice()), (5, &[0, 1, 3, 4][..]));
 }
 
 #[test]

@@ -169,6 +169,13 @@ impl<'a> Core<'a> {
         self.fatal
     }
 
+    /// Written blocks that are to be trimmed now. As in fio, they are among the I/Os of the span, but end with their batch.
+    pub fn trims_due(&mut self) -> Vec<Request> {
+        let trims = self.verifier().map(Verifier::trims).unwrap_or_default();
+        self.left_ios = self.left_ios.saturating_sub(trims.len() as u64);
+        trims
+    }
+
     /// When the present span ends.
     pub fn span_end_ns(&self) -> u64 {
         self.until_ns

@@ -243,7 +243,10 @@ impl Writes {
                 let buffer = &mut self.slab.slot_mut(slot)[..request.len as usize];
                 verifier.prepare(buffer, request, now_ns);
             }
-            Op::Io(Dir::Trim) => verifier.trim(request),
+            Op::Io(Dir::Trim) => {
+                verifier.trim(request);
+                return state;
+            }
             Op::Io(Dir::Read) => {
                 verifier.count_read(request);
                 return state;
