@@ -171,7 +171,9 @@ fn for_programs(
         Format::Json => return Kind::Json.safe(&json(false)).into_owned(),
         Format::JsonPlus => return Kind::Json.safe(&json(true)).into_owned(),
         Format::Terse => terse::render(record, version),
-        Format::Normal | Format::Markdown | Format::Html => fio_text::render(record),
+        Format::Normal | Format::Markdown | Format::Html => {
+            fio_text::render(record, std::process::id())
+        }
     };
     Kind::Lines.safe(&text).into_owned()
 }

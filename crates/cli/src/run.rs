@@ -191,8 +191,17 @@ fn execute(
     concluded.as_ref().err().iter().for_each(|error| error!("{error}"));
     Ok(match concluded {
         Ok(status) if done => status,
-        _ => ExitCode::FAILURE,
+        _ => failure(spec, &signals),
     })
+}
+
+/// The status of a run that was not carried out: started as `fio`, fio's after a signal.
+fn failure(spec: &Spec, signals: &Signals) -> ExitCode {
+    match signals.caught().filter(|_| spec.output.as_fio) {
+        Some("SIGINT") => ExitCode::from(128),
+        Some("SIGTERM") => ExitCode::from(128 + 15),
+        _ => ExitCode::FAILURE,
+    }
 }
 
 fn texts(problems: &Problems) -> Vec<String> {

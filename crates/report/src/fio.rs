@@ -15,7 +15,11 @@ use std::borrow::Cow;
 const ERRNO_UNKNOWN: i32 = 5;
 
 pub(crate) fn version(record: &RunRecord) -> String {
-    format!("fathom-{}", record.header.fathom_version)
+    let program = record.header.command.first().and_then(|path| path.rsplit('/').next());
+    match program {
+        Some("fio") => crate::fio_text::FIO_VERSION.to_string(),
+        _ => format!("fathom-{}", record.header.fathom_version),
+    }
 }
 
 pub(crate) struct Entry<'a> {

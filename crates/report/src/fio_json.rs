@@ -179,7 +179,7 @@ fn options(record: &RunRecord, plan: &JobPlan, index: usize) -> BTreeMap<String,
     options
 }
 
-fn direction_name(plan: &JobPlan) -> &'static str {
+pub(crate) fn direction_name(plan: &JobPlan) -> &'static str {
     let random = matches!(plan.access.order, Order::Random { .. });
     match (plan.access.mix, random) {
         (Mix::Only(Dir::Read), true) => "randread",

@@ -1,7 +1,8 @@
 //! fio's normal output, from the JSON form of the same record, for programs that read it (`IOPS=`).
 
-use crate::fio_json;
-use fathom_model::RunRecord;
+use crate::fio_json::{self, direction_name};
+use fathom_model::plan::JobPlan;
+use fathom_model::{Dir, RunRecord};
 use serde_json::{Map, Value};
 use std::fmt::Write;
 
@@ -18,50 +19,159 @@ macro_rules! line {
     };
 }
 
-pub fn render(record: &RunRecord) -> String {
-    of_json(&fio_json::value(record))
+/// The result of the process `pid`.
+pub fn render(record: &RunRecord, pid: u32) -> String {
+    heading(&record.plan.jobs) + &of_json(&fio_json::value(record), pid)
+}
+
+/// The lines with which fio begins: what the jobs are.
+fn heading(jobs: &[JobPlan]) -> String {
+    let mut text = String::new();
+    for (index, job) in jobs.iter().enumerate().filter(|(_, job)| job.clone == 0) {
+        let sizes = |dir: Dir| {
+            let sizes = &job.access.block_sizes[dir];
+            let [min, max] = [sizes.min(), sizes.max()].map(|n| short(n, 4, 1024, "B"));
+            format!("({}) {min}-{max}", dir.name()[..1].to_uppercase())
+        };
+        line!(
+            text,
+            "{}: (g={}): rw={}, bs={}, ioengine={}, iodepth={}",
+            job.name,
+            job.group,
+            direction_name(job),
+            Dir::ALL.map(sizes).join(", "),
+            job.engine.name(),
+            job.depth
+        );
+        if jobs.get(index + 1).is_some_and(|next| next.clone > 0) {
+            line!(text, "...");
+        }
+    }
+    let is_thread = |job: &&JobPlan| job.options.get("thread").is_some_and(|value| value != "0");
+    let threads = jobs.iter().filter(is_thread).count();
+    let counted = |n: usize, one: &str, many: &str| {
+        (n > 0).then(|| format!("{n} {}", if n == 1 { one } else { many }))
+    };
+    let kinds = [
+        counted(threads, "thread", "threads"),
+        counted(jobs.len() - threads, "process", "processes"),
+    ];
+    let kinds: Vec<String> = kinds.into_iter().flatten().collect();
+    line!(text, "{FIO_VERSION}\nStarting {}", kinds.join(" and "));
+    text
 }
 
 /// The text that fio would print for `json`, its own result or fathom's.
-fn of_json(json: &Value) -> String {
+fn of_json(json: &Value, pid: u32) -> String {
     let jobs = json["jobs"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let mut text = format!("{FIO_VERSION}\n");
+    let mut text = "\n".to_string();
     let globals = &json["global options"];
-    for (index, job) in jobs.iter().enumerate() {
+    let did = |job: &&Value| {
+        DIRS.into_iter().chain([MIXED]).any(|dir| number(&job[dir]["total_ios"]) > 0.0)
+    };
+    let ended = format!("pid={pid}: {}", json["time"].as_str().unwrap_or_default());
+    for (index, job) in jobs.iter().enumerate().filter(|(_, job)| did(job)) {
         let workers = json["fathom"]["jobs"][index]["workers"].as_u64();
-        job_text(&mut text, job, workers, figures(job, globals));
+        job_text(&mut text, job, workers, &ended, Form::of(job, globals));
     }
     groups(&mut text, jobs, globals);
     disks(&mut text, json["disk_util"].as_array());
     text
 }
 
-/// How many figures rates and sizes have (`significant_figures`).
-fn figures(job: &Value, globals: &Value) -> usize {
-    let given = |options: &Value| options["significant_figures"].as_str()?.parse().ok();
-    given(&job["job options"]).or_else(|| given(globals)).unwrap_or(4)
+/// How rates and sizes are written.
+#[derive(Clone, Copy)]
+struct Form {
+    /// `significant_figures`
+    digits: usize,
+    /// `kb_base`
+    base: u64,
+    /// `unit_base`
+    bits: bool,
 }
 
-/// `workers` is the number of jobs that the entry covers, if known.
-fn job_text(out: &mut String, job: &Value, workers: Option<u64>, digits: usize) {
+impl Form {
+    fn of(job: &Value, globals: &Value) -> Self {
+        let given = |key: &str| {
+            let in_options = |options: &Value| options[key].as_str()?.parse().ok();
+            in_options(&job["job options"]).or_else(|| in_options(globals))
+        };
+        Self {
+            digits: given("significant_figures").unwrap_or(4) as usize,
+            base: given("kb_base").unwrap_or(1024),
+            bits: given("unit_base") == Some(1),
+        }
+    }
+
+    /// In units of `kb_base`, and in the others.
+    fn both(self, n: u64, unit: &str) -> [String; 2] {
+        let other = if self.base == 1024 { 1000 } else { 1024 };
+        [self.base, other].map(|base| short(n, self.digits, base, unit))
+    }
+
+    fn rate(self, bytes: u64) -> [String; 2] {
+        match self.bits {
+            true => self.both(bytes.saturating_mul(8), "bit/s"),
+            false => self.both(bytes, "B/s"),
+        }
+    }
+
+    fn size(self, bytes: u64) -> [String; 2] {
+        self.both(bytes, "B")
+    }
+
+    /// The unit of samples of the bandwidth with this mean in KiB/s, and by what these are multiplied.
+    fn samples(self, mean: f64) -> (&'static str, f64) {
+        let (base, factor) = (self.base as f64, if self.bits { 8.0 } else { 1.0 });
+        match (mean * factor > base * base, self.bits) {
+            (true, true) => ("Mibit", factor / base),
+            (true, false) => ("MiB", factor / base),
+            (false, true) => (if self.base == 1024 { "Kibit" } else { "kbit" }, factor),
+            (false, false) => (if self.base == 1024 { "KiB" } else { "kB" }, factor),
+        }
+    }
+}
+
+/// What the system calls an errno.
+fn reason(errno: f64) -> String {
+    match errno as i32 {
+        0 => "Success".to_string(),
+        errno => {
+            let text = std::io::Error::from_raw_os_error(errno).to_string();
+            text.split(" (os error").next().unwrap_or_default().to_string()
+        }
+    }
+}
+
+/// `workers` is the number of jobs that the entry covers, if known; `ended` says which process did it, and when.
+fn job_text(out: &mut String, job: &Value, workers: Option<u64>, ended: &str, form: Form) {
     let clones = workers.unwrap_or(1);
+    let error = number(&job["error"]);
+    let why = if error == 0.0 { String::new() } else { format!(" ({})", reason(error)) };
     line!(
         out,
-        "\n{}: (groupid={}, jobs={clones}): err={:2}",
+        "{}: (groupid={}, jobs={clones}): err={error:2}{why}: {ended}",
         job["jobname"].as_str().unwrap_or_default(),
-        job["groupid"],
-        number(&job["error"])
+        job["groupid"]
     );
+    if let Some(text) = job["desc"].as_str() {
+        line!(out, "  Description  : [{text}]");
+    }
     for name in DIRS.into_iter().chain([MIXED]) {
         let dir = &job[name];
         // Writes that were only counted took no time.
         let took = number(&dir["runtime"]) > 0.0 || number(&dir["bw_bytes"]) > 0.0;
         if number(&dir["total_ios"]) > 0.0 && took {
-            direction(out, dir, name, digits);
+            direction(out, dir, name, form);
         }
     }
     for (unit, key) in [("nsec", "latency_ns"), ("usec", "latency_us"), ("msec", "latency_ms")] {
         distribution(out, unit, job[key].as_object());
+    }
+    if number(&job["sync"]["lat_ns"]["N"]) > 0.0 {
+        line!(out, "  fsync/fdatasync/sync_file_range/syncfs:");
+        summary(out, "sync", &job["sync"]["lat_ns"]);
+        percentiles(out, "sync", job["sync"]["lat_ns"]["percentile"].as_object());
     }
     line!(
         out,
@@ -95,9 +205,14 @@ fn job_text(out: &mut String, job: &Value, workers: Option<u64>, digits: usize) 
         counts("short_ios"),
         counts("drop_ios")
     );
+    if !job["total_err"].is_null() {
+        let first = number(&job["first_error"]);
+        let total = &job["total_err"];
+        line!(out, "     errors    : total={total}, first_error={first}/<{}>", reason(first));
+    }
     line!(
         out,
-        "     latency   : target={}, window={}, percentile={:.2}%, depth={}",
+        "     latency   : target={:.2}ns, window={:.2}ns, percentile={:.2}%, depth={}",
         number(&job["latency_target"]),
         number(&job["latency_window"]),
         number(&job["latency_percentile"]),
@@ -130,16 +245,14 @@ fn steady(out: &mut String, steady: &Value) {
     );
 }
 
-fn direction(out: &mut String, dir: &Value, name: &str, digits: usize) {
-    let bytes = number(&dir["bw_bytes"]) as u64;
+fn direction(out: &mut String, dir: &Value, name: &str, form: Form) {
+    let [rate, other] = form.rate(number(&dir["bw_bytes"]) as u64);
+    let [size, _] = form.size(number(&dir["io_bytes"]) as u64);
     let zones = if name == "write" { "; 0 zone resets" } else { "" };
     line!(
         out,
-        "  {name}: IOPS={}, BW={} ({})({}/{}msec){zones}",
-        short(number(&dir["iops"]) as u64, digits, 1000, ""),
-        short(bytes, digits, 1024, "B/s"),
-        short(bytes, digits, 1000, "B/s"),
-        short(number(&dir["io_bytes"]) as u64, digits, 1024, "B"),
+        "  {name}: IOPS={}, BW={rate} ({other})({size}/{}msec){zones}",
+        short(number(&dir["iops"]) as u64, form.digits, 1000, ""),
         dir["runtime"]
     );
     for kind in ["slat", "clat", "lat"] {
@@ -161,14 +274,16 @@ fn direction(out: &mut String, dir: &Value, name: &str, digits: usize) {
         percentiles(out, &name, latency["percentile"].as_object());
     }
     if number(&dir["bw_samples"]) > 0.0 {
+        let (unit, factor) = form.samples(number(&dir["bw_mean"]));
+        let bw = |figure: &str| number(&dir[figure]) * factor;
         line!(
             out,
-            "   bw (  KiB/s): min={:5}, max={:5}, per={:3.2}%, avg={:5.2}, stdev={:5.2}, samples={}",
-            number(&dir["bw_min"]),
-            number(&dir["bw_max"]),
+            "   bw ({unit:>5}/s): min={:5.0}, max={:5.0}, per={:3.2}%, avg={:5.2}, stdev={:5.2}, samples={}",
+            bw("bw_min").floor(),
+            bw("bw_max").floor(),
             number(&dir["bw_agg"]),
-            number(&dir["bw_mean"]),
-            number(&dir["bw_dev"]),
+            bw("bw_mean"),
+            bw("bw_dev"),
             dir["bw_samples"]
         );
         line!(
@@ -259,7 +374,7 @@ fn groups(out: &mut String, jobs: &[Value], globals: &Value) {
         line!(out, "\nRun status group {group} (all jobs):");
         let members = || jobs.iter().filter(|job| job["groupid"] == group);
         // As in fio, those of the group's last job.
-        let digits = members().next_back().map_or(4, |job| figures(job, globals));
+        let form = Form::of(members().next_back().unwrap_or(&Value::Null), globals);
         for key in DIRS.into_iter().chain([MIXED]) {
             let name = key.to_uppercase();
             let dirs: Vec<&Value> = members()
@@ -273,19 +388,19 @@ fn groups(out: &mut String, jobs: &[Value], globals: &Value) {
             let (shortest, longest) =
                 (runtimes().min().unwrap_or(0), runtimes().max().unwrap_or(0));
             let total = bytes * 1000 / longest.max(1);
-            let both = |n: u64| (short(n, digits, 1024, "B/s"), short(n, digits, 1000, "B/s"));
-            let (total, least, most) = (both(total), both(least), both(most));
+            let (total, least, most) = (form.rate(total), form.rate(least), form.rate(most));
+            let size = form.size(bytes);
             line!(
                 out,
                 "  {name:>5}: bw={} ({}), {}-{} ({}-{}), io={} ({}), run={shortest}-{longest}msec",
-                total.0,
-                total.1,
-                least.0,
-                most.0,
-                least.1,
-                most.1,
-                short(bytes, digits, 1024, "B"),
-                short(bytes, digits, 1000, "B")
+                total[0],
+                total[1],
+                least[0],
+                most[0],
+                least[1],
+                most[1],
+                size[0],
+                size[1]
             );
         }
     }
@@ -300,9 +415,10 @@ fn disks(out: &mut String, disks: Option<&Vec<Value>>) {
         };
         line!(
             out,
-            "  {}: ios={}, merge={}, ticks={}, in_queue={}, util={:.2}%",
+            "  {}: ios={}, sectors={}, merge={}, ticks={}, in_queue={}, util={:.2}%",
             disk["name"].as_str().unwrap_or_default(),
             pair("ios"),
+            pair("sectors"),
             pair("merges"),
             pair("ticks"),
             disk["in_queue"],
@@ -353,6 +469,7 @@ fn short(mut n: u64, digits: usize, base: u64, unit: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fathom_model::plan::{BlockSizes, Distribution, Engine, Mix, Order};
     use serde_json::json;
 
     #[test]
@@ -393,13 +510,14 @@ mod tests {
                 "latency_percentile": 100.0, "latency_depth": 1
             }],
             "disk_util": [{
-                "name": "vda", "read_ios": 1, "write_ios": 2, "read_merges": 0, "write_merges": 0,
+                "name": "vda", "read_sectors": 8, "write_sectors": 16, "read_ios": 1, "write_ios": 2, "read_merges": 0, "write_merges": 0,
                 "read_ticks": 3, "write_ticks": 4, "in_queue": 5, "util": 6.0
             }]
         });
-        let text = of_json(&json);
+        json["time"] = "Sat Nov 28 10:32:08 2026".into();
+        let text = of_json(&json, 7);
         for expected in [
-            "\na: (groupid=0, jobs=1): err= 0\n",
+            "\na: (groupid=0, jobs=1): err= 0: pid=7: Sat Nov 28 10:32:08 2026\n",
             "  read: IOPS=14.4k, BW=56.4MiB/s (59.2MB/s)(3928KiB/68msec)\n",
             "    clat (usec): min=18, max=15105, avg=131.18, stdev=795.03\n",
             "    clat percentiles (usec):\n     |  1.00th=[   22], 99.99th=[15139]\n",
@@ -409,15 +527,51 @@ mod tests {
             "     issued rwts: total=982,0,0,0 short=0,0,0,0 dropped=0,0,0,0\n",
             "\nRun status group 0 (all jobs):\n   READ: bw=56.4MiB/s (59.2MB/s), ",
             "io=3928KiB (4022kB), run=68-68msec\n",
-            "  vda: ios=1/2, merge=0/0, ticks=3/4, in_queue=5, util=6.00%\n",
+            "  vda: ios=1/2, sectors=8/16, merge=0/0, ticks=3/4, in_queue=5, util=6.00%\n",
         ] {
             assert!(text.contains(expected), "{expected}\nis not in\n{text}");
         }
         json["global options"] = json!({ "significant_figures": "6" });
-        let text = of_json(&json);
+        let text = of_json(&json, 7);
         for expected in ["IOPS=14441, BW=57765KiB/s (59151kB/s)(3928.0KiB/68msec)", "bw=57765KiB/s"]
         {
             assert!(text.contains(expected), "{expected}\nis not in\n{text}");
         }
+        json["global options"] = json!({ "unit_base": "1" });
+        json["jobs"][0]["job options"] = json!({ "kb_base": "1000" });
+        json["jobs"][0]["total_err"] = json!(3);
+        json["jobs"][0]["first_error"] = json!(5);
+        json["jobs"][0]["sync"] = json!({ "lat_ns": {
+            "min": 211_000, "max": 266_000, "mean": 238_970.0, "stddev": 38_870.0, "N": 2,
+            "percentile": { "50.000000": 212_000 }
+        } });
+        let text = of_json(&json, 7);
+        for expected in [
+            "BW=473Mbit/s (451Mibit/s)(4022kB/68msec)",
+            "io=4022kB (3928KiB)",
+            "     errors    : total=3, first_error=5/<Input/output error>\n",
+            "  fsync/fdatasync/sync_file_range/syncfs:\n    sync (usec): min=211, max=266, avg=238.97, stdev=38.87\n    \
+             sync percentiles (usec):\n     | 50.00th=[  212]\n",
+        ] {
+            assert!(text.contains(expected), "{expected}\nis not in\n{text}");
+        }
+    }
+
+    #[test]
+    fn jobs_are_announced_as_by_fio() {
+        let order = Order::Random { distribution: Distribution::EachOnce, run: 1 };
+        let mut job = JobPlan::new("w", Engine::Libaio, Mix::ReadWrite { read_percent: 50 }, order);
+        job.access.block_sizes.write = BlockSizes::Range { min: 4096, max: 16384 };
+        let mut thread = JobPlan { clone: 1, ..job.clone() };
+        thread.options.insert("thread".into(), "1".into());
+        let last = JobPlan { name: "r".into(), group: 1, ..job.clone() };
+        let text = heading(&[job, thread, last]);
+        let sizes =
+            "bs=(R) 4096B-4096B, (W) 4096B-16.0KiB, (T) 4096B-4096B, ioengine=libaio, iodepth=1";
+        let expected = format!(
+            "w: (g=0): rw=randrw, {sizes}\n...\nr: (g=1): rw=randrw, {sizes}\n\
+             fio-3.42\nStarting 1 thread and 2 processes\n"
+        );
+        assert_eq!(text, expected);
     }
 }

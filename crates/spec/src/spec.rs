@@ -314,9 +314,8 @@ fn set_with_files(
         ("buffer_pattern" | "verify_pattern", Some(value)) if value.contains('\'') => value,
         _ => return set_key(job, line, global),
     };
-    let read = with_files(named, sources).map_err(|why| {
-        SpecError::new(format!("{}: {why}", line.key)).at(line.place.as_ref())
-    })?;
+    let read = with_files(named, sources)
+        .map_err(|why| SpecError::new(format!("{}: {why}", line.key)).at(line.place.as_ref()))?;
     set_key(job, &Line { value: Some(read), ..line.clone() }, global)?;
     // Results show the key as it was given.
     job.given.iter_mut().next_back().into_iter().for_each(|given| given.value.clone_from(named));

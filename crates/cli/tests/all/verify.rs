@@ -176,7 +176,10 @@ fn a_pattern_is_read_from_a_file() {
     let reads = ["--name=a", "--filename=f", "--rw=read", "--verify=pattern", "--bs=4k"];
     let page = place.run(&[&reads[..], &["--verify_pattern='pat'"]].concat()).done();
     verified_kib(&page.stdout, 64);
-    place.refuses(&[&job[..], &["--buffer_pattern=0x1'none'"]].concat(), &["'none'", "check the name"]);
+    place.refuses(
+        &[&job[..], &["--buffer_pattern=0x1'none'"]].concat(),
+        &["'none'", "not a regular file; name one"],
+    );
 }
 
 /// A run that was stopped early, of which only what was written is verified by another.
@@ -191,12 +194,15 @@ fn a_saved_state_limits_what_is_verified() {
     assert_eq!(place.run(&only).code, Some(1), "most was not written");
     let page = place.run(&[&only[..], &["--verify_state_load=1"]].concat()).done();
     verified_kib(&page.stdout, 256);
-    let reads = ["--name=a/b", "--filename=f", "--rw=randread", "--verify=crc32c", "--verify_state_load"];
+    let reads =
+        ["--name=a/b", "--filename=f", "--rw=randread", "--verify=crc32c", "--verify_state_load"];
     let page = place.run(&reads).done();
     verified_kib(&page.stdout, 256);
     // What is no state stays what it is.
     place.write("local-a.b-0-verify.state", b"notes");
-    for (keys, part) in [(&reads[..], "verify_state_load"), (&[&job[..], &writes].concat(), "move it")] {
+    for (keys, part) in
+        [(&reads[..], "verify_state_load"), (&[&job[..], &writes].concat(), "move it")]
+    {
         let answer = place.run(keys);
         assert_eq!(answer.code, Some(1));
         says(&answer.stderr, &["not a verification state", part]);
@@ -210,7 +216,8 @@ fn a_saved_state_limits_what_is_verified() {
 fn only_what_was_flushed_is_verified_on_request() {
     let place = Place::new();
     let job = ["--name=a", "--filename=f", "--size=256k", "--rw=write", "--verify=md5"];
-    let writes = ["--number_ios=50", "--fsync=16", "--verify_policy=fsynced", "--verify_state_save=1"];
+    let writes =
+        ["--number_ios=50", "--fsync=16", "--verify_policy=fsynced", "--verify_state_save=1"];
     let page = place.run(&[&job[..], &writes].concat()).done();
     verified_kib(&page.stdout, 200);
     let page = place.run(&[&job[..], &["--verify_only", "--verify_state_load=1"]].concat()).done();

@@ -217,11 +217,14 @@ impl Verifier {
 
     /// The trims that are due, of blocks that nothing has overwritten.
     pub fn trims(&mut self) -> Vec<Request> {
-        let Some(plan) = self.plan.trims.filter(|_| self.trims_are_due()) else { return Vec::new() };
+        let Some(plan) = self.plan.trims.filter(|_| self.trims_are_due()) else {
+            return Vec::new();
+        };
         self.trims.writes = 0;
         let batch = self.trims.next.len().min(usize::try_from(plan.batch).unwrap_or(usize::MAX));
         let last = |request: &Request| self.written.as_ref()?.number(request.file, request.offset);
-        let due = self.trims.next.drain(..batch).filter(|(trim, number)| last(trim) == Some(*number));
+        let due =
+            self.trims.next.drain(..batch).filter(|(trim, number)| last(trim) == Some(*number));
         due.map(|(trim, _)| trim).collect()
     }
 

@@ -36,12 +36,14 @@ impl State {
     pub fn load(path: &str, depth: u32) -> Result<Self, EngineError> {
         let failed = |op| EngineError::new(Operation::LoadState(op)).on(path);
         let about = fs::metadata(path);
-        let about = about.map_err(|error| EngineError::by_kernel(Operation::LoadState(""), &error).on(path))?;
+        let about = about
+            .map_err(|error| EngineError::by_kernel(Operation::LoadState(""), &error).on(path))?;
         if !about.is_file() || about.len() > FILE_BYTES_MAX as u64 {
             return Err(failed(NO_STATE));
         }
         let bytes = fs::read(path);
-        let bytes = bytes.map_err(|error| EngineError::by_kernel(Operation::LoadState(""), &error).on(path))?;
+        let bytes = bytes
+            .map_err(|error| EngineError::by_kernel(Operation::LoadState(""), &error).on(path))?;
         Self::decode(&bytes, depth as usize).map_err(failed)
     }
 
@@ -66,7 +68,8 @@ impl State {
     fn encode(&self, name: &str, job: u64, depth: u32) -> Vec<u8> {
         let free = (depth as usize).saturating_sub(self.in_flight.len());
         let in_flight = self.in_flight.iter().copied().take(depth as usize);
-        let list = in_flight.chain(std::iter::repeat_n(NONE, free)).chain(self.failed.iter().copied());
+        let list =
+            in_flight.chain(std::iter::repeat_n(NONE, free)).chain(self.failed.iter().copied());
         let list: Vec<u64> = list.collect();
         let mut state = (list.len() as u64).to_le_bytes().to_vec();
         state.extend(self.numbers.to_le_bytes());

@@ -110,7 +110,12 @@ impl<'a> dyn AnyWorker<'a> + '_ {
     }
 
     /// Reads and verifies, or trims, in the middle of a span, with nothing in flight, until `until_ns`; counts into `stats`.
-    pub fn interpose(&mut self, requests: Vec<Request>, stats: &'a Stats, until_ns: u64) -> SpanEnd {
+    pub fn interpose(
+        &mut self,
+        requests: Vec<Request>,
+        stats: &'a Stats,
+        until_ns: u64,
+    ) -> SpanEnd {
         let count = requests.len() as u64;
         self.do_first(requests);
         let core = self.core();

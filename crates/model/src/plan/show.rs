@@ -27,7 +27,7 @@ pub struct Show {
     pub unified: Unified,
     /// Bytes per kilobyte in text output, 1000 or 1024 (`kb_base`).
     pub kb_base: u32,
-    /// Report bandwidth in bits (8) or bytes (0 or 1) per second (`unit_base`).
+    /// Report bandwidth in bits (1) or bytes (0 or 8) per second (`unit_base`).
     pub unit_base: u32,
 }
 

@@ -6,13 +6,13 @@ use crate::job::{Job, Size};
 use crate::names::PATHS_MAX;
 use crate::spec::Spec;
 use crate::trace::Trace;
-use fathom_model::Dir;
 use fathom_model::cpus;
 use fathom_model::facts::{Facts, TargetKind};
 use fathom_model::plan::{
     BlockSizes, Distribution, Engine, Mix, NameOp, Order, Psync, ScsiWrite, WriteMode,
 };
 use fathom_model::units::bytes as show;
+use fathom_model::{Dir, PerDir};
 use std::collections::HashSet;
 
 /// What is wrong with a key of a job.
@@ -116,6 +116,14 @@ checks! {
     "sqthread_poll_cpu" = |job, facts| not_allowed(job.ring.sqpoll.and_then(|poller| poller.cpu).as_slice(), facts);
     "nrfiles": |job| names_op(job).is_some() && too_many_names(job)
         => "the job has more than a million files; lower nrfiles or numjobs";
+    "rate_min": |job| exceeds(&job.rate_floor.bytes, &job.rate_bytes)
+        => "the job fails below a rate above its limit; lower rate_min, or raise rate";
+    "rate_iops_min": |job| exceeds(&job.rate_floor.iops, &job.rate_iops)
+        => "the job fails below a rate above its limit; lower rate_iops_min, or raise rate_iops";
+}
+
+fn exceeds(floor: &PerDir<Option<u64>>, limit: &PerDir<Option<u64>>) -> bool {
+    Dir::ALL.iter().any(|dir| limit[*dir].is_some_and(|limit| floor[*dir] > Some(limit)))
 }
 
 pub(super) fn settings(job: &Job, facts: &Facts, readonly: bool) -> Vec<KeyProblem> {
@@ -586,6 +594,8 @@ mod tests {
         "--cpus_allowed=9",
         "--sqthread_poll=1 --sqthread_poll_cpu=9",
         "--ioengine=filestat --nrfiles=65536 --numjobs=64",
+        "--rate=1m --rate_min=2m",
+        "--rate_iops=1000 --rate_iops_min=2000",
     ];
 
     #[test]

@@ -3,11 +3,11 @@
 use super::File;
 use crate::job::Job;
 use crate::keys::{self, Key};
+use fathom_model::PerDir;
 use fathom_model::facts::{Host, TargetKind};
 use fathom_model::plan::{
     Batch, Engine, JobPlan, Psync, ScsiCommands, ScsiWrite, Uring, WriteMode,
 };
-use fathom_model::PerDir;
 
 /// First kernel with io_uring discards of block devices (BLOCK_URING_CMD_DISCARD).
 const RING_DISCARDS: (u32, u32) = (6, 12);

@@ -12,7 +12,8 @@ pub(crate) fn with_files(text: &str, sources: &dyn Sources) -> Result<String, St
         let (before, quoted) = rest.split_at(at);
         read.push_str(before);
         let (quote, quoted) = quoted.split_at(1);
-        let end = quoted.find(quote).ok_or_else(|| format!("missing {quote} in '{text}'; add it"))?;
+        let end =
+            quoted.find(quote).ok_or_else(|| format!("missing {quote} in '{text}'; add it"))?;
         let (inner, more) = quoted.split_at(end);
         rest = &more[1..];
         match quote {
@@ -50,9 +51,7 @@ pub(crate) fn pattern(text: &str) -> Result<Vec<u8>, String> {
             bytes.extend_from_slice(&quoted.as_bytes()[..end]);
             &quoted[end + 1..]
         } else if rest.starts_with('\'') {
-            return Err(format!(
-                "'{text}': no pattern is read from a file here; use 0x… or \"…\""
-            ));
+            return Err(format!("'{text}': no pattern is read from a file here; use 0x… or \"…\""));
         } else if let Some(hex) = rest.strip_prefix("0x").or_else(|| rest.strip_prefix("0X")) {
             hexadecimal(hex, &mut bytes)
                 .ok_or_else(|| format!("no digits after 0x in '{text}'; add them"))?
@@ -160,7 +159,12 @@ mod tests {
         assert_eq!(all, "0xab0x012227\"it's\"-120x012227%o");
         let bytes = pattern(all.strip_suffix("%o").unwrap()).unwrap();
         assert_eq!(bytes[..5], [0xab, 1, b'"', b'\'', b'i']);
-        for (bad, why) in [("'none'", "check the name"), ("'a b", "missing '"), ("'empty'", "empty"), ("'-'", "regular")] {
+        for (bad, why) in [
+            ("'none'", "check the name"),
+            ("'a b", "missing '"),
+            ("'empty'", "empty"),
+            ("'-'", "regular"),
+        ] {
             let error = read(bad).unwrap_err();
             assert!(error.contains(why), "{bad}: {error}");
         }
