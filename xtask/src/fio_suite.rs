@@ -1,4 +1,4 @@
-//! fio's own tests with fathom in fio's place: which of those pass that pass with fio.
+//! fio's own tests with fathom in fio's place: which of those pass that pass with fio, and of its scripts, how many tests.
 
 use crate::programs;
 use crate::run::{self, Probe};
@@ -10,6 +10,19 @@ use std::time::Duration;
 /// Tests from this number on are programs of fio's own.
 const OWN_PROGRAMS: std::ops::RangeInclusive<u32> = 1000..=1099;
 const LIMIT: Duration = Duration::from_secs(3600);
+/// fio's scripts, and how each takes its fio, and where it may write.
+const SCRIPTS: [(&str, &str); 10] = [
+    ("readonly", "-f FIO -a DIR"),
+    ("sequence", "-f FIO -a DIR"),
+    ("log_compression", "-f FIO"),
+    ("verify_state_save", "-f FIO -a DIR"),
+    ("verify-trim", "-k -f FIO -a DIR --dut DEVICE"),
+    ("latency_percentiles", "-f FIO -a DIR"),
+    ("random_seed", "-f FIO -a DIR"),
+    ("numberio_overlap", "-f FIO -a DIR"),
+    ("steadystate_tests", "FIO"),
+    ("verify", "-f FIO -a DIR"),
+];
 /// What fio's tests need of Python.
 const PACKAGES: &str = "statsmodels scipy";
 
@@ -21,8 +34,12 @@ pub struct Options {
     /// The fathom to test; without it, a release is built
     #[arg(long, value_name = "FILE")]
     fathom: Option<PathBuf>,
-    /// Numbers of tests; without any, all that run job files
-    tests: Vec<u32>,
+    /// A block device that may be overwritten, as fathom's --erase takes it; without it, verify-trim is left out
+    #[arg(long, value_name = "DEVICE[@SERIAL]")]
+    erase: Option<String>,
+    /// Numbers of tests, and names of scripts in fio's t/ without `.py`; without any, all that run job files, and all
+    /// scripts
+    tests: Vec<String>,
 }
 
 pub fn run(options: &Options) -> Result<()> {
@@ -33,19 +50,90 @@ pub fn run(options: &Options) -> Result<()> {
     // fathom speaks as fio only by that name.
     let as_fio = dir.path().join("fio");
     std::os::unix::fs::symlink(&fathom, &as_fio)?;
+    let numbers: Vec<&String> = options.tests.iter().filter(|t| t.parse::<u32>().is_ok()).collect();
+    let jobs = match options.tests.is_empty() || !numbers.is_empty() {
+        true => job_files(&numbers, &python, &source, &as_fio)?,
+        false => true,
+    };
+    let scripts = scripts(options, &python, &source, &as_fio, dir.path())?;
+    if jobs && scripts { Ok(()) } else { Err("some tests of fio fail".into()) }
+}
+
+/// Whether as many tests of each script pass as with fio.
+fn scripts(
+    options: &Options,
+    python: &Path,
+    source: &Path,
+    as_fio: &Path,
+    dir: &Path,
+) -> Result<bool> {
+    let wanted = |(name, how): &&(&str, &str)| {
+        (options.tests.is_empty() || options.tests.iter().any(|test| test == name))
+            && (options.erase.is_some() || !how.contains("DEVICE"))
+    };
+    let device = options.erase.as_deref().unwrap_or_default();
+    // fathom erases only what its command line names.
+    let erasing = dir.join("erasing/fio");
+    std::fs::create_dir_all(dir.join("erasing"))?;
+    let text = format!("#!/bin/sh\nexec '{}' '--erase={device}' \"$@\"\n", as_fio.display());
+    std::fs::write(&erasing, text)?;
+    std::fs::set_permissions(&erasing, std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
+    let mut rows = vec![["script", "with fio", "with fathom"].map(String::from)];
+    let mut same = true;
+    for (name, how) in SCRIPTS.iter().filter(wanted) {
+        let script = source.join(format!("t/{name}.py")).display().to_string();
+        let ours = if how.contains("DEVICE") { erasing.as_path() } else { as_fio };
+        let mut counts = Vec::new();
+        for (by, fio) in [("fio", source.join("fio")), ("fathom", ours.to_path_buf())] {
+            let work = dir.join(format!("{name}-by-{by}"));
+            std::fs::create_dir(&work)?;
+            let word = |word: &str| match word {
+                "FIO" => fio.display().to_string(),
+                "DIR" => work.join("artifacts").display().to_string(),
+                "DEVICE" => device.split('@').next().unwrap_or_default().to_string(),
+                word => word.to_string(),
+            };
+            let args: Vec<String> =
+                std::iter::once(script.clone()).chain(how.split(' ').map(word)).collect();
+            let done = run::attempt(python, &args, &work, Probe::Nothing, LIMIT)?;
+            counts.push((counted(&done.stdout), done.code));
+        }
+        let shown = |((passed, failed), code): &((usize, usize), Option<i32>)| {
+            let code = code.map_or("a signal".to_string(), |code| code.to_string());
+            format!("{passed} passed, {failed} failed, status {code}")
+        };
+        same &=
+            counts[1].0.0 >= counts[0].0.0 && (counts[0].1 != Some(0) || counts[1].1 == Some(0));
+        rows.push([name.to_string(), shown(&counts[0]), shown(&counts[1])]);
+    }
+    print!("\n{}", table::aligned(&rows));
+    Ok(same)
+}
+
+/// How many lines of a script's output say that a test passed, and that one failed.
+fn counted(text: &str) -> (usize, usize) {
+    let lines = |word: &str, other: &str| {
+        text.lines().filter(|line| line.contains(word) && !line.contains(other)).count()
+    };
+    (lines("PASSED", "FAILED"), lines("FAILED", "PASSED"))
+}
+
+/// Whether all tests of run-fio-tests.py that pass with fio pass with fathom.
+fn job_files(numbers: &[&String], python: &Path, source: &Path, as_fio: &Path) -> Result<bool> {
+    let dir = tempfile::tempdir()?;
     let suite = |fio: &Path, name: &str| -> Result<BTreeMap<u32, String>> {
         let script = source.join("t/run-fio-tests.py").display().to_string();
         let artifacts = dir.path().join(name).display().to_string();
         let (root, fio) = (source.display().to_string(), fio.display().to_string());
         let args = [script, "-r".into(), root, "-f".into(), fio, "-a".into(), artifacts];
         let mut args: Vec<String> = args.into();
-        let (which, numbers) = match options.tests.as_slice() {
+        let (which, numbers) = match numbers {
             [] => ("-s", OWN_PROGRAMS.map(|n| n.to_string()).collect::<Vec<_>>()),
-            some => ("-o", some.iter().map(u32::to_string).collect()),
+            some => ("-o", some.iter().map(|number| number.to_string()).collect()),
         };
         args.push(which.into());
         args.extend(numbers);
-        let done = run::attempt(&python, &args, dir.path(), Probe::Nothing, LIMIT)?;
+        let done = run::attempt(python, &args, dir.path(), Probe::Nothing, LIMIT)?;
         let outcomes = outcomes(&done.stdout);
         if outcomes.is_empty() {
             let last = done.stderr.lines().last().unwrap_or("it printed nothing").to_string();
@@ -54,7 +142,7 @@ pub fn run(options: &Options) -> Result<()> {
         Ok(outcomes)
     };
     let by_fio = suite(&source.join("fio"), "by-fio")?;
-    let by_fathom = suite(&as_fio, "by-fathom")?;
+    let by_fathom = suite(as_fio, "by-fathom")?;
     let passes = |outcome: &str| outcome.starts_with("PASSED");
     let passed: Vec<&u32> = by_fio.iter().filter(|(_, o)| passes(o)).map(|(n, _)| n).collect();
     let mut rows = vec![["test".to_string(), "with fathom".to_string()]];
@@ -66,7 +154,7 @@ pub fn run(options: &Options) -> Result<()> {
     }
     print!("{}", table::aligned(&rows));
     println!("\n{same} of {} tests that pass with fio pass with fathom", passed.len());
-    if same == passed.len() { Ok(()) } else { Err("some tests of fio fail".into()) }
+    Ok(same == passed.len())
 }
 
 /// `Test 7 FAILED:  non-zero return code, t0007.fio`, by number.
@@ -98,6 +186,12 @@ fn python() -> Result<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tests_of_scripts_are_counted() {
+        let text = "x\nTest 1 PASSED 1\n****Test 4 FAILED****\nTest with a=1 PASSED\n2 tests PASSED, 1 FAILED";
+        assert_eq!(counted(text), (2, 1));
+    }
 
     #[test]
     fn outcomes_are_read_by_number() {

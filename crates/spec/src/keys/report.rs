@@ -41,8 +41,7 @@ keys! { Report;
     value("1000|1024") "kb_base": "Value of the k prefix, in values and in text output",
         "As in fio, 4kib is 4000 bytes with 1024 (the default) and 4096 with 1000; fathom prints a note."
         => show.kb_base = choice(&[("1000", 1000), ("1024", 1024)]);
-    value("0|1|8") "unit_base": "Report bandwidth in bits (1) or bytes (8) per second",
-        "In the output of a program that was started as fio."
+    value("0|1|8") "unit_base": "Report bandwidth in bits (1) or bytes (8) per second"
         => show.unit_base = choice(&[("0", 0), ("1", 1), ("8", 8)]);
     value("NAME") "clocksource": "Time source: gettimeofday, clock_gettime or cpu",
         "No effect, and fathom prints a note: it always uses clock_gettime (CLOCK_MONOTONIC)."

@@ -28,7 +28,7 @@ fn values_that_turn_a_feature_off() {
         let plan = plan(&spec, &facts(&spec)).unwrap();
         assert!(plan.jobs[0].options.get("rw").is_some_and(|rw| rw == "read"), "{key}");
     }
-    for key in ["trim_percentage=5", "zonemode=zbd", "lockfile=exclusive", "verify_mode=compare"] {
+    for key in ["zonemode=zbd", "lockfile=exclusive", "verify_mode=compare"] {
         let error = job(&format!("[a]\nrw=read\n{key}")).unwrap_err().to_string();
         assert!(error.starts_with("job:3: ") && error.contains("is refused"), "{error}");
     }

@@ -45,7 +45,7 @@ fn empty_arguments() {
 fn refused_keys_name_the_reason() {
     refuses_file("[a]\nexec_prerun=reboot", &["exec_prerun", "never runs commands"]);
     refuses_file("[a]\nallow_mounted_write=1", &["never writes to a device in use", "--erase="]);
-    refuses_file("[a]\nverify_state_load=1", &["verify_state_load", "not supported yet"]);
+    refuses_file("[a]\nverify_mode=compare", &["verify_mode", "not supported yet"]);
     refuses_file("[a]\nerase=/dev/disk", &["command line", "--erase="]);
     refuses_file("[a]\noverwrite=/data/file", &["overwrite", "command line"]);
     refuses_file("[a]\nhugepage-size=1g", &["hugepage-size", "use 2m"]);

@@ -214,9 +214,9 @@ fn row(name: &str, show: &Show, figures: &JobFigures<'_>) -> Vec<Text> {
 /// Bytes per second in the unit that the job requests: `kb_base` and `unit_base`.
 pub(in crate::pages) fn bandwidth(bytes: f64, show: &Show) -> Quantity {
     match (show.kb_base, show.unit_base) {
-        (1000, 8) => Quantity::new(bytes * 8.0, QuantityUnit::DecimalBitsPerSecond),
+        (1000, 1) => Quantity::new(bytes * 8.0, QuantityUnit::DecimalBitsPerSecond),
         (1000, _) => Quantity::new(bytes, QuantityUnit::DecimalBytesPerSecond),
-        (_, 8) => Quantity::new(bytes * 8.0, QuantityUnit::BitsPerSecond),
+        (_, 1) => Quantity::new(bytes * 8.0, QuantityUnit::BitsPerSecond),
         _ => Quantity::new(bytes, QuantityUnit::BytesPerSecond),
     }
 }
