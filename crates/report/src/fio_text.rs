@@ -41,7 +41,8 @@ fn heading(jobs: &[JobPlan]) -> String {
             direction_name(job),
             Dir::ALL.map(sizes).join(", "),
             job.engine.name(),
-            job.depth
+            // As requested, also where the engine does one at a time.
+            job.options.get("iodepth").unwrap_or(&job.depth.to_string())
         );
         if jobs.get(index + 1).is_some_and(|next| next.clone > 0) {
             line!(text, "...");
@@ -248,10 +249,9 @@ fn steady(out: &mut String, steady: &Value) {
 fn direction(out: &mut String, dir: &Value, name: &str, form: Form) {
     let [rate, other] = form.rate(number(&dir["bw_bytes"]) as u64);
     let [size, _] = form.size(number(&dir["io_bytes"]) as u64);
-    let zones = if name == "write" { "; 0 zone resets" } else { "" };
     line!(
         out,
-        "  {name}: IOPS={}, BW={rate} ({other})({size}/{}msec){zones}",
+        "  {name}: IOPS={}, BW={rate} ({other})({size}/{}msec)",
         short(number(&dir["iops"]) as u64, form.digits, 1000, ""),
         dir["runtime"]
     );

@@ -277,7 +277,7 @@ fn unmet(error: &EngineError) -> Option<String> {
             file(error)
         ),
         Operation::SaveState(why) if !why.is_empty() => format!(
-            "verify_state_save: {}: {why}; move it, or name another directory with --aux-path",
+            "verify_state_save: {}: {why}; move it, name another directory with --aux-path, or set verify_state_save=0",
             file(error)
         ),
         Operation::MeetLatency { dir, max_ns, took_ns } => {

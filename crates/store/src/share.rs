@@ -55,12 +55,12 @@ const TEXTS: &str = "\
 /// Fields of paths.
 const PATHS: &str = "\
     after before bw cgroup file filename hist iops lat listed mounts named path point resolved \
-    scratch_dir targets within";
+    scratch_dir state_file targets within";
 /// Keys of fio whose values are words of fio.
 const KEYS: &str = "\
     continue_on_error exit_what fadvise_hint fallocate file_service_type iomem ioengine mem \
     random_distribution random_generator rate_process readwrite rw stat_type sync verify \
-    write_hint";
+    verify_policy write_hint";
 /// Commands that make records.
 const COMMANDS: &str = "blocks confirm limit record run stacks sweep threads top try verify watch";
 /// Lists of block devices.

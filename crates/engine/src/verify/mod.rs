@@ -83,8 +83,7 @@ impl Verifier {
         let plan = job.verify.clone()?;
         let writes = job.access.mix.has(Dir::Write);
         let since_unix_ns = clock::unix_ns();
-        let keeps = plan.read_back || plan.backlog > 0 || plan.save_state || plan.trims.is_some();
-        let keeps = keeps && writes;
+        let keeps = plan.remembers() && writes;
         Some(Box::new(Self {
             buffers: job.buffers.clone(),
             job: (index as u16).wrapping_add(1),

@@ -75,7 +75,7 @@ impl JobPlan {
 
     /// The number of the last write of each block, if the job is to verify what it wrote, in bytes.
     fn written_bytes(&self) -> u64 {
-        let verifies = self.verify.as_ref().is_some_and(|v| v.read_back || v.backlog > 0);
+        let verifies = self.verify.as_ref().is_some_and(|v| v.remembers());
         let blocks = |region: &Region| region.len.div_ceil(self.place_unit());
         let all: u64 = self.offset_regions().iter().map(blocks).sum();
         if verifies && self.access.mix.has(Dir::Write) { all.saturating_mul(8) } else { 0 }

@@ -154,6 +154,13 @@ pub struct Verify {
     pub fsynced: bool,
 }
 
+impl Verify {
+    /// Whether the last write of each block must be known, if the job writes.
+    pub fn remembers(&self) -> bool {
+        self.read_back || self.backlog > 0 || self.save_state || self.trims.is_some()
+    }
+}
+
 /// Which written blocks are trimmed, and when.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct VerifyTrims {
