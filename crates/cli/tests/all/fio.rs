@@ -73,6 +73,15 @@ fn scripts_find_iops_bandwidth_and_latency_with_grep() {
     assert!(found[4].parse::<f64>().unwrap() > 0.0, "{found:?}");
 }
 
+#[test]
+fn an_interrupted_run_ends_as_fio_does() {
+    let place = Place::new();
+    let text = "fio --name=a --ioengine=null --size=1g --rate_iops=100 --output=o &
+         sleep 1; kill -INT $!; wait $!; echo $?; grep -c 'err= 0: pid=' o";
+    let answer = script(&place, text).done();
+    assert_eq!(answer.stdout, "128\n1\n");
+}
+
 /// A job beside those that are measured, in all formats.
 #[test]
 fn jobs_without_stats_are_not_reported() {
@@ -83,9 +92,21 @@ fn jobs_without_stats_are_not_reported() {
     assert_eq!(json["jobs"][0]["jobname"], "measured");
     for format in ["normal", "terse", "text"] {
         let text = script(&place, &format!("fio --output-format={format} {jobs}")).done().stdout;
-        assert!(!text.contains("beside") && text.contains("measured"), "{text}");
+        // As in fio, it is announced.
+        let results = text.split("Starting 2 processes\n").last().unwrap();
+        assert!(!results.contains("beside") && results.contains("measured"), "{text}");
         if format == "normal" {
             says(&text, &["WRITE: bw=", "io=1024KiB (1049kB)"]);
+            says(
+                &text,
+                &["beside: (g=0): rw=write, bs=(R) 4096B-4096B, (W) 4096B-", "ioengine=psync"],
+            );
+            says(
+                &text,
+                &[
+                    "\nfio-3.42\nStarting 2 processes\n\nmeasured: (groupid=0, jobs=1): err= 0: pid=",
+                ],
+            );
         }
     }
     for format in ["normal", "terse", "text", "json"] {
