@@ -10,18 +10,38 @@ use std::time::Duration;
 /// Tests from this number on are programs of fio's own.
 const OWN_PROGRAMS: std::ops::RangeInclusive<u32> = 1000..=1099;
 const LIMIT: Duration = Duration::from_secs(3600);
-/// fio's scripts, and how each takes its fio, and where it may write.
-const SCRIPTS: [(&str, &str); 10] = [
-    ("readonly", "-f FIO -a DIR"),
-    ("sequence", "-f FIO -a DIR"),
-    ("log_compression", "-f FIO"),
-    ("verify_state_save", "-f FIO -a DIR"),
-    ("verify-trim", "-k -f FIO -a DIR --dut DEVICE"),
-    ("latency_percentiles", "-f FIO -a DIR"),
-    ("random_seed", "-f FIO -a DIR"),
-    ("numberio_overlap", "-f FIO -a DIR"),
-    ("steadystate_tests", "FIO"),
-    ("verify", "-f FIO -a DIR"),
+struct Script {
+    name: &'static str,
+    /// How it takes its fio, and where it may write.
+    how: &'static str,
+    /// Tests that fathom cannot pass, and why.
+    lacks: (usize, &'static str),
+}
+
+const fn script(name: &'static str, how: &'static str) -> Script {
+    Script { name, how, lacks: (0, "") }
+}
+
+const PLAIN: &str = "-f FIO -a DIR";
+const SCRIPTS: [Script; 10] = [
+    script("readonly", PLAIN),
+    script("sequence", PLAIN),
+    Script { name: "log_compression", how: "-f FIO", lacks: (1, "compressed logs are refused") },
+    script("verify_state_save", PLAIN),
+    script("verify-trim", "-k -f FIO -a DIR --dut DEVICE"),
+    script("latency_percentiles", PLAIN),
+    Script {
+        name: "random_seed",
+        how: PLAIN,
+        lacks: (4, "they read the seeds of fio's generators (--debug=random)"),
+    },
+    script("numberio_overlap", PLAIN),
+    Script {
+        name: "steadystate_tests",
+        how: "FIO",
+        lacks: (6, "they read how fio parses options (--debug=parse)"),
+    },
+    script("verify", PLAIN),
 ];
 /// What fio's tests need of Python.
 const PACKAGES: &str = "statsmodels scipy";
@@ -67,9 +87,9 @@ fn scripts(
     as_fio: &Path,
     dir: &Path,
 ) -> Result<bool> {
-    let wanted = |(name, how): &&(&str, &str)| {
-        (options.tests.is_empty() || options.tests.iter().any(|test| test == name))
-            && (options.erase.is_some() || !how.contains("DEVICE"))
+    let wanted = |script: &&Script| {
+        (options.tests.is_empty() || options.tests.iter().any(|test| test == script.name))
+            && (options.erase.is_some() || !script.how.contains("DEVICE"))
     };
     let device = options.erase.as_deref().unwrap_or_default();
     // fathom erases only what its command line names.
@@ -78,10 +98,10 @@ fn scripts(
     let text = format!("#!/bin/sh\nexec '{}' '--erase={device}' \"$@\"\n", as_fio.display());
     std::fs::write(&erasing, text)?;
     std::fs::set_permissions(&erasing, std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
-    let mut rows = vec![["script", "with fio", "with fathom"].map(String::from)];
+    let mut rows = vec![["script", "with fio", "with fathom", "known"].map(String::from)];
     let mut same = true;
-    for (name, how) in SCRIPTS.iter().filter(wanted) {
-        let script = source.join(format!("t/{name}.py")).display().to_string();
+    for Script { name, how, lacks: (lacks, why) } in SCRIPTS.iter().filter(wanted) {
+        let path = source.join(format!("t/{name}.py")).display().to_string();
         let ours = if how.contains("DEVICE") { erasing.as_path() } else { as_fio };
         let mut counts = Vec::new();
         for (by, fio) in [("fio", source.join("fio")), ("fathom", ours.to_path_buf())] {
@@ -94,7 +114,7 @@ fn scripts(
                 word => word.to_string(),
             };
             let args: Vec<String> =
-                std::iter::once(script.clone()).chain(how.split(' ').map(word)).collect();
+                std::iter::once(path.clone()).chain(how.split(' ').map(word)).collect();
             let done = run::attempt(python, &args, &work, Probe::Nothing, LIMIT)?;
             counts.push((counted(&done.stdout), done.code));
         }
@@ -102,9 +122,11 @@ fn scripts(
             let code = code.map_or("a signal".to_string(), |code| code.to_string());
             format!("{passed} passed, {failed} failed, status {code}")
         };
-        same &=
-            counts[1].0.0 >= counts[0].0.0 && (counts[0].1 != Some(0) || counts[1].1 == Some(0));
-        rows.push([name.to_string(), shown(&counts[0]), shown(&counts[1])]);
+        let [(by_fio, status), (by_fathom, our_status)] = counts[..] else { continue };
+        same &= by_fathom.0 + lacks >= by_fio.0;
+        same &= *lacks > 0 || status != Some(0) || our_status == Some(0);
+        let known = if *lacks > 0 { format!("{lacks} fail: {why}") } else { String::new() };
+        rows.push([name.to_string(), shown(&counts[0]), shown(&counts[1]), known]);
     }
     print!("\n{}", table::aligned(&rows));
     Ok(same)
