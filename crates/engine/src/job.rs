@@ -77,14 +77,19 @@ fn prepare(
     Ok(result)
 }
 
-/// The worker, which verifies only what was written before, if a file is to say what that is.
+/// The worker, which verifies only what was written before, if a file is to say what that is; an error if it could not write
+/// such a file.
 fn resumed<'a>(
     task: &Task<'a>,
     mut worker: Box<dyn AnyWorker<'a> + 'a>,
 ) -> Result<Box<dyn AnyWorker<'a> + 'a>, EngineError> {
-    let plan = task.job.verify.as_ref().filter(|plan| plan.load_state);
-    if let (Some(plan), Some(verifier)) = (plan, worker.core().verifier()) {
-        verifier.resume(State::load(&plan.state_file, task.job.depth)?);
+    if let (Some(plan), Some(verifier)) = (&task.job.verify, worker.core().verifier()) {
+        if plan.save_state {
+            State::check_place(&plan.state_file)?;
+        }
+        if plan.load_state {
+            verifier.resume(State::load(&plan.state_file, task.job.depth)?);
+        }
     }
     Ok(worker)
 }

@@ -77,7 +77,7 @@ fn scripts_find_iops_bandwidth_and_latency_with_grep() {
 fn an_interrupted_run_ends_as_fio_does() {
     let place = Place::new();
     let text = "fio --name=a --ioengine=null --size=1g --rate_iops=100 --output=o &
-         sleep 1; kill -INT $!; wait $!; echo $?; grep -c 'err= 0: pid=' o";
+         sleep 1; kill -INT $!; wait $! || echo $?; grep -c 'err= 0: pid=' o";
     let answer = script(&place, text).done();
     assert_eq!(answer.stdout, "128\n1\n");
 }

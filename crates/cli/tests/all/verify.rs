@@ -208,6 +208,13 @@ fn a_saved_state_limits_what_is_verified() {
         says(&answer.stderr, &["not a verification state", part]);
     }
     assert_eq!(fs::read(place.path("local-a.b-0-verify.state")).unwrap(), b"notes");
+    let nowhere = [&job[..], &writes, &["--aux-path=nowhere", "--filename=g"]].concat();
+    let answer = place.run(&nowhere);
+    says(&answer.stderr, &["cannot write nowhere/local-a.b-0-verify.state"]);
+    assert_eq!(
+        fs::read(place.path("g")).map_or(0, |data| data.iter().filter(|b| **b != 0).count()),
+        0
+    );
     let answer = place.run(&[&reads[..], &["--aux-path=nowhere"]].concat());
     says(&answer.stderr, &["nowhere/local-a.b-0-verify.state"]);
 }

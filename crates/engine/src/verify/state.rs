@@ -3,6 +3,8 @@
 use super::checksum::crc32c;
 use crate::error::{EngineError, Operation};
 use std::fs;
+use std::io::ErrorKind;
+use std::path::Path;
 
 const VERSION: u64 = 7;
 /// Version, length of what follows, and its CRC-32C, in 8 bytes each.
@@ -47,22 +49,28 @@ impl State {
         Self::decode(&bytes, depth as usize).map_err(failed)
     }
 
-    pub fn save(&self, path: &str, name: &str, job: usize, depth: u32) -> Result<(), EngineError> {
+    /// Whether a state may be written there: what is no state belongs to somebody.
+    pub fn check_place(path: &str) -> Result<(), EngineError> {
         let by_kernel = |error| EngineError::by_kernel(Operation::SaveState(""), &error).on(path);
-        // What is no state belongs to somebody.
-        match fs::symlink_metadata(path) {
-            Ok(about) => {
-                let is_state = about.is_file()
-                    && about.len() <= FILE_BYTES_MAX as u64
-                    && fs::read(path).is_ok_and(|bytes| has_header(&bytes));
-                if !is_state {
-                    return Err(EngineError::new(Operation::SaveState(NO_STATE)).on(path));
-                }
-            }
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            Err(error) => return Err(by_kernel(error)),
+        let directory = Path::new(path).parent().filter(|parent| *parent != Path::new(""));
+        directory.map_or(Ok(()), |parent| fs::metadata(parent).map(|_| ())).map_err(by_kernel)?;
+        let about = match fs::symlink_metadata(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            about => about.map_err(by_kernel)?,
+        };
+        let is_state = about.is_file()
+            && about.len() <= FILE_BYTES_MAX as u64
+            && fs::read(path).is_ok_and(|bytes| has_header(&bytes));
+        match is_state {
+            true => Ok(()),
+            false => Err(EngineError::new(Operation::SaveState(NO_STATE)).on(path)),
         }
-        fs::write(path, self.encode(name, job as u64, depth)).map_err(by_kernel)
+    }
+
+    pub fn save(&self, path: &str, name: &str, job: usize, depth: u32) -> Result<(), EngineError> {
+        Self::check_place(path)?;
+        let written = fs::write(path, self.encode(name, job as u64, depth));
+        written.map_err(|error| EngineError::by_kernel(Operation::SaveState(""), &error).on(path))
     }
 
     fn encode(&self, name: &str, job: u64, depth: u32) -> Vec<u8> {
