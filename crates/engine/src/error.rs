@@ -95,6 +95,8 @@ pub enum Operation {
         lost: u32,
         paths: Vec<String>,
     },
+    /// To the journal of what was written, which is in `file`.
+    WriteJournal,
     /// What was read is not what was written.
     Verify(Box<WrongBlock>),
     MeetLatency {

@@ -49,8 +49,13 @@ pub(crate) fn makes_passes(job: &JobPlan) -> bool {
 }
 
 impl FullSource {
-    /// The I/Os of `job` on `files`, and where the queue maps these, their mappings.
-    pub fn new(job: &JobPlan, files: &[OpenFile], mappings: &[MappedRange]) -> Self {
+    /// The I/Os of `job` on `files`, and where the queue maps these, their mappings; with a journal, writes are in order.
+    pub fn new(
+        job: &JobPlan,
+        files: &[OpenFile],
+        mappings: &[MappedRange],
+        has_journal: bool,
+    ) -> Self {
         let unit = job.block_unit();
         let pass = |(index, file): (usize, &OpenFile)| {
             let region = job.regions[index];
@@ -66,7 +71,8 @@ impl FullSource {
             true => Blocks::TrimWrite(TrimWrite::new(any)),
             false => Blocks::Any(any),
         };
-        let serializes = has_pairs || job.serialize_overlap || Verifier::serializes(job);
+        let serializes =
+            has_pairs || job.serialize_overlap || Verifier::serializes(job, has_journal);
         Self { blocks, serializes, files, apart, reads: VecDeque::new() }
     }
 }

@@ -218,9 +218,9 @@ impl Writes {
         match request.op {
             Op::Io(Dir::Write) => {
                 let buffer = &mut self.slab.slot_mut(slot)[..request.len as usize];
-                verifier.prepare(buffer, request, now_ns);
+                verifier.prepare(slot, buffer, request, now_ns);
             }
-            Op::Io(Dir::Trim) => verifier.forget(request),
+            Op::Io(Dir::Trim) => verifier.trim(request),
             _ => return state,
         }
         match state {
