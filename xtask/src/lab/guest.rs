@@ -123,6 +123,11 @@ impl Guest {
         self.qmp.execute("send-key", &keys).map(drop)
     }
 
+    /// Stops the processors, once what they gave to the disks is done.
+    pub fn pause(&mut self) -> Result<()> {
+        self.qmp.execute("stop", &json!({})).map(drop)
+    }
+
     /// Hot-unplugs a disk; the guest has some seconds to release it.
     pub fn remove_disk(&mut self, index: usize) -> Result<()> {
         self.qmp.execute("device_del", &json!({ "id": format!("nvme{index}") })).map(drop)

@@ -33,6 +33,10 @@ pub fn check_promises(
     files: &[PromisedFile],
 ) -> Result<PromiseRecord, String> {
     let verifier = Verifier::of_run(job, index, salt).ok_or("the job of it verifies nothing")?;
+    let plan = &verifier.plan;
+    if plan.offsets.iter().any(|at| *at as usize >= plan.pattern.len()) {
+        return Err("the job of it has offsets beyond the end of its pattern".into());
+    }
     let (events, tail) = journal::read(journal)?;
     let history = History::replay(&events, files.len(), acknowledges_durably(job))?;
     let segments = history.segments(files.len());
@@ -319,7 +323,8 @@ impl Judge<'_> {
         let mut right: Vec<bool> =
             sectors.iter().map(|sector| is_of(base, &first, *sector)).collect();
         let mut is_newer = false;
-        let beyond = self.beyond(&first, &base.found, place.start);
+        let covers = |write: &LoggedWrite| write.offset <= from && to <= write.end();
+        let beyond = self.beyond(&first, &base.found, place.start).filter(covers);
         let header = self.header_at(&base.found, place.start);
         let is_named = |index: &&usize| {
             header.is_some_and(|header| header.number == self.history.writes[**index].number)
@@ -365,7 +370,11 @@ impl Judge<'_> {
         let is_own = header.offset == first.offset + start as u64
             && header.number >= self.history.writes.len() as u64
             && header.seed == self.verifier.seed(header.number);
-        is_own.then_some(LoggedWrite { number: header.number, ..*first })
+        let number = header.number;
+        is_own.then_some(match interval == found.len() {
+            true => LoggedWrite { number, offset: header.offset, len: header.len, ..*first },
+            false => LoggedWrite { number, ..*first },
+        })
     }
 
     fn lost(
