@@ -257,7 +257,7 @@ Examples:
     /// DIR is what `fathom run --journal=DIR` recorded: each write, and which of them a flush, or their own completion
     /// (sync=dsync), acknowledged as durable. Reads all of these blocks, and says of each whether it is as acknowledged, newer,
     /// or lost: the disk, or the file system, lied. The exit status is 0 if nothing was lost, 1 if something was, and 2 if
-    /// that cannot be told. docs/crash.md describes how to cut the power.
+    /// that cannot be told, also since nothing was acknowledged. docs/crash.md describes how to cut the power.
     #[command(after_help = "\
 Examples:
   fathom run --journal=/media/usb/j --erase=/dev/sdb --filename=/dev/sdb --rw=randwrite --bs=4k --direct=1 --fsync=32 --verify=crc32c

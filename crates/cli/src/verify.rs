@@ -1,7 +1,6 @@
 //! `fathom verify`: what targets hold, after a crash or a power cut, of what was acknowledged.
 
 use crate::page::{self, PageArgs};
-use crate::signals::Signals;
 use crate::stdio::error;
 use fathom_report::{json, pages};
 use fathom_runner::journal;
@@ -26,10 +25,9 @@ fn moved(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// The exit status is 0 if nothing was lost, 1 if something was, and 2 if that cannot be told.
+/// The exit status is 0 if nothing was lost, 1 if something was, and 2 if that cannot be told, or nothing could be.
 pub fn command(args: &Args) -> Result<ExitCode, String> {
-    let signals = Signals::take()?;
-    let report = match journal::verify(&args.dir, &args.target, signals.cancel_token()) {
+    let report = match journal::verify(&args.dir, &args.target) {
         Ok(report) => report,
         Err(errors) => {
             errors.iter().for_each(|error| error!("{error}"));
@@ -41,5 +39,10 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     let mut page = pages::promises(&report);
     page.heading = page::heading("verify", None);
     args.page.print(&page, || json::text(&report), to.as_ref())?;
-    Ok(if report.kept { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let is_any_judged = report.jobs.iter().any(|job| job.blocks.judged() > 0);
+    Ok(match report.kept {
+        true if is_any_judged => ExitCode::SUCCESS,
+        true => ExitCode::from(2),
+        false => ExitCode::FAILURE,
+    })
 }

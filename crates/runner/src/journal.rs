@@ -1,6 +1,5 @@
 //! The journal of a run (`--journal`), and what targets hold of it after a crash (`fathom verify`).
 
-use crate::cancel::CancelToken;
 use fathom_engine::{JournalFile, PromisedFile, check_promises};
 use fathom_machine::{Lookup, Roots};
 use fathom_model::facts::{Facts, TargetFacts, TargetKind};
@@ -202,11 +201,7 @@ fn absolute(path: &str) -> String {
 
 /// Compares the targets of the run that kept the journal in `dir` with it. `moved` are targets that are now elsewhere: their
 /// paths in the run, and now. Reads only.
-pub fn verify(
-    dir: &str,
-    moved: &[(String, String)],
-    cancel: &CancelToken,
-) -> Result<PromiseReport, Vec<String>> {
+pub fn verify(dir: &str, moved: &[(String, String)]) -> Result<PromiseReport, Vec<String>> {
     let head = read_head(dir).map_err(|error| vec![error])?;
     let mut errors = Vec::new();
     for (from, _) in moved {
@@ -221,9 +216,6 @@ pub fn verify(
     }
     let mut report = PromiseReport { journal: dir.to_string(), ..PromiseReport::default() };
     for (index, job) in head.plan.jobs.iter().enumerate().filter(|(_, job)| writes(job)) {
-        if let Some(reason) = cancel.reason() {
-            return Err(vec![format!("{reason} while {dir} was verified")]);
-        }
         let open = |region: &Region| match head.targets.get(region.target) {
             Some(target) => open(target, moved),
             None => Err(format!("{dir}/{HEAD} has no target {}", region.target)),

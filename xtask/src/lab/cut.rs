@@ -56,7 +56,7 @@ impl Cut {
         let sure = if lies { all.len().saturating_sub(CACHED) } else { flushed };
         let mut random = Random { seed: self.seed.unwrap_or(0) ^ (index as u64) << 32, drawn: 0 };
         // All cuts differ in how much was written by itself.
-        let kept = random.below(101);
+        let kept = random.below(91);
         let mut survivors = Vec::new();
         for (at, entry) in all.into_iter().enumerate().filter(|(_, entry)| entry.len > 0) {
             match self.seed {

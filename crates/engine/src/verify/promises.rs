@@ -389,7 +389,7 @@ impl Judge<'_> {
         let wrong = |(_, right): &(&(u64, u64), &bool)| !**right;
         let bad = || sectors.iter().zip(right).filter(wrong).map(|(sector, _)| *sector);
         let (first, last) =
-            (bad().next().unwrap_or((from, to)), bad().last().unwrap_or((from, to)));
+            (bad().next().unwrap_or((from, to)), bad().next_back().unwrap_or((from, to)));
         let at = |offset: u64| (offset - write.offset) as usize;
         let found = &base.found[at(first.0)..at(last.1)];
         let is_zero = found.iter().all(|byte| *byte == 0);

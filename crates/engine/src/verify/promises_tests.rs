@@ -123,8 +123,8 @@ impl Simulation {
         let mut verifier = Verifier::new(job, 0, Some(file)).unwrap();
         let mut random = Random(seed, 0);
         let (mut disk, mut promised) = (Disk::new(), vec![None; SECTORS]);
-        let (mut flying, mut completed): (Vec<(u32, Request)>, Vec<(u64, Request)>) =
-            Default::default();
+        let mut flying: Vec<(u32, Request)> = Vec::new();
+        let mut completed: Vec<(u64, Request)> = Vec::new();
         let durably = job.sync_io != SyncIo::None;
         let promise = |promised: &mut Vec<Option<u64>>, number: u64, request: &Request| {
             let from = request.offset as usize / SECTOR as usize;
