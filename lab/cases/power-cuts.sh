@@ -39,7 +39,7 @@ target() { if [ "$(kind "$1")" = raw ]; then disk "$1"; else echo "/mnt/$1/file$
 
 known_disk() { eval "echo \$disk$1"; }
 [ "$LAB_STAGE" = 0 ] || . /run/known
-: "${honest:=0} ${found:=0} ${judged:=0}"
+: "${honest:=0} ${found:=0} ${judged:=0} ${torn:=0}"
 
 mkdir -p /mnt/j
 if [ "$LAB_STAGE" = 0 ]; then
@@ -64,6 +64,7 @@ if [ "$LAB_STAGE" -gt 0 ]; then
         status=0
         # shellcheck disable=SC2086
         fathom verify "/mnt/j/$n" $moved --json >out 2>err || status=$?
+        [ "$n $LAB_STAGE" != "10 1" ] || fathom verify "/mnt/j/$n" $moved || true
         [ "$status" != 1 ] || value out '.jobs[0] | "lost: \(.blocks)"'
         if [ $expected = 1 ]; then
             # It cannot even tell if the file system is gone.
@@ -75,15 +76,16 @@ if [ "$LAB_STAGE" -gt 0 ]; then
             more=$(value out '.jobs[0].blocks | .as_acknowledged + .newer + .mixed')
             check "blocks were judged" [ "$more" -gt 50 ]
             value out '.jobs[0] | "\(.durable) durable \(.blocks)"'
-            honest=$((honest + 1)) judged=$((judged + more))
+            honest=$((honest + 1)) judged=$((judged + more)) torn=$((torn + $(value out '.jobs[0].blocks.mixed')))
         fi
         rm -r "/mnt/j/$n"
     done
-    echo "after $LAB_STAGE cuts: $honest times honest, $judged blocks; $found times a liar found"
-    remember "honest=$honest found=$found judged=$judged"
+    echo "after $LAB_STAGE cuts: $honest times honest, $judged blocks, $torn of them partly newer; $found times a liar found"
+    remember "honest=$honest found=$found judged=$judged torn=$torn"
 fi
 if [ "$LAB_STAGE" = "$cuts" ]; then
     check "each liar was found each time" [ "$found" = $((3 * cuts)) ]
+    check "writes that were not durable were torn ($torn)" [ "$torn" -gt 20 ]
     check "no honest disk was accused" [ "$honest" = $((10 * cuts)) ]
     exit 0
 fi

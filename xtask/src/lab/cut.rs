@@ -81,11 +81,17 @@ impl Random {
     }
 }
 
-/// Applies a power cut to all disks, after the guest has ended.
-pub fn take_back(dir: &Path, disks: usize, cut: &Cut) -> Result<()> {
-    for index in 0..disks {
+/// How long the log of each disk is. All that a guest was told to be done is in it.
+pub fn lengths(dir: &Path, disks: usize) -> Result<Vec<u64>> {
+    (0..disks).map(|index| Ok(fs::metadata(log_path(dir, index))?.len())).collect()
+}
+
+/// Applies a power cut at the time when the logs were so long to all disks, after the guest has ended.
+pub fn take_back(dir: &Path, lengths: &[u64], cut: &Cut) -> Result<()> {
+    for (index, len) in lengths.iter().enumerate() {
         let base = base_path(dir, index);
-        let log = fs::read(log_path(dir, index))?;
+        let mut log = fs::read(log_path(dir, index))?;
+        log.truncate(*len as usize);
         let file = File::options().write(true).open(&base)?;
         for entry in cut.survivors(index, &log) {
             entry.apply(&log, &file)?;

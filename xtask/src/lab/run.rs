@@ -209,10 +209,12 @@ impl Run<'_> {
             match self.listen(guest, &mut known)? {
                 Next::End(fault) => return Ok(fault),
                 Next::PowerCut(cut) => {
-                    // What is being written is then in the logs as a whole, although no one is told.
+                    let dir = &self.setup.dir;
+                    let lengths = cut::lengths(dir, self.setup.machine.disk_mib.len())?;
+                    // Fills the gaps of what was in flight; QEMU also flushes then, beyond these lengths.
                     guest.pause()?;
                     *slot = None;
-                    cut::take_back(&self.setup.dir, self.setup.machine.disk_mib.len(), &cut)?;
+                    cut::take_back(dir, &lengths, &cut)?;
                 }
             }
         }

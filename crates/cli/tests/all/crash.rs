@@ -126,6 +126,13 @@ fn a_killed_run_has_lost_nothing() {
         let job = report(&answer).jobs.remove(0);
         assert!(job.durable > 1000 && job.blocks.judged() > 100, "{more}: {job:?}");
         assert!(job.submitted >= job.completed && job.completed >= job.durable, "{job:?}");
+        // What is submitted is in the journal before.
+        let data = fs::read(place.path("f")).unwrap();
+        let headers =
+            data.chunks(512).filter(|sector| sector.starts_with(&0xacca_u16.to_ne_bytes()));
+        let number = |header: &[u8]| u64::from_ne_bytes(header[32..40].try_into().unwrap());
+        let newest = headers.map(number).max().unwrap();
+        assert!(newest < job.submitted && newest >= job.completed / 2, "{newest} {job:?}");
         // What the power cut left of a last record is no harm.
         let whole = fs::read(&journal).unwrap();
         fs::write(&journal, [&whole[..], &[7; 25]].concat()).unwrap();

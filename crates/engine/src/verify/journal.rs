@@ -51,7 +51,7 @@ pub(super) enum Event {
 
 impl Event {
     /// The record: kind, file, batch, number, offset, length, checksum.
-    fn encode(self, batch: u32) -> [u8; RECORD] {
+    pub(super) fn encode(self, batch: u32) -> [u8; RECORD] {
         let (kind, file, number, offset, len) = match self {
             Self::Submitted { number, file, offset, len } => (1u16, file, number, offset, len),
             Self::Completed { number } => (2, 0, number, 0, 0),

@@ -4,6 +4,7 @@ use crate::queue::{Op, Request};
 use fathom_model::Dir;
 use fathom_model::plan::{BlockSizes, Buffers, Mix, Order, Region, Verify, VerifyMethod};
 use fathom_model::split_mix;
+use proptest::prelude::*;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
@@ -356,4 +357,44 @@ fn a_flush_promises_only_what_completed_before_it_began() {
     assert!(History::replay(&[Event::Completed { number: 0 }], 1, false).is_err());
     assert!(History::replay(&[Event::FlushBegun { file: 1 }], 1, false).is_err());
     assert!(History::replay(&[submitted(1)], 1, false).is_err());
+}
+
+/// Events that no worker leaves, but a damaged or forged journal may.
+fn any_event() -> impl Strategy<Value = Event> {
+    let (offset, len) = (0u64..80_000, 0u32..20_000);
+    (0..6, 0u32..2, 0u64..8, offset, len).prop_map(|(kind, file, number, offset, len)| match kind {
+        0 => Event::Submitted { number, file, offset, len },
+        1 => Event::Completed { number },
+        2 => Event::FlushBegun { file },
+        3 => Event::FlushCompleted { file },
+        4 => Event::Trimmed { file, offset, len },
+        _ => Event::Emptied,
+    })
+}
+
+proptest! {
+    #[test]
+    fn any_journal_is_judged_or_refused(
+        events in proptest::collection::vec(any_event(), 0..30),
+        in_order in any::<bool>(),
+    ) {
+        let mut next = 0;
+        let mut journal = Vec::new();
+        for mut event in events {
+            if let (Event::Submitted { number, file, .. }, true) = (&mut event, in_order) {
+                (*number, *file, next) = (next, 0, next + 1);
+            }
+            journal.extend(event.encode(0));
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("disk");
+        fs::write(&path, vec![1; BLOCKS * BLOCK]).unwrap();
+        for job in jobs() {
+            let fd = OwnedFd::from(File::open(&path).unwrap());
+            let files = [PromisedFile { path: "disk".into(), fd }];
+            if let Ok(found) = check_promises(&job, 0, SALT, &journal, &files) {
+                prop_assert_eq!(found.blocks.judged(), found.blocks.lost());
+            }
+        }
+    }
 }

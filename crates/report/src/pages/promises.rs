@@ -70,7 +70,7 @@ fn section(job: &PromiseRecord) -> Document {
     body.entry("LOST: older", and(blocks.lost_stale, ": an earlier write"));
     body.entry(
         "LOST: torn",
-        and(blocks.lost_torn, ": sectors that are of no write that may be there"),
+        and(blocks.lost_torn, ": some sectors are of no write that is allowed there"),
     );
     body.entry("LOST: other", count(blocks.lost_other));
     body.entry(
