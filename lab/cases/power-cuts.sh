@@ -1,7 +1,7 @@
 # After ten power cuts, `fathom verify` accuses none of ten honest disks and file systems, and finds each of three that ignore flushes.
-# machine: nvme=14 lba=512 disk=320 roots=2 memory=1024
+# machine: nvme=14 lba=512 disk=320 roots=2 memory=1024 disks=virtio
 # kernels: 6.12 7 6.1
-# modules: nvme ext4 xfs
+# modules: virtio_blk ext4 xfs
 # boot: own
 # when: all
 # limit: 600
@@ -98,7 +98,8 @@ for n in 4 5 6 7 8 9 11; do
     mountpoint -q "/mnt/$n" || mount -t "$(kind "$n")" "$(disk "$n")" "/mnt/$n"
     rm -f "/mnt/$n"/file*
 done
-nvme set-feature "/dev/$(controller 3)" -f 6 -v 0 || nvme set-feature "/dev/$(controller 3)" --feature-id=6 --value=0
+cached=$(disk 3)
+echo "write through" >"/sys/block/${cached##*/}/cache_type"
 for n in $(seq 0 12); do
     to=$(target "$n" "$LAB_STAGE")
     remember "disk$n=$to"
