@@ -1,6 +1,6 @@
 //! Between its first and its last I/O a worker allocates nothing.
 
-#![allow(unsafe_code)]
+#![allow(unsafe_code, clippy::unwrap_used)]
 
 mod common;
 
