@@ -25,7 +25,7 @@ tools="attr btrfs-progs busybox-static dmsetup e2fsprogs fdisk gojq libacl1 liba
 # Modules that cases may load, with what they depend on. Some kernels lack some of them or have them built in.
 modules="bfq brd btrfs configfs crc32c_generic crc32c_intel crc32c_cryptoapi crct10dif_generic dm_crypt dm_delay dm_dust
     dm_flakey dm_log_writes dm_mod dm_snapshot ext4 libcrc32c loop lzo lzo_rle md_mod null_blk nvme overlay raid0 raid1
-    scsi_debug sd_mod sg vfat virtio_console virtio_pci xfs zram"
+    scsi_debug sd_mod sg vfat virtio_blk virtio_console virtio_pci xfs zram"
 
 die() {
     echo "lab: $*" >&2

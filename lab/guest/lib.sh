@@ -54,7 +54,11 @@ controller() {
     path=${path%/serial}
     echo "${path##*/}"
 }
-disk() { echo "/dev/$(controller "$1")n1"; }
+disk() {
+    path=$(grep -l -x "LAB$1" /sys/block/vd*/serial 2>/dev/null) || { echo "/dev/$(controller "$1")n1" && return; }
+    path=${path%/serial}
+    echo "/dev/${path##*/}"
+}
 passthrough() { disk "$1" | sed 's,/dev/nvme,/dev/ng,'; }
 
 # null_blk NAME KEY=VALUE…: makes a null_blk device of 16 MiB with these attributes, and prints its node.

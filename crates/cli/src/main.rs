@@ -35,6 +35,7 @@ mod threads;
 mod top;
 mod topics;
 mod topo;
+mod verify;
 mod watch;
 
 use crate::cmdline::Refusal;
@@ -251,6 +252,17 @@ Examples:
   fathom predict workstation.toml    the workloads that the file names
   fathom predict workstation.toml --bs=4k,512k --workers=16")]
     Predict(predict::Args),
+    /// After a crash or a power cut, say what was lost although it was acknowledged
+    ///
+    /// DIR is what `fathom run --journal=DIR` recorded: each write, and which of them a flush, or their own completion
+    /// (sync=dsync), acknowledged as durable. Reads all of these blocks, and says of each whether it is as acknowledged, newer,
+    /// or lost: the disk, or the file system, lied. The exit status is 0 if nothing was lost, 1 if something was, and 2 if
+    /// that cannot be told, also since nothing was acknowledged. docs/crash.md describes how to cut the power.
+    #[command(after_help = "\
+Examples:
+  fathom run --journal=/media/usb/j --erase=/dev/sdb --filename=/dev/sdb --rw=randwrite --bs=4k --direct=1 --fsync=32 --verify=crc32c
+  fathom verify /media/usb/j         after the power is back")]
+    Verify(verify::Args),
     /// List files left by killed runs, and remove them with --remove
     ///
     /// Only files that carry fathom's mark are removed. A target of a killed run that may have been changed since it was created is
@@ -303,6 +315,7 @@ impl Command {
                 | Self::Run { .. }
                 | Self::Runs(_)
                 | Self::Show(_)
+                | Self::Verify(_)
         )
     }
 }
@@ -366,6 +379,7 @@ fn main() -> ExitCode {
         Command::Top(args) => top::command(&args),
         Command::Topo(args) => topo::command(&args),
         Command::Try(args) => experiment::command(&args),
+        Command::Verify(args) => verify::command(&args),
         Command::Watch(args) => watch::command(&args),
         Command::ExecStopped(args) => watch::exec_stopped(&args),
         Command::Doctor(args) => doctor::command(&args),

@@ -316,6 +316,7 @@ pub fn unsuited(output: &Output) -> Result<(), String> {
         ("--repeat", output.repeat > 1),
         ("--confirm", output.confirm),
         ("--compare", output.compare.is_some()),
+        ("--journal", output.journal.is_some()),
     ];
     match options.iter().find(|(_, is_given)| *is_given) {
         Some((name, _)) => Err(format!(

@@ -21,6 +21,7 @@ use fathom_model::watch::Level;
 use fathom_model::{Facts, Plan, Progress, RunRecord, escape, shell};
 use fathom_report::doc::Document;
 use fathom_runner::experiment;
+use fathom_runner::journal;
 use fathom_runner::ranks::{Gate, Reading};
 use fathom_runner::{Hooks, RecordTo, RunOptions, Runner, System, cost, new_header};
 use fathom_spec::{Eta, Format, Help, Output, Problems, Share, Spec};
@@ -209,7 +210,10 @@ fn texts(problems: &Problems) -> Vec<String> {
 }
 
 fn plan(spec: &Spec, facts: Facts) -> Result<(Plan, Facts), Vec<String>> {
-    let plan = fathom_spec::plan(spec, &facts).map_err(|problems| texts(&problems))?;
+    let mut plan = fathom_spec::plan(spec, &facts).map_err(|problems| texts(&problems))?;
+    if let Some(dir) = &spec.output.journal {
+        plan.notes.extend(journal::check(dir, &plan, &facts)?);
+    }
     let has_logs =
         spec.output.bandwidth_log.is_some() || plan.jobs.iter().any(|job| job.logs.is_some());
     match spec.output.repeat > 1 && has_logs {
@@ -344,6 +348,7 @@ impl Request<'_> {
             sampling: if is_examined { output.sampling } else { Level::Off },
             record,
             cancel: signals.cancel_token().clone(),
+            journal: output.journal.clone(),
         };
         let mut view = RunView::new(output, plan, to, &rounds.printed);
         view.member = member;

@@ -98,6 +98,8 @@ pub enum Operation {
     /// The state of a verification (`verify_state_load`), or why it is none.
     LoadState(&'static str),
     SaveState(&'static str),
+    /// To the journal of what was written, which is in `file`.
+    WriteJournal,
     /// What was read is not what was written.
     Verify(Box<WrongBlock>),
     MeetLatency {

@@ -41,6 +41,31 @@ impl OpenFile {
     }
 }
 
+/// Reads all of `buffer`; beyond the end of a file are zeroes.
+pub(crate) fn read_at(fd: &OwnedFd, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+    let mut done = 0;
+    while done < buffer.len() {
+        let rest = &mut buffer[done..];
+        let at = offset + done as u64;
+        // SAFETY: the kernel writes at most as many bytes as there are.
+        let read = unsafe {
+            libc::pread(fd.as_raw_fd(), rest.as_mut_ptr().cast(), rest.len(), at as libc::off_t)
+        };
+        match read {
+            0 => {
+                rest.fill(0);
+                return Ok(());
+            }
+            n if n > 0 => done += n as usize,
+            _ => match io::Error::last_os_error() {
+                error if error.kind() == io::ErrorKind::Interrupted => {}
+                error => return Err(error),
+            },
+        }
+    }
+    Ok(())
+}
+
 const CHUNK: u64 = 1 << 20;
 /// Bytes between flushes, which cannot be interrupted, so that none takes long.
 const FLUSH: u64 = 64 << 20;

@@ -15,8 +15,8 @@ use crate::queue::Queue;
 use crate::queue::Wake;
 use crate::stats::{DirStats, Shared, Stats};
 use crate::thread::{self, Locked};
-use crate::verify::Verifier;
 use crate::verify::state::State;
+use crate::verify::{JournalFile, Verifier};
 use crate::worker::{AnyWorker, Core, SpanEnd};
 use fathom_model::plan::{Engine, JobPlan, Memory};
 use fathom_model::progress::Phase;
@@ -37,6 +37,8 @@ pub(crate) struct Task<'a> {
     pub names: Option<&'a WorkerNames>,
     /// What takes the entries of its logs, until the worker has it.
     pub log: &'a Mutex<Option<EntrySender>>,
+    /// Where its journal goes, if it keeps one, until the worker has it.
+    pub journal: &'a Mutex<Option<JournalFile>>,
     pub shared: &'a Shared,
     pub wake: &'a Wake,
     pub flow: Option<&'a Arc<FlowGroup>>,
@@ -176,6 +178,7 @@ fn measured<'a>(
     if let Some(stats) = verify.filter(|_| end != SpanEnd::Stopped) {
         read_back(task, worker, stats);
     }
+    worker.core().sync_journal();
     let (core, queue) = worker.parts();
     let unsaved = save_state(task, core);
     let finished = queue.finish();
@@ -209,11 +212,12 @@ fn passes<'a>(
         if end != SpanEnd::Finished || pass == count {
             return end;
         }
+        worker.core().verifier().into_iter().for_each(Verifier::forget_all);
+        worker.core().write_ahead();
         if let Err(error) = hints::free_blocks(task.files, &task.job.regions) {
             worker.core().failure.get_or_insert(error);
             return SpanEnd::Failed;
         }
-        worker.core().verifier().into_iter().for_each(Verifier::forget_all);
         worker.core().now_ns = clock::now_ns();
     }
     SpanEnd::Finished
@@ -229,14 +233,17 @@ fn read_back<'a>(task: &Task<'a>, worker: &mut (dyn AnyWorker<'a> + 'a), stats: 
     let from_ns = clock::now_ns();
     worker.core().now_ns = from_ns;
     // No page that is dirty can be dropped.
-    for file in task.files {
+    for (index, file) in task.files.iter().enumerate() {
+        worker.core().verifier().into_iter().for_each(|v| v.flush_begun(index as u32));
         // SAFETY: takes no pointers.
         if unsafe { libc::fdatasync(file.raw()) } < 0 {
             let error = EngineError::last(Operation::Fdatasync).on(&file.path);
             worker.core().failure.get_or_insert(error);
             return;
         }
+        worker.core().verifier().into_iter().for_each(|v| v.flush_completed(index as u32));
     }
+    worker.core().sync_journal();
     read_all(task, worker, stats, u64::MAX);
     worker.drain();
     let runtime_ns = worker.core().now_ns.saturating_sub(from_ns);
@@ -408,6 +415,7 @@ mod tests {
                 files: &[],
                 names: None,
                 log: &Mutex::new(None),
+                journal: &Mutex::new(None),
                 shared: &shared,
                 wake: &wake,
                 flow: None,

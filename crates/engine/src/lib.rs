@@ -46,3 +46,4 @@ pub use error::{EngineError, Hint, JobResult, Operation, ScsiError};
 pub use files::{FileKind, OpenFile, fill};
 pub use names::{Identity, Name, WorkerNames};
 pub use run::{JobInput, Running, start, start_with};
+pub use verify::{JournalFile, PromisedFile, check_promises};

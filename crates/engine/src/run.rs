@@ -14,6 +14,7 @@ use crate::stall::Overdue;
 use crate::stall::{self, StallDetector};
 use crate::stats::Shared;
 use crate::until_steady;
+use crate::verify::JournalFile;
 use fathom_model::plan::{ExitWhat, JobPlan, Plan, STACK_BYTES};
 use fathom_model::progress::{JobProgress, JobTotals, Phase, Progress};
 use fathom_model::record::JobRecord;
@@ -41,6 +42,8 @@ pub struct JobInput {
     pub files: Vec<OpenFile>,
     pub names: Option<WorkerNames>,
     pub log: Mutex<Option<EntrySender>>,
+    /// Where the journal of what it writes goes, if it keeps one.
+    pub journal: Mutex<Option<JournalFile>>,
     /// Called by the worker with true before its first I/O, and with false after its last.
     pub on_work: Option<Box<dyn Fn(bool) + Send + Sync>>,
 }
@@ -254,6 +257,7 @@ fn spawn(
             files: &state.inputs[index].files,
             names: state.inputs[index].names.as_ref(),
             log: &state.inputs[index].log,
+            journal: &state.inputs[index].journal,
             shared: &member.shared,
             wake: &member.wake,
             flow: state.jobs[index].flow.and_then(|flow| state.flows.get(&flow.id)),

@@ -240,7 +240,7 @@ fn worker<'a, S: Source>(
 
 /// In the loop for all jobs, which is observed.
 fn simulate(job: &JobPlan, faults: Faults, seed: u64, ios: u64) -> SimResult {
-    simulate_with(FullSource::new(job, &[], &[]), job, faults, seed, ios)
+    simulate_with(FullSource::new(job, &[], &[], false), job, faults, seed, ios)
 }
 
 fn simulate_with(

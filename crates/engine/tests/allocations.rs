@@ -1,12 +1,14 @@
 //! Between its first and its last I/O a worker allocates nothing.
 
-#![allow(unsafe_code)]
+#![allow(unsafe_code, clippy::unwrap_used)]
 
 mod common;
 
-use common::{Target, engines, job, run_one};
+use common::{Target, engines, job, open, plan, run_one};
+use fathom_engine::{JobInput, JournalFile, start_with};
 use fathom_model::Dir;
-use fathom_model::plan::{Mix, Until};
+use fathom_model::plan::{Engine, JobPlan, Mix, Until, Verify};
+use fathom_model::record::JobRecord;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -32,18 +34,40 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
+/// The same with a journal, of writes that are verified and flushed.
+fn run_journaled(target: &Target, mut job: JobPlan) -> JobRecord {
+    job.verify = Some(Verify::default());
+    job.sync.fsync_every = 8;
+    let files = vec![open(&target.path, &job)];
+    let file = tempfile::tempfile().unwrap();
+    let journal = JournalFile { file, path: String::new(), salt: 1 };
+    let input = JobInput { files, journal: Some(journal).into(), ..JobInput::default() };
+    let running = start_with(&plan(vec![job]), vec![input]).unwrap();
+    let result = running.join().remove(0);
+    assert_eq!(result.error, None);
+    result.record
+}
+
 /// A run of many I/Os allocates as often as a run of few: none of it is per I/O. (The one test of
 /// this binary: another thread's allocations would be counted too.)
 #[test]
 fn ios_do_not_allocate() {
     let target = Target::filled(4 << 20);
     for (name, engine) in engines() {
-        for mix in [Mix::Only(Dir::Read), Mix::ReadWrite { read_percent: 50 }] {
+        for (mix, is_journaled) in [
+            (Mix::Only(Dir::Read), false),
+            (Mix::ReadWrite { read_percent: 50 }, false),
+            (Mix::Only(Dir::Write), true),
+        ] {
+            let is_journaled = is_journaled && matches!(engine, Engine::IoUring(_));
             let allocations = |ios| {
                 let mut job = job(engine.clone(), mix, &target);
                 job.until = Until { ios: Some(ios), ..Until::default() };
                 let before = ALLOCATIONS.load(Ordering::Relaxed);
-                let record = run_one(&target.path, job);
+                let record = match is_journaled {
+                    true => run_journaled(&target, job),
+                    false => run_one(&target.path, job),
+                };
                 assert_eq!(record.error, None, "{name}");
                 ALLOCATIONS.load(Ordering::Relaxed) - before
             };

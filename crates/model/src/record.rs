@@ -1,8 +1,10 @@
 //! The record of a run: raw counters and mergeable histograms, from which all figures are derived.
 
 mod checked;
+mod promises;
 
 pub use checked::{BlockHeader, Damage, SteadyRecord, VerifyRecord, WrongBlock};
+pub use promises::{BlockOutcomes, LostBlock, PromiseRecord, PromiseReport};
 
 use crate::experiment::ExperimentRecord;
 use crate::facts::Facts;

@@ -35,6 +35,7 @@
 mod cancel;
 pub mod cost;
 pub mod experiment;
+pub mod journal;
 pub mod limit;
 mod memory;
 pub mod ranks;

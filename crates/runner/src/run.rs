@@ -2,6 +2,7 @@
 
 use crate::cancel::CancelToken;
 use crate::experiment::TrialProgress;
+use crate::journal::JournalDir;
 use crate::ring_threads::RingThreads;
 use crate::session::{Measuring, RecordTo, Session};
 use crate::targets::OpenTargets;
@@ -66,6 +67,8 @@ pub struct RunOptions {
     pub sampling: Level,
     pub record: RecordTo,
     pub cancel: CancelToken,
+    /// Directory of the journal, if the run keeps one.
+    pub journal: Option<String>,
 }
 
 /// A run of a plan.
@@ -122,10 +125,12 @@ impl Runner {
         let of_single_ios = |index: usize| {
             plan.jobs[index].logs.as_ref().is_some_and(|logs| logs.are_of_single_ios())
         };
+        let journal = self.how.journal.as_deref();
+        let facts = &targets.facts.targets;
+        let journal = journal.map(|dir| JournalDir::create(dir, plan, facts)).transpose()?;
         hooks.ready()?;
-        let running = targets.start_logged(plan, |index| {
-            of_single_ios(index).then(|| hooks.io_log(index)).flatten()
-        })?;
+        let log = |index| of_single_ios(index).then(|| hooks.io_log(index)).flatten();
+        let running = targets.start_logged(plan, log, journal.as_ref())?;
         let began = Instant::now();
         let mut worked = false;
         let coalesced = CoalescedTimer::new();

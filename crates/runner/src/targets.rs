@@ -1,6 +1,7 @@
 //! Targets that passed all checks and are held open, for any number of runs.
 
 use crate::cancel::CancelToken;
+use crate::journal::JournalDir;
 use crate::memory;
 use crate::run::Hooks;
 use crate::session::new_header;
@@ -98,19 +99,22 @@ impl OpenTargets {
 
     /// Starts the jobs of `plan`, whose regions refer to these targets.
     pub fn start(&self, plan: &Plan) -> Result<Running, String> {
-        self.start_logged(plan, |_| None)
+        self.start_logged(plan, |_| None, None)
     }
 
-    /// The same; `log` gives what takes the entries of a job's logs, where each I/O has one.
-    pub fn start_logged(
+    /// The same; `log` gives what takes the entries of a job's logs, where each I/O has one, and `journal` keeps what is written.
+    pub(crate) fn start_logged(
         &self,
         plan: &Plan,
         mut log: impl FnMut(usize) -> Option<EntrySender>,
+        journal: Option<&JournalDir>,
     ) -> Result<Running, String> {
         let input = |(index, job)| {
             let names = self.names.get(index).and_then(Option::as_ref).map(table).transpose()?;
             let files = self.files(job)?;
-            Ok(JobInput { files, names, log: Mutex::new(log(index)), on_work: self.on_work(job) })
+            let journal = journal.map(|dir| dir.file(index, job)).transpose()?.flatten();
+            let (log, journal) = (Mutex::new(log(index)), Mutex::new(journal));
+            Ok(JobInput { files, names, log, journal, on_work: self.on_work(job) })
         };
         let inputs = plan.jobs.iter().enumerate().map(input).collect::<Result<_, String>>()?;
         fathom_engine::start_with(plan, inputs).map_err(|e| self.vocabulary.message(&e))

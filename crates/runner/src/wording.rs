@@ -123,6 +123,9 @@ impl Vocabulary {
             }
             Operation::RegisterBuffers(_) => at_set_up("", "set fixedbufs=0 to run without"),
             Operation::RemoveNames { .. } => "remove them yourself".into(),
+            Operation::WriteJournal => {
+                "what was written before is in it, for `fathom verify`".into()
+            }
             Operation::UseQueue { in_flight, .. } => format!("{in_flight} I/Os were in flight"),
             _ => self.cause(&error.hint),
         }
@@ -329,6 +332,7 @@ fn what(error: &EngineError) -> String {
         }
         Operation::LoadState(_) => format!("verify_state_load: cannot read {path}"),
         Operation::SaveState(_) => format!("verify_state_save: cannot write {path}"),
+        Operation::WriteJournal => format!("cannot write the journal {path}"),
         Operation::Fsync => format!("fsync of {path} failed"),
         Operation::Fdatasync => format!("fdatasync of {path} failed"),
         Operation::Name(op) => format!("{} of {path} failed", op.name()),

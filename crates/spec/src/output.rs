@@ -28,6 +28,8 @@ pub struct Output {
     pub share: Option<Share>,
     /// `--no-ranks`: run alone, whatever launcher started it.
     pub no_ranks: bool,
+    /// `--journal`: directory of what was submitted and acknowledged, for `fathom verify`.
+    pub journal: Option<String>,
     /// `--repeat`: how often the jobs run, one round after the other; 0 means once.
     pub repeat: u32,
     /// `--tag`: the tag that the runs get.
@@ -202,6 +204,8 @@ options! {
     "parse-only": "Parse and check the jobs, then exit" => |o, _, _| o.parse_only = true;
     "showcmd": "Print the equivalent command line, then exit" => |o, _, _| o.showcmd = true;
     "record" "DIR": "Write the run directory to DIR" = |o, _, v| once(&mut o.record, v);
+    "journal" "DIR": "Record in DIR, on another disk, what is written and acknowledged, so that `fathom verify DIR` can say after a power cut what was lost"
+        = |o, _, v| once(&mut o.journal, v);
     "repeat" "N": "Run all jobs N times; figures have intervals between these rounds"
         => |o, _, v| o.repeat = value(v).count32(1, REPEAT_MAX)?;
     "tag" "TAG": "Give the runs this tag, as `fathom runs tag` does" = |o, _, v| once(&mut o.tag, v);
@@ -332,6 +336,12 @@ impl Output {
                 "--confirm and --repeat conflict: `fathom confirm RUN` tests one round; remove one"
                     .into(),
             );
+        }
+        if self.journal.is_some() && (self.confirm || self.repeat > 1) {
+            let other = if self.confirm { "--confirm" } else { "--repeat" };
+            return Err(format!(
+                "--journal and {other} conflict: a journal is of one run; remove one"
+            ));
         }
         if self.confirm && self.sampling == Level::Off {
             return Err("--confirm tests what samples show; remove --sampling=off".into());

@@ -32,6 +32,8 @@ pub struct Machine {
     pub nodes: usize,
     pub disk_mib: Vec<u64>,
     pub memory_mib: u64,
+    /// Whether the disks are virtio's in place of NVMe.
+    pub is_virtio: bool,
     /// One CPU, and clocks that advance by a nanosecond per instruction.
     pub counts_instructions: bool,
 }
@@ -43,7 +45,7 @@ impl Machine {
     pub fn parse(text: &str) -> Result<Machine> {
         let (mut disks, mut lba) = (4, vec![512, 512, 512, 4096]);
         let (mut roots, mut disk_mib, mut memory_mib) = (2, vec![64, 64, 512, 64], 1024);
-        let (mut nodes, mut counts_instructions) = (1, false);
+        let (mut nodes, mut counts_instructions, mut is_virtio) = (1, false, false);
         for word in text.split_whitespace() {
             let (key, value) =
                 word.split_once('=').ok_or_else(|| format!("{word}: no KEY=VALUE"))?;
@@ -59,15 +61,25 @@ impl Machine {
                 "nodes" => nodes = number(word, value, 1, 2)? as usize,
                 "disk" => disk_mib = list(value, |size| number(word, size, 16, 65536))?,
                 "memory" => memory_mib = number(word, value, 512, 4096)?,
+                "disks" if value == "virtio" => is_virtio = true,
                 "clock" if value == "instructions" => counts_instructions = true,
                 _ => {
-                    let keys = "nvme, lba, roots, nodes, disk, memory, clock=instructions";
+                    let keys =
+                        "nvme, lba, roots, nodes, disk, memory, disks=virtio, clock=instructions";
                     return Err(format!("{word}: a machine has {keys}").into());
                 }
             }
         }
         let (lba_bytes, disk_mib) = (stretched(&lba, disks), stretched(&disk_mib, disks));
-        Ok(Machine { lba_bytes, roots, nodes, disk_mib, memory_mib, counts_instructions })
+        Ok(Machine {
+            lba_bytes,
+            roots,
+            nodes,
+            disk_mib,
+            memory_mib,
+            is_virtio,
+            counts_instructions,
+        })
     }
 }
 

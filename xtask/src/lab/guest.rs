@@ -123,13 +123,18 @@ impl Guest {
         self.qmp.execute("send-key", &keys).map(drop)
     }
 
+    /// Stops the processors, once what they gave to the disks is done.
+    pub fn pause(&mut self) -> Result<()> {
+        self.qmp.execute("stop", &json!({})).map(drop)
+    }
+
     /// Hot-unplugs a disk; the guest has some seconds to release it.
     pub fn remove_disk(&mut self, index: usize) -> Result<()> {
         self.qmp.execute("device_del", &json!({ "id": format!("nvme{index}") })).map(drop)
     }
 
     pub fn add_disk(&mut self, index: usize, machine: &Machine) -> Result<()> {
-        let device = nvme(index, machine.lba_bytes[index]);
+        let device = disk(index, machine);
         // QEMU releases a disk some time after the guest does, and accepts no other until then.
         let mut added = self.qmp.execute("device_add", &device);
         for _ in 0..50 {
@@ -143,9 +148,11 @@ impl Guest {
     }
 }
 
-fn nvme(index: usize, lba_bytes: u32) -> Value {
+fn disk(index: usize, machine: &Machine) -> Value {
+    let lba_bytes = machine.lba_bytes[index];
     json!({
-        "driver": "nvme", "id": format!("nvme{index}"), "serial": format!("LAB{index}"),
+        "driver": if machine.is_virtio { "virtio-blk-pci" } else { "nvme" },
+        "id": format!("nvme{index}"), "serial": format!("LAB{index}"),
         "bus": format!("port{index}"), "drive": format!("disk{index}"),
         "logical_block_size": lba_bytes, "physical_block_size": lba_bytes,
     })
@@ -268,7 +275,7 @@ pub fn arguments(setup: &Setup, talk: GuestPeer) -> Vec<String> {
         let node = node.unwrap_or_default();
         add("-device", format!("pxb-pcie,id=root{root},bus_nr={},bus=pcie.0{node}", 64 * root));
     }
-    for (index, lba) in machine.lba_bytes.iter().enumerate() {
+    for index in 0..machine.lba_bytes.len() {
         let bus = match index % machine.roots {
             0 => "pcie.0".to_string(),
             root => format!("root{root}"),
@@ -278,7 +285,7 @@ pub fn arguments(setup: &Setup, talk: GuestPeer) -> Vec<String> {
             format!("pcie-root-port,id=port{index},bus={bus},chassis={},slot={index}", index + 1),
         );
         blockdevs(setup, index).into_iter().for_each(|blockdev| add("-blockdev", blockdev));
-        add("-device", nvme(index, *lba).to_string());
+        add("-device", disk(index, machine).to_string());
     }
     args
 }

@@ -1,7 +1,7 @@
 //! Runs the cases of a boot one after another, and handles their requests to the lab.
 
 use super::case::Case;
-use super::cut;
+use super::cut::{self, Cut};
 use super::guest::{self, Guest, Setup};
 use super::hang;
 use super::schedule::Boot;
@@ -179,7 +179,7 @@ struct Run<'a> {
 enum Next {
     /// The case has ended, with the reason if it failed.
     End(Option<String>),
-    PowerCut,
+    PowerCut(Cut),
 }
 
 impl Run<'_> {
@@ -208,9 +208,13 @@ impl Run<'_> {
             guest.say(&format!("case {name} {stage} {limit_s} {}", modules.join(" ")))?;
             match self.listen(guest, &mut known)? {
                 Next::End(fault) => return Ok(fault),
-                Next::PowerCut => {
+                Next::PowerCut(cut) => {
+                    let dir = &self.setup.dir;
+                    let lengths = cut::lengths(dir, self.setup.machine.disk_mib.len())?;
+                    // Fills the gaps of what was in flight; QEMU also flushes then, beyond these lengths.
+                    guest.pause()?;
                     *slot = None;
-                    cut::take_back(&self.setup.dir, self.setup.machine.disk_mib.len())?;
+                    cut::take_back(dir, &lengths, &cut)?;
                 }
             }
         }
@@ -231,9 +235,9 @@ impl Run<'_> {
                         return Ok(Next::End(Some(format!("cannot keep what it gives: {error}"))));
                     }
                 }
-                "host" if rest == "powercut" && self.case.own_boot => {
-                    writeln!(self.log, "-- power cut --")?;
-                    return Ok(Next::PowerCut);
+                "host" if rest.starts_with("powercut") && self.case.own_boot => {
+                    writeln!(self.log, "-- {rest} --")?;
+                    return Ok(Next::PowerCut(Cut::parse(&rest["powercut".len()..])?));
                 }
                 "host" => {
                     let answer = self.host(guest, rest);

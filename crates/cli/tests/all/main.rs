@@ -15,6 +15,8 @@ mod compare;
 #[cfg(test)]
 mod confirm;
 #[cfg(test)]
+mod crash;
+#[cfg(test)]
 mod data;
 #[cfg(test)]
 mod decoders;

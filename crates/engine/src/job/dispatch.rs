@@ -27,7 +27,7 @@ use crate::worker::{AnyWorker, Core, Worker};
 use fathom_model::Dir;
 use fathom_model::plan::{self, Engine, Mix};
 use std::rc::Rc;
-use std::sync::PoisonError;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 type Built<'a> = Result<Box<dyn AnyWorker<'a> + 'a>, EngineError>;
 
@@ -87,6 +87,10 @@ pub(super) fn worker<'a>(task: &Task<'a>, slab: Slab) -> Built<'a> {
         }
         Engine::Null => with_fixed(task, Null::new(depth), slab),
     }
+}
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn each_region_has_a_file(task: &Task<'_>) -> Result<(), EngineError> {
@@ -198,7 +202,8 @@ fn with_any<'a, Q: Queue + 'a>(task: &Task<'a>, queue: Q, slab: Slab) -> Built<'
 
 /// Works with the source for all jobs, where the system calls or copies of the queue dominate the cost per I/O.
 fn with_full<'a, Q: Queue + 'a>(task: &Task<'a>, queue: Q, slab: Slab) -> Built<'a> {
-    let source = FullSource::new(task.job, task.files, &queue.mappings());
+    let has_journal = lock(task.journal).is_some();
+    let source = FullSource::new(task.job, task.files, &queue.mappings(), has_journal);
     Ok(build(task, queue, source, slab))
 }
 
@@ -206,8 +211,7 @@ fn with_full<'a, Q: Queue + 'a>(task: &Task<'a>, queue: Q, slab: Slab) -> Built<
 /// a flush.
 fn needs_full(task: &Task<'_>) -> bool {
     let job = task.job;
-    let log = task.log.lock().unwrap_or_else(PoisonError::into_inner);
-    log.is_some()
+    lock(task.log).is_some()
         || !job.priorities.is_empty()
         || job.is_held_back()
         || makes_passes(job)
@@ -231,11 +235,11 @@ fn core<'a>(task: &Task<'a>, slab: Slab, len: u32) -> Core<'a> {
     let named = task.names.into_iter().flat_map(|table| &table.names);
     let named = named.map(|name| name.path.to_string_lossy().into_owned());
     let paths = task.files.iter().map(|f| f.path.clone()).chain(named).collect();
-    let log = task.log.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let log = lock(task.log).take();
     let is_observed = log.is_some() || !task.job.priorities.is_empty();
     let observer =
         is_observed.then(|| Box::new(IoObserver::new(task.job, log)) as Box<dyn Observe>);
     let mut core = Core::new(task.job, paths, task.shared, slab, len, observer);
-    core.verify(Verifier::new(task.job, task.index));
+    core.verify(Verifier::new(task.job, task.index, lock(task.journal).take()));
     core
 }

@@ -52,8 +52,13 @@ pub(crate) fn makes_passes(job: &JobPlan) -> bool {
 }
 
 impl FullSource {
-    /// The I/Os of `job` on `files`, and where the queue maps these, their mappings.
-    pub fn new(job: &JobPlan, files: &[OpenFile], mappings: &[MappedRange]) -> Self {
+    /// The I/Os of `job` on `files`, and where the queue maps these, their mappings; with a journal, writes are in order.
+    pub fn new(
+        job: &JobPlan,
+        files: &[OpenFile],
+        mappings: &[MappedRange],
+        has_journal: bool,
+    ) -> Self {
         let unit = job.block_unit();
         let pass = |(index, file): (usize, &OpenFile)| {
             let region = job.regions[index];
@@ -70,7 +75,8 @@ impl FullSource {
             None if has_pairs => Blocks::TrimWrite(TrimWrite::new(AnySource::new(job))),
             None => Blocks::Any(AnySource::new(job)),
         };
-        let serializes = has_pairs || job.serialize_overlap || Verifier::serializes(job);
+        let serializes =
+            has_pairs || job.serialize_overlap || Verifier::serializes(job, has_journal);
         Self { blocks, serializes, files, apart, first: VecDeque::new() }
     }
 }

@@ -41,7 +41,6 @@ pub(super) fn describe(verifier: &Verifier, wrong: &Wrong<'_>, expected: &Expect
         true => not_trimmed(wrong.block()),
         false => judge(verifier, wrong, expected, header.as_ref()),
     };
-    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     WrongBlock {
         file: wrong.file.to_string(),
         offset: wrong.offset(),
@@ -51,6 +50,10 @@ pub(super) fn describe(verifier: &Verifier, wrong: &Wrong<'_>, expected: &Expect
         expected: hex(&values.0),
         found: hex(&values.1),
     }
+}
+
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 type Values = (Vec<u8>, Vec<u8>);

@@ -5,6 +5,8 @@ mod checksum;
 mod content;
 mod damage;
 mod header;
+mod journal;
+mod promises;
 pub(crate) mod state;
 #[cfg(test)]
 mod tests;
@@ -20,9 +22,14 @@ use fathom_model::plan::{
 use fathom_model::record::{VerifyRecord, WrongBlock};
 use fathom_model::{Dir, split_mix};
 use header::{Header, number_of};
+use journal::Journal;
 use state::State;
 use std::collections::VecDeque;
+use std::io;
 use written::Written;
+
+pub use journal::JournalFile;
+pub use promises::{PromisedFile, check_promises};
 
 /// Wrong blocks that are described; others are counted.
 const DESCRIBED: usize = 16;
@@ -51,6 +58,7 @@ pub(crate) struct Verifier {
     /// Reads of blocks that failed to be written then.
     unknown: Vec<(u32, u64)>,
     trims: Trims,
+    journal: Option<Journal>,
     /// Whether the reads in flight are to be verified.
     pub checking: bool,
     pub record: VerifyRecord,
@@ -79,39 +87,49 @@ struct Expected {
 
 impl Verifier {
     /// For worker `index` of the run.
-    pub fn new(job: &JobPlan, index: usize) -> Option<Box<Self>> {
-        let plan = job.verify.clone()?;
-        let writes = job.access.mix.has(Dir::Write);
+    pub fn new(job: &JobPlan, index: usize, journal: Option<JournalFile>) -> Option<Box<Self>> {
+        let salt = journal.as_ref().map_or(0, |journal| journal.salt);
+        let mut verifier = Self::of_run(job, index, salt)?;
+        let plan = &verifier.plan;
+        let keeps = job.access.mix.has(Dir::Write) && plan.remembers();
+        verifier.written = keeps.then(|| Written::new(job, plan.backlog > 0));
+        verifier.journal = journal.map(|file| Journal::new(file, job.depth));
+        Some(verifier)
+    }
+
+    /// For what worker `index` of a run with this salt wrote.
+    fn of_run(job: &JobPlan, index: usize, salt: u64) -> Option<Box<Self>> {
         let since_unix_ns = clock::unix_ns();
-        let keeps = plan.remembers() && writes;
         Some(Box::new(Self {
             buffers: job.buffers.clone(),
             job: (index as u16).wrapping_add(1),
             // Offsets derive from the same seed; contents must not repeat those numbers.
-            seed_base: job.access.seed ^ 0x7665_7269_6679_2e21,
+            seed_base: job.access.seed ^ 0x7665_7269_6679_2e21 ^ salt,
             number: 0,
             unix_offset_ns: since_unix_ns.saturating_sub(clock::now_ns()),
             since_unix_ns,
-            written: keeps.then(|| Written::new(job, plan.backlog > 0)),
+            written: None,
+            journal: None,
             state: State::default(),
             before: None,
             unknown: Vec::new(),
             trims: Trims::default(),
-            checking: !writes,
+            checking: !job.access.mix.has(Dir::Write),
             record: VerifyRecord::default(),
             right: Vec::new(),
-            plan,
+            plan: job.verify.clone()?,
         }))
     }
 
     /// Whether the I/Os of `job` may not overlap while in flight: which write of a block came last must be known.
-    pub fn serializes(job: &JobPlan) -> bool {
+    pub fn serializes(job: &JobPlan, has_journal: bool) -> bool {
         let once = match &job.access.order {
             Order::Random { distribution: Distribution::EachOnce, .. } => true,
             Order::Sequential { .. } => true,
             Order::Random { .. } => false,
         };
-        job.verify.as_ref().is_some_and(|plan| plan.read_back || plan.backlog > 0)
+        let reads_back = |plan: &Verify| plan.read_back || plan.backlog > 0 || has_journal;
+        job.verify.as_ref().is_some_and(reads_back)
             && job.access.mix.has(Dir::Write)
             && !(once && job.depth == 1)
     }
@@ -121,8 +139,11 @@ impl Verifier {
     }
 
     /// Prepares the data of a write.
-    pub fn prepare(&mut self, buffer: &mut [u8], request: &Request, now_ns: u64) {
+    pub fn prepare(&mut self, slot: u32, buffer: &mut [u8], request: &Request, now_ns: u64) {
         let number = self.count(request);
+        if let Some(journal) = &mut self.journal {
+            journal.submitted(slot, number, request);
+        }
         if self.plan.method == VerifyMethod::Null {
             return;
         }
@@ -189,11 +210,6 @@ impl Verifier {
         State { numbers, in_flight, failed: std::mem::take(&mut self.state.failed) }
     }
 
-    /// All writes that completed so far are on the target for good.
-    pub fn flushed(&mut self) {
-        self.state.numbers = self.number;
-    }
-
     /// A write failed.
     pub fn fail(&mut self, request: &Request) {
         let number = self.written.as_ref().and_then(|w| w.number(request.file, request.offset));
@@ -207,6 +223,7 @@ impl Verifier {
             (Some(written), Some(plan)) if plan.zero => written.trim(request),
             _ => self.forget(request),
         }
+        self.journal.iter_mut().for_each(|journal| journal.trimmed(request));
     }
 
     fn trims_are_due(&self) -> bool {
@@ -228,14 +245,26 @@ impl Verifier {
     }
 
     fn fill(&self, buffer: &mut [u8], offset: u64, number: u64, now_ns: u64) {
+        let unix_ns = self.unix_offset_ns + now_ns;
+        self.fill_dated(buffer, offset, number, |_, _| unix_ns);
+    }
+
+    /// Fills the buffer of a write; `unix_ns` is the time in the header of the block from and to these bytes of it.
+    fn fill_dated(
+        &self,
+        buffer: &mut [u8],
+        offset: u64,
+        number: u64,
+        unix_ns: impl Fn(usize, usize) -> u64,
+    ) {
         let seed = self.seed(number);
         content::fill(&self.plan, &self.buffers, buffer, offset, seed);
         if self.plan.method == VerifyMethod::Pattern {
             return;
         }
-        let unix_ns = self.unix_offset_ns + now_ns;
-        let mut at = offset;
+        let (mut at, mut from) = (offset, 0);
         for block in buffer.chunks_mut(self.interval(buffer.len())) {
+            let unix_ns = unix_ns(from, from + block.len());
             let header = Header {
                 method: number_of(self.plan.method),
                 len: block.len() as u32,
@@ -248,6 +277,7 @@ impl Verifier {
                 bytes: HEADER_BYTES,
             };
             at += block.len() as u64;
+            from += block.len();
             self.seal(block, &header);
         }
     }
@@ -275,6 +305,35 @@ impl Verifier {
         if let Some(written) = &mut self.written {
             written.forget(request);
         }
+    }
+
+    /// The write of a slot has completed.
+    pub fn completed(&mut self, slot: u32) {
+        self.journal.iter_mut().for_each(|journal| journal.completed(slot));
+    }
+
+    pub fn flush_begun(&mut self, file: u32) {
+        self.journal.iter_mut().for_each(|journal| journal.flush_begun(file));
+    }
+
+    /// All writes of a file that completed before its flush began are on the target for good.
+    pub fn flush_completed(&mut self, file: u32) {
+        self.state.numbers = self.number;
+        self.journal.iter_mut().for_each(|journal| journal.flush_completed(file));
+    }
+
+    /// Puts on disk what the journal has to say before the next I/Os are submitted.
+    pub fn write_ahead(&mut self) -> io::Result<()> {
+        self.journal.as_mut().map_or(Ok(()), Journal::write_ahead)
+    }
+
+    /// Puts all of the journal on disk.
+    pub fn sync_journal(&mut self) -> io::Result<()> {
+        self.journal.as_mut().map_or(Ok(()), Journal::sync)
+    }
+
+    pub fn journal_path(&self) -> &str {
+        self.journal.as_ref().map_or("", |journal| &journal.path)
     }
 
     /// Whether it is time to trim (`trim_backlog`), or to read back what was written (`verify_backlog`).
@@ -310,10 +369,11 @@ impl Verifier {
         written.map_or(0, Written::bytes_left)
     }
 
-    /// The targets were emptied.
+    /// The targets are about to be emptied.
     pub fn forget_all(&mut self) {
         self.written.iter_mut().for_each(Written::forget_all);
         self.trims.next.clear();
+        self.journal.iter_mut().for_each(Journal::emptied);
     }
 
     pub fn reads_back(&self) -> bool {
@@ -390,6 +450,16 @@ impl Verifier {
         let claimed = block.get(at..).filter(|_| at > 0).and_then(Header::claimed);
         let shorter = claimed.map_or(0, |header| HEADER_BYTES - header.bytes);
         swap(block, at, header_bytes.saturating_sub(shorter));
+    }
+
+    /// The header of a block as it was read.
+    fn header_of(&self, block: &[u8]) -> Option<Header> {
+        if self.plan.header_offset == 0 {
+            return Header::of(block);
+        }
+        let mut block = block.to_vec();
+        self.swap_header(&mut block, self.plan.method.header_bytes());
+        Header::of(&block)
     }
 
     /// Whether the data is compared with the pattern, not with a checksum.

@@ -36,10 +36,10 @@ fn io(op: Dir, block: u64) -> Request {
 
 /// A worker that has written each block once, and what it wrote.
 fn written(job: &JobPlan) -> (Box<Verifier>, Vec<Vec<u8>>) {
-    let mut verifier = Verifier::new(job, 0).unwrap();
+    let mut verifier = Verifier::new(job, 0, None).unwrap();
     let write = |block: u64| {
         let mut data = vec![0xee; BLOCK];
-        verifier.prepare(&mut data, &io(Dir::Write, block), clock::now_ns());
+        verifier.prepare(0, &mut data, &io(Dir::Write, block), clock::now_ns());
         data
     };
     let data = (0..BLOCKS).map(write).collect();
@@ -101,7 +101,7 @@ fn a_trimmed_block_is_zeroes_until_it_is_written() {
     }
     let block = trims[0].offset / BLOCK as u64;
     let mut again = vec![0; BLOCK];
-    verifier.prepare(&mut again, &io(Dir::Write, block), clock::now_ns());
+    verifier.prepare(0, &mut again, &io(Dir::Write, block), clock::now_ns());
     assert_eq!(damage(&mut verifier, block, &again), None);
 }
 
@@ -114,7 +114,7 @@ fn a_state_has_what_failed_and_never_completed() {
     let state = verifier.state(&[io(Dir::Write, 5)]);
     assert_eq!((state.numbers, state.end()), (BLOCKS, 5));
     assert_eq!((state.in_flight.as_slice(), state.failed.as_slice()), (&[5][..], &[2][..]));
-    let mut only = Verifier::new(&job, 0).unwrap();
+    let mut only = Verifier::new(&job, 0, None).unwrap();
     only.resume(state);
     let pretended = (0..BLOCKS).filter(|block| only.pretend(&io(Dir::Write, *block))).count();
     let reads: Vec<u64> = only.next_chunk().iter().map(|read| read.offset / BLOCK as u64).collect();
@@ -128,7 +128,7 @@ fn wrong_data_is_what_it_is() {
     // Block 3 is written once more.
     verifier.checking = false;
     let mut second = vec![0; BLOCK];
-    verifier.prepare(&mut second, &io(Dir::Write, 3), clock::now_ns());
+    verifier.prepare(0, &mut second, &io(Dir::Write, 3), clock::now_ns());
     verifier.checking = true;
     let mut is = |block: u64, data: &[u8]| damage(&mut verifier, block, data);
     assert_eq!(is(3, &second), None);
@@ -189,7 +189,7 @@ fn a_job_that_only_reads_trusts_the_headers() {
     let (_, data) = written(&reads);
     reads.access.mix = Mix::Only(Dir::Read);
     reads.access.seed = 99;
-    let mut verifier = Verifier::new(&reads, 3).unwrap();
+    let mut verifier = Verifier::new(&reads, 3, None).unwrap();
     assert_eq!(damage(&mut verifier, 1, &data[1]), None);
     assert_eq!(damage(&mut verifier, 1, &data[2]), Some(Damage::Misplaced));
 }

@@ -17,6 +17,7 @@ use crate::token::Token;
 use crate::verify::Verifier;
 use fathom_model::plan::JobPlan;
 use fathom_model::{Dir, PerDir};
+use std::io;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
 pub(super) struct Drain {
@@ -247,22 +248,53 @@ impl<'a> Core<'a> {
         (self.pace, self.depth) = (span.pace, span.depth);
     }
 
+    /// Puts on disk what the journal has to say before the next I/Os are submitted.
+    pub fn write_ahead(&mut self) {
+        let result = self.verifier().map_or(Ok(()), Verifier::write_ahead);
+        self.journaled(result);
+    }
+
+    /// Puts all of the journal on disk.
+    pub fn sync_journal(&mut self) {
+        let result = self.verifier().map_or(Ok(()), Verifier::sync_journal);
+        self.journaled(result);
+    }
+
+    fn journaled(&mut self, result: io::Result<()>) {
+        let Err(error) = result else { return };
+        self.fatal = true;
+        let path = self.verifier().map_or_else(String::new, |v| v.journal_path().to_string());
+        let error = EngineError::by_kernel(Operation::WriteJournal, &error).on(&path);
+        self.failure.get_or_insert(error);
+    }
+
     /// Verifies plain successes: the free slots from `first` on.
     #[cold]
     pub(super) fn verify_completed(&mut self, first: usize) {
         for at in first..self.idle_len {
             let slot = self.idle[at];
             let Slot { tag, len, file, .. } = self.slots[slot as usize];
-            self.verify_read(slot, tag.dir(), file, self.offsets[slot as usize], len);
+            self.check_completed(slot, tag.dir(), file, self.offsets[slot as usize], len);
         }
     }
 
-    /// Verifies what a slot has read, if it is to be verified.
-    pub(super) fn verify_read(&mut self, slot: u32, dir: Dir, file: u32, offset: u64, len: u32) {
+    /// Verifies what a slot has read, if it is to be verified, or enters its write in the journal, if there is one.
+    pub(super) fn check_completed(
+        &mut self,
+        slot: u32,
+        dir: Dir,
+        file: u32,
+        offset: u64,
+        len: u32,
+    ) {
         let Writes { slab, verifier, .. } = &mut self.writes;
-        let Some(verifier) = verifier.as_mut().filter(|v| v.checking && dir == Dir::Read) else {
+        let Some(verifier) = verifier else { return };
+        if dir == Dir::Write {
+            verifier.completed(slot);
+        }
+        if !verifier.checking || dir != Dir::Read {
             return;
-        };
+        }
         let request = Request { op: Op::Io(dir), file, offset, len, buffer_offset: 0 };
         let path = self.paths.get(file as usize).map_or("", String::as_str);
         let io = &mut slab.slot_mut(slot)[..len as usize];
@@ -387,6 +419,7 @@ impl<'a> Core<'a> {
     }
 
     pub fn pauses(&mut self) {
+        self.sync_journal();
         self.observer.iter_mut().for_each(|observer| observer.pauses());
     }
 

@@ -241,7 +241,7 @@ impl Writes {
         match request.op {
             Op::Io(Dir::Write) => {
                 let buffer = &mut self.slab.slot_mut(slot)[..request.len as usize];
-                verifier.prepare(buffer, request, now_ns);
+                verifier.prepare(slot, buffer, request, now_ns);
             }
             Op::Io(Dir::Trim) => {
                 verifier.trim(request);

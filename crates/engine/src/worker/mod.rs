@@ -216,6 +216,9 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
             true => 1,
             false => self.core.wait_for(scheduled > 0),
         };
+        if S::FULL {
+            self.core.write_ahead();
+        }
         self.core.begin_turn();
         if let Err(error) = self.queue.submit_and_wait(wait_for, self.core.deadline_ns(scheduled)) {
             self.core.broken(&error);

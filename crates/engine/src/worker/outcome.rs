@@ -3,7 +3,6 @@
 use super::{Core, IssueState};
 use crate::error::{EngineError, Hint, Operation};
 use crate::queue::{Op, Queue, Request};
-use crate::verify::Verifier;
 use fathom_model::Dir;
 use fathom_model::plan::{Engine, Psync};
 use std::io;
@@ -49,7 +48,7 @@ impl Core<'_> {
     fn complete_retried(&mut self, slot: u32, dir: Dir, queue: &dyn Queue) {
         let (request, due_ns) = (self.request(slot), self.slots[slot as usize].due_ns);
         let io = self.observed(slot, queue);
-        self.verify_read(slot, dir, request.file, io.offset, io.len);
+        self.check_completed(slot, dir, request.file, io.offset, io.len);
         let batch = self.retire(slot);
         let stats = &self.stats.dirs[dir];
         stats.ios.add(1);
@@ -132,7 +131,7 @@ impl Core<'_> {
             let error = self.describe(op, file, -result, Hint::None, queue);
             self.failure.get_or_insert(error);
         } else {
-            self.verifier().into_iter().for_each(Verifier::flushed);
+            self.verifier().into_iter().for_each(|verifier| verifier.flush_completed(file));
             self.stats.flushes.add(1);
             self.stats.flush_lat.record_n(self.now_ns.saturating_sub(self.flush_started_ns), 1);
         }

@@ -86,6 +86,7 @@ impl Core<'_> {
     }
 
     pub(super) fn push_flush(&mut self, op: Op, file: u32, queue: &mut dyn Queue) {
+        self.verifier().into_iter().for_each(|verifier| verifier.flush_begun(file));
         self.idle_len -= 1;
         let slot = self.idle[self.idle_len];
         self.flush_op = op;

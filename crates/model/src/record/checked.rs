@@ -55,7 +55,7 @@ pub struct VerifyRecord {
 }
 
 /// A block whose data is not what was written.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WrongBlock {
     /// The target.
     pub file: String,
@@ -112,6 +112,9 @@ impl WrongBlock {
             },
             Damage::Content => {
                 format!("a right header ({writer}), but data that it does not describe")
+            }
+            Damage::Unreadable { errno } => {
+                format!("unreadable: {}", std::io::Error::from_raw_os_error(*errno))
             }
         }
     }
@@ -180,4 +183,9 @@ pub enum Damage {
     },
     /// The right header, with data that is not what it describes.
     Content,
+    /// It cannot be read.
+    Unreadable {
+        /// The system's error number.
+        errno: i32,
+    },
 }

@@ -10,7 +10,7 @@ use fathom_analysis::topology::TopologyReport;
 use fathom_model::experiment::{ExperimentRecord, TrialWindow};
 use fathom_model::prediction::Prediction;
 use fathom_model::progress::Sample;
-use fathom_model::record::RunRecord;
+use fathom_model::record::{PromiseReport, RunRecord};
 use fathom_model::window::Window;
 use fathom_report::json::{BlocksResult, LimitResult, StacksResult, WatchResult};
 use fathom_report::pages::RunRow;
@@ -38,6 +38,7 @@ fn published_schemas_are_current() {
     check("blocks.schema.json", &schemars::schema_for!(BlocksResult<'_>));
     check("topo.schema.json", &schemars::schema_for!(TopologyReport));
     check("predict.schema.json", &schemars::schema_for!(Vec<Prediction>));
+    check("verify.schema.json", &schemars::schema_for!(PromiseReport));
     check("doctor.schema.json", &schemars::schema_for!(Diagnosis));
     check("hosts.schema.json", &schemars::schema_for!(HostsReport));
     check("compare.schema.json", &schemars::schema_for!(Comparison));

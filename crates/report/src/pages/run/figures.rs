@@ -10,7 +10,7 @@ use fathom_analysis::derive::{self, JobGroup};
 use fathom_analysis::metrics::{FigureUnit, JOB, JobFigures, JobMetric};
 use fathom_model::histogram::Histogram;
 use fathom_model::plan::{Engine, JobPlan, Show, Unified};
-use fathom_model::record::{DirRecord, JobRecord, RunRecord};
+use fathom_model::record::{DirRecord, JobRecord, RunRecord, WrongBlock};
 use fathom_model::{Dir, escape, units};
 
 const IOPS: usize = 1;
@@ -128,22 +128,25 @@ fn verified(body: &mut Document, group: &JobGroup) {
             "Not verified: {left} of what was written, since the job ended before."
         ));
     }
-    for wrong in &verify.first {
-        let place = format!("{}, offset {}, {} bytes", wrong.file, wrong.offset, wrong.len);
-        let written = wrong.header.map(|header| header.seconds).filter(|s| *s > YEAR_2001);
-        let written = written.map(|s| date_and_time(u64::from(s) * 1_000_000_000, local_zone()));
-        let written = written.map(|date| format!(", written {date}"));
-        let bytes = match (wrong.expected.as_str(), wrong.found.as_str()) {
-            (_, "") => String::new(),
-            ("", found) => format!("; it begins with {found}"),
-            (expected, found) => format!("; expected {expected}, found {found}"),
-        };
-        let text = format!("{}{}{bytes}", wrong.text(), written.unwrap_or_default());
-        body.paragraph(format!("{}: {}", escape::text(&place), escape::text(&text)));
-    }
+    verify.first.iter().for_each(|wrong| wrong_block(body, wrong, ""));
     if verify.wrong > verify.first.len() as u64 {
         body.paragraph(format!("and {} more", verify.wrong - verify.first.len() as u64));
     }
+}
+
+/// Where a block is, what it holds, and what else is known.
+pub(in crate::pages) fn wrong_block(body: &mut Document, wrong: &WrongBlock, more: &str) {
+    let place = format!("{}, offset {}, {} bytes", wrong.file, wrong.offset, wrong.len);
+    let written = wrong.header.map(|header| header.seconds).filter(|s| *s > YEAR_2001);
+    let written = written.map(|s| date_and_time(u64::from(s) * 1_000_000_000, local_zone()));
+    let written = written.map(|date| format!(", written {date}")).unwrap_or_default();
+    let bytes = match (wrong.expected.as_str(), wrong.found.as_str()) {
+        (_, "") => String::new(),
+        ("", found) => format!("; it begins with {found}"),
+        (expected, found) => format!("; expected {expected}, found {found}"),
+    };
+    let text = format!("{}{written}{more}{bytes}", wrong.text());
+    body.paragraph(format!("{}: {}", escape::text(&place), escape::text(&text)));
 }
 
 /// Seconds since 1970, above which a time is no time since the boot.
