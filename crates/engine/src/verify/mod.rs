@@ -160,7 +160,7 @@ impl Verifier {
             self.trims.writes += 1;
             // Spread evenly, so that few writes have the percentage, too.
             let draw = self.seed_base.wrapping_add(number.wrapping_mul(GOLDEN_RATIO));
-            if (draw >> 32) * 100 >> 32 < u64::from(plan.percent) {
+            if ((draw >> 32) * 100) >> 32 < u64::from(plan.percent) {
                 let trim = Request { op: Op::Io(Dir::Trim), ..*request };
                 self.trims.next.push_back((trim, number));
             }
