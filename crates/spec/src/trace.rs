@@ -193,7 +193,7 @@ impl Builder<'_> {
             return Err(format!("a {dir} of {len} bytes is longer than the {most} of one I/O"));
         }
         let align = self.how.align.max(1);
-        let offset = offset / self.how.scale & !(align - 1);
+        let offset = (offset / self.how.scale) & !(align - 1);
         let beyond = || format!("offset {offset} plus length {len} exceeds 2^64");
         let len = len.checked_next_multiple_of(align).ok_or_else(beyond)?;
         let end = offset.checked_add(len).ok_or_else(beyond)?;
@@ -401,9 +401,9 @@ impl Trace {
 
     /// The first I/O of a file that is not in multiples of `unit` bytes.
     pub fn misaligned(&self, file: usize, unit: u64) -> Option<&TraceEvent> {
+        let fits = |bytes: u64| bytes.is_multiple_of(unit);
         let is_odd = |event: &&TraceEvent| {
-            event.file as usize == file
-                && (event.offset % unit != 0 || u64::from(event.len) % unit != 0)
+            event.file as usize == file && !(fits(event.offset) && fits(event.len.into()))
         };
         self.events.iter().find(is_odd)
     }

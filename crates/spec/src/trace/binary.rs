@@ -5,6 +5,7 @@ use crate::sources::Sources;
 use fathom_model::Dir;
 use fathom_model::plan::TraceOp;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 const MAGIC: u32 = 0x6561_7400;
 const VERSION: u32 = 7;
@@ -97,12 +98,13 @@ pub fn parse(
         if action & 0xffff != QUEUED {
             continue;
         }
-        if !devices.contains_key(&device) {
-            let known = builder.how.redirect.clone();
-            let path = known.map_or_else(|| name(device, sources), Ok)?;
-            devices.insert(device, path);
-        }
-        let path = &devices[&device];
+        let path = match devices.entry(device) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => {
+                let redirect = builder.how.redirect.clone();
+                new.insert(redirect.map_or_else(|| name(device, sources), Ok)?)
+            }
+        };
         let mut add = |op, len: u32| builder.event(time_ns, op, path, offset, len.into());
         match action {
             _ if action & DISCARD != 0 => add(TraceOp::Io(Dir::Trim), len)?,

@@ -63,7 +63,7 @@ fn version_1_is_of_the_file_of_the_job() {
     let sources = MemorySources::new(&[("t", "0, 0, 512\n1,512,1024\n")]);
     let job = |args| {
         let spec = crate::parse(
-            &[format!("--name=a"), String::from(args), "--read_iolog=t".into()],
+            &["--name=a".to_string(), String::from(args), "--read_iolog=t".into()],
             &sources,
         );
         spec.unwrap().jobs.remove(0)
