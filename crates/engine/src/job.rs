@@ -4,6 +4,7 @@ mod dispatch;
 
 use crate::buffers::Slab;
 use crate::clock;
+use crate::depth_search::DepthSearch;
 use crate::entries::EntrySender;
 use crate::error::{EngineError, Hint, JobResult, Operation};
 use crate::files::OpenFile;
@@ -60,7 +61,8 @@ fn prepare(
     ready: impl FnOnce(Result<(), EngineError>) -> bool,
 ) -> Result<JobResult, EngineError> {
     let mut locked = None;
-    let ramp_stats = (task.job.until.ramp_ns > 0).then(Stats::default);
+    let ramp_stats =
+        (task.job.until.ramp_ns > 0 || task.job.latency_target.is_some()).then(Stats::default);
     let verify_stats = task.job.verify.as_ref().map(|_| Stats::default());
     let set_up = prepare_thread(task, &mut locked).and_then(|()| slab(task)).and_then(|slab| {
         // If it was stopped during set-up, there is nothing to work on.
@@ -150,20 +152,41 @@ fn measured<'a>(
     }
     let mut end = SpanEnd::TimeOver;
     let only_verifies = job.verify.as_ref().is_some_and(|verify| verify.only);
-    if let Some(ramp) = ramp.filter(|_| !only_verifies) {
+    if let Some(ramp) = ramp.filter(|_| !only_verifies && job.until.ramp_ns > 0) {
         shared.set_phase(Phase::Ramp);
         let until_ns = worker.core().now_ns + job.until.ramp_ns;
         end = worker.span(ramp, until_ns, None, None);
         end = with_backlog(task, worker, end, verify);
     }
+    let end_after =
+        |from_ns: u64| job.until.runtime_ns.map_or(u64::MAX, |t| from_ns.saturating_add(t));
+    let mut search = job.latency_target.map(|target| DepthSearch::new(target, job.depth));
+    let mut until_ns = end_after(worker.core().now_ns);
+    if let (Some(target), Some(search), Some(stats)) = (job.latency_target, &mut search, ramp)
+        && !target.run
+        && end == SpanEnd::TimeOver
+    {
+        shared.set_phase(Phase::Ramp);
+        end = search.find(worker, stats, until_ns);
+        until_ns = worker.core().now_ns.saturating_add(target.window_ns);
+    }
     let (before, from_ns, from_unix_ns) = (thread::usage(), worker.core().now_ns, clock::unix_ns());
-    let until_ns = job.until.runtime_ns.map_or(u64::MAX, |t| from_ns.saturating_add(t));
     if end == SpanEnd::TimeOver {
         shared.measured_from_ns.store(from_ns, Release);
         shared.set_phase(Phase::Running);
         let (core, queue) = worker.parts();
         core.begin_measuring(queue.system_calls());
-        end = passes(task, worker, until_ns, verify);
+        end = match &mut search {
+            Some(search) if job.latency_target.is_some_and(|target| target.run) => {
+                let left = || {
+                    let (ios, bytes) = shared.totals();
+                    let left = |most: Option<u64>, done| most.map(|most| most.saturating_sub(done));
+                    (left(job.until.ios, ios), left(job.until.bytes, bytes))
+                };
+                search.follow(worker, &shared.stats, until_ns, left)
+            }
+            _ => passes(task, worker, until_ns, verify),
+        };
     }
     shared.set_phase(Phase::Finishing);
     let unstarted = unstarted(worker.core(), end, until_ns);
@@ -183,6 +206,7 @@ fn measured<'a>(
     let unsaved = save_state(task, core);
     let finished = queue.finish();
     let mut record = record(task, core, queue, usage, &unstarted);
+    record.target = search.map(|search| search.record());
     record.verify = verify.and_then(|stats| verify_record(core, stats));
     record.started_ns = from_ns.saturating_sub(task.run_start_ns);
     record.started_unix_ns = from_unix_ns;

@@ -10,6 +10,7 @@
 mod buffers;
 pub mod clock;
 pub mod closed;
+mod depth_search;
 mod entries;
 mod error;
 mod files;

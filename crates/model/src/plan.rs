@@ -23,7 +23,7 @@ pub use memory::{
     BUFFER_ALIGN, HUGE_PAGE_BYTES, MemoryNeed, SLOT_BYTES, STACK_BYTES, block_map_levels,
 };
 pub use names::{NameOp, Names, Paths, StatCall};
-pub use pace::{ExitWhat, Flow, Rate, RateFloor, RateProcess, Think, Until};
+pub use pace::{ExitWhat, Flow, LatencyTarget, Rate, RateFloor, RateProcess, Think, Until};
 pub use replay::{Replay, TraceEvent, TraceOp};
 pub use show::{DEFAULT_PERCENTILES, Show, Unified};
 pub use show::{LogKind, Logs};
@@ -196,6 +196,9 @@ pub struct JobPlan {
     /// Rates below which, and latencies above which, the job fails (`rate_min`, `rate_iops_min`, `max_latency`).
     #[serde(default)]
     pub rate_floor: RateFloor,
+    /// Search for the highest queue depth that meets a latency (`latency_target`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency_target: Option<LatencyTarget>,
     /// The job's share in the I/Os of several jobs (`flow`).
     #[serde(default)]
     pub flow: Option<Flow>,

@@ -231,9 +231,21 @@ pub struct JobRecord {
     /// Whether the job reached a steady state; of several that are reported as one, the last has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steady: Option<SteadyRecord>,
+    /// The queue depth that meets the job's latency target, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<TargetRecord>,
     /// What was verified, if anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verify: Option<VerifyRecord>,
+}
+
+/// What a job with a latency target found (`latency_target`).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TargetRecord {
+    /// The queue depth; the last one that was used, if no window met the target.
+    pub depth: u32,
+    /// Whether the last window met the target.
+    pub met: bool,
 }
 
 /// Waits of a worker that lasted a second or more and ended only when a signal interrupted them, with as many

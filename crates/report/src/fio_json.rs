@@ -87,8 +87,12 @@ struct FioJob<'a> {
     first_error: Option<i32>,
     latency_depth: u32,
     latency_target: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    latency_target_ns: Option<u64>,
     latency_percentile: f64,
     latency_window: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    latency_window_us: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     steadystate: Option<Steady>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -158,10 +162,12 @@ fn job<'a>(record: &'a RunRecord, entry: Entry<'a>, plus: bool) -> FioJob<'a> {
         latency_ms: shares(fio::latency(&clat, fio::LatencyUnit::Ms)),
         total_err: errors.map(|e| e.0),
         first_error: errors.map(|e| e.1),
-        latency_depth: plan.depth,
-        latency_target: 0,
-        latency_percentile: 100.0,
-        latency_window: 0,
+        latency_depth: done.target.map_or(plan.depth, |found| found.depth),
+        latency_target: plan.latency_target.map_or(0, |target| target.target_ns),
+        latency_target_ns: plan.latency_target.map(|target| target.target_ns),
+        latency_percentile: plan.latency_target.map_or(100.0, |target| target.percentile),
+        latency_window: plan.latency_target.map_or(0, |target| target.window_ns / 1000),
+        latency_window_us: plan.latency_target.map(|target| target.window_ns / 1000),
         steadystate: plan.until_steady.map(|until| Steady::of(&until, done.steady.as_ref())),
         desc: plan.description.as_deref(),
     }

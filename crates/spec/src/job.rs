@@ -4,8 +4,8 @@ use crate::error::Place;
 use crate::trace::{Replaying, Trace};
 use fathom_model::plan::{
     Advice, BlockSizes, CommandPriority, Dedupe, Distribution, Engine, Flow, IoFlags, JobPlan,
-    Logs, Mix, Order, Psync, Rate, ScsiCommands, SqPoll, StatCall, SteadyState, Target, Think,
-    UntilSteady, Uring, Verify, VerifyMethod, VerifyTrims,
+    LatencyTarget, Logs, Mix, Order, Psync, Rate, ScsiCommands, SqPoll, StatCall, SteadyState,
+    Target, Think, UntilSteady, Uring, Verify, VerifyMethod, VerifyTrims,
 };
 use fathom_model::{Dir, PerDir};
 use std::ops::{Deref, DerefMut};
@@ -22,6 +22,9 @@ pub struct Given {
     /// Whether the end of its value was ignored, as fio ignores it.
     pub cut: bool,
 }
+
+/// Of `latency_target`, unless the job sets one.
+const LATENCY_WINDOW_NS: u64 = 100_000_000;
 
 /// Queue depth of a trace that is replayed at its times, unless the job sets one.
 const TRACED_DEPTH: u32 = 128;
@@ -125,6 +128,8 @@ pub struct Job {
     pub rate_iops: PerDir<Option<u64>>,
     /// No flow if its weight is 0.
     pub flowing: Flow,
+    /// None if its latency is 0.
+    pub searching: LatencyTarget,
     /// None if its time is 0.
     pub thinking: Think,
     /// `steadystate` was given, which needs a duration.
@@ -201,6 +206,7 @@ impl Job {
             randrepeat: true,
             loops: 1,
             cmdprio_class: PerDir::splat(1),
+            searching: LatencyTarget { percentile: 100.0, ..LatencyTarget::default() },
             thinking: Think { blocks: 1, ..Think::default() },
             steady: UntilSteady { interval_ns: 1_000_000_000, ..UntilSteady::default() },
             dedupe_working_set_percentage: 5,
@@ -287,6 +293,10 @@ impl Job {
             iops.or_else(|| self.rate_bytes[dir].map(Rate::BytesPerSecond))
         });
         self.flow = Some(self.flowing).filter(|flow| flow.weight > 0);
+        self.latency_target = Some(self.searching).filter(|target| target.target_ns > 0);
+        for target in self.latency_target.iter_mut().filter(|target| target.window_ns == 0) {
+            target.window_ns = LATENCY_WINDOW_NS;
+        }
         self.thinking.spin_ns = self.thinking.spin_ns.min(self.thinking.time_ns);
         self.think = Some(self.thinking).filter(|think| think.time_ns > 0);
         self.priorities = self.command_priorities();

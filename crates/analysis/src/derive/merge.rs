@@ -4,7 +4,7 @@ use super::ios;
 use fathom_model::histogram::Histogram;
 use fathom_model::record::{
     CacheCost, Cost, DepthRecord, DirRecord, FlushRecord, InEffect, JobRecord, LostWakeups,
-    PriorityRecord, Usage, VerifyRecord,
+    PriorityRecord, TargetRecord, Usage, VerifyRecord,
 };
 use fathom_model::{PerDir, list};
 use std::collections::BTreeMap;
@@ -48,6 +48,11 @@ pub fn merge_jobs(jobs: &[&JobRecord]) -> JobRecord {
         },
         log_wait_ns: jobs.iter().map(|job| job.log_wait_ns).sum(),
         steady: jobs.iter().find_map(|job| job.steady.clone()),
+        // That of the job with the lowest depth; as met as by all.
+        target: jobs.iter().filter_map(|job| job.target).reduce(|one, other| TargetRecord {
+            depth: one.depth.min(other.depth),
+            met: one.met && other.met,
+        }),
         verify: merge_verified(
             &jobs.iter().filter_map(|job| job.verify.as_ref()).collect::<Vec<_>>(),
         ),

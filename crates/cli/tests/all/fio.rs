@@ -270,3 +270,39 @@ fn a_killed_run_keeps_its_log_and_a_target_is_no_log() {
     let used = ["--name=a", "--rw=read", "--filename=x_bw.1.log", "--write_bw_log=x"];
     place.refuses(&used, &["x_bw.1.log", "which the run uses"]);
 }
+
+#[test]
+fn a_latency_target_sets_the_queue_depth() {
+    let place = Place::new();
+    let job = ["--name=a", "--ioengine=null", "--size=1g", "--iodepth=24", "--latency_window=5ms"];
+    let with = |more: &[&str]| place.run(&[&job[..], more].concat()).done();
+    let json =
+        |more: &[&str]| with(&[more, &["--output-format=json"]].concat()).json()["jobs"][0].clone();
+    let met = json(&["--latency_target=100s"]);
+    let fields = ["depth", "target", "target_ns", "window", "window_us"]
+        .map(|field| met[format!("latency_{field}")].as_u64().unwrap());
+    assert_eq!(fields, [24, 100_000_000_000, 100_000_000_000, 5000, 5000]);
+    assert!(met["read"]["total_ios"].as_u64().unwrap() > 0);
+    assert_eq!(met["latency_percentile"], 100.0);
+    assert_eq!(json(&["--latency_target=1ns"])["latency_depth"], 1);
+    let runs = [
+        "--latency_target=100s",
+        "--latency_run=1",
+        "--number_ios=5000",
+        "--latency_percentile=99.9",
+    ];
+    let run = json(&runs);
+    assert_eq!(
+        (run["read"]["total_ios"].as_u64(), run["latency_percentile"].as_f64()),
+        (Some(5000), Some(99.9))
+    );
+    says(
+        &with(&["--latency_target=1ns"]).stdout,
+        &["Latency target missed: all I/Os within 1 ns, at QD\u{a0}1."],
+    );
+    let page = with(&["--latency_target=100s", "--latency_percentile=99"]).stdout;
+    says(
+        &page,
+        &["Latency target met, 99% of I/Os within 100 s, up to the highest depth: QD\u{a0}24."],
+    );
+}

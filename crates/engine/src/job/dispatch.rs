@@ -218,6 +218,7 @@ fn needs_full(task: &Task<'_>) -> bool {
         || job.serialize_overlap
         || job.verify.is_some()
         || job.replay.is_some()
+        || job.latency_target.is_some()
         || job.access.mix == Mix::TrimThenWrite
 }
 

@@ -58,6 +58,8 @@ pub(crate) struct Core<'a> {
     /// Free slots: the first `idle_len` of these.
     pub(super) idle: Box<[u32]>,
     pub(super) idle_len: usize,
+    /// Free slots that are not used, to limit the queue depth.
+    pub(super) withheld: usize,
     pub in_flight: u32,
     /// I/Os and bytes that may still be issued.
     pub(super) left_ios: u64,
@@ -122,6 +124,7 @@ impl<'a> Core<'a> {
             // Taken from the end: slot 0 comes first.
             idle: (0..depth).rev().collect(),
             idle_len: depth as usize,
+            withheld: 0,
             in_flight: 0,
             left_ios: u64::MAX,
             left_bytes: u64::MAX,
@@ -163,6 +166,11 @@ impl<'a> Core<'a> {
         let idle = &self.idle[..self.idle_len];
         let busy = (0..self.slots.len() as u32).filter(|slot| !idle.contains(slot));
         busy.map(|slot| self.request(slot)).filter(|r| r.op == Op::Io(Dir::Write)).collect()
+    }
+
+    /// Limits the I/Os in flight to `depth`; those beyond it complete first.
+    pub fn limit_depth(&mut self, depth: u32) {
+        self.withheld = self.slots.len().saturating_sub(depth as usize);
     }
 
     /// Whether the job has ended by a failure, not by one that it goes on after.
@@ -331,7 +339,7 @@ impl<'a> Core<'a> {
             && self.left_ios > 0
             && self.left_bytes > 0
             && self.filling;
-        if may_issue && self.idle_len > 0 && !waits_for_schedule {
+        if may_issue && self.idle_len > self.withheld && !waits_for_schedule {
             // The batch limit held back I/Os: do not wait.
             0
         } else if may_issue {

@@ -20,7 +20,10 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
         if core.is_interrupted() && !core.resume(queue) {
             return 0;
         }
-        let before = core.idle_len;
+        let before = match S::FULL {
+            true => core.idle_len.saturating_sub(core.withheld),
+            false => core.idle_len,
+        };
         let allowed = core.left_ios.min(core.until_think).min(u64::from(queue.sq_space_left()));
         let mut most = before.min(allowed as usize).min(core.batch_limit.get());
         if S::FIXED {

@@ -157,6 +157,7 @@ impl Core<'_> {
 
     pub(super) fn end_drain(&mut self) {
         self.drain = None;
+        self.complete_min = self.job.batch.complete_min;
         self.shared.in_flight.store(self.in_flight, Relaxed);
     }
 

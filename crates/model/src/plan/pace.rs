@@ -73,6 +73,20 @@ pub struct Flow {
     pub sleep_ns: u64,
 }
 
+/// The latency that a job searches the highest queue depth for (`latency_target`).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LatencyTarget {
+    /// Total latency in nanoseconds that an I/O may take.
+    pub target_ns: u64,
+    /// Time in nanoseconds for which each depth is measured (`latency_window`).
+    pub window_ns: u64,
+    /// Percentage of I/Os that must not take longer (`latency_percentile`).
+    pub percentile: f64,
+    /// Whether the depth is adjusted until the job ends, otherwise what is reported is one window at the depth found
+    /// (`latency_run`).
+    pub run: bool,
+}
+
 /// Rates below which, and latencies above which, a job fails.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RateFloor {

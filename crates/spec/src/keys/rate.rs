@@ -1,6 +1,6 @@
 //! Rate limits and think time.
 
-use crate::value::{KeyValue, triple};
+use crate::value::{KeyValue, floats, triple};
 use fathom_model::plan::RateProcess;
 
 const MICROSECOND_NS: u64 = 1_000;
@@ -25,6 +25,15 @@ keys! { Rate;
                 Ok(Some(v.time_ns(MICROSECOND_NS)?).filter(|ns| *ns > 0))
             })
         };
+    value("TIME") "latency_target": "Find the highest queue depth, up to iodepth, at which I/Os take at most so long; default \
+         unit: µs",
+        "Judged at the end of each latency_window." => searching.target_ns = time_ns(MICROSECOND_NS);
+    value("TIME") "latency_window": "Time for which each queue depth is measured (latency_target); default unit: µs",
+        "By default 100 ms." => searching.window_ns = time_ns(MICROSECOND_NS);
+    value("PERCENT") "latency_percentile": "Percentage of I/Os that must meet latency_target; by default 100"
+        => |job, v| job.searching.percentile = one_percentage(v)?;
+    any "latency_run": "Go on at the queue depth that meets latency_target, and adjust it, until the job ends"
+        -> searching.run;
     value("WEIGHT") "flow": "Weight of this job among those with the same flow_id; each gets I/Os in proportion"
         => |job, v| {
             if v.text.starts_with('-') {
@@ -58,4 +67,11 @@ keys! { Rate;
                 _ => Err("only complete is supported; use complete, or remove the key".into()),
             }
         };
+}
+
+fn one_percentage(v: KeyValue<'_>) -> Result<f64, String> {
+    match floats(v.text)?.as_slice() {
+        [one] => Ok(*one),
+        _ => Err(format!("'{}' is more than one percentage; use one", v.text)),
+    }
 }

@@ -97,6 +97,8 @@ checks! {
         => "how much was written must be known; remove time_based";
     "verify": |job| job.verify.is_some() && !job.traces.is_empty()
         => "what a trace writes is not known, so that it cannot be verified; remove one of them";
+    "latency_target": |job| job.latency_target.is_some() && (job.verify.is_some() || !job.traces.is_empty())
+        => "it repeats I/Os at several queue depths, which neither verify nor a trace can be combined with; remove one of them";
     "rate": |job| job.has_rate() && !job.traces.is_empty()
         => "a trace has times of its own; use replay_time_scale or replay_no_stall, and remove rate and rate_iops";
     "ioengine": |job| names_op(job).is_some() && !job.traces.is_empty()
@@ -583,6 +585,7 @@ mod tests {
         "--ioengine=io_uring_cmd --rw=write --verify=md5 --write_mode=zeroes",
         "--rw=write --verify=md5 --verify_only=1 --time_based --runtime=1",
         "--read_iolog=t --verify=md5 --bs=4k",
+        "--latency_target=1ms --verify=md5 --bs=4k",
         "--read_iolog=t --rate_iops=10",
         "--read_iolog=t --ioengine=filestat",
         "--steadystate=iops:1%",

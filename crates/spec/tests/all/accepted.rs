@@ -92,8 +92,8 @@ fn block_sizes_beyond_the_region_are_never_drawn() {
 
 #[test]
 fn keys_without_the_one_they_need() {
-    let spec = job("[a]\nrw=write\nverify=0\nlatency_run=1").unwrap();
-    assert_eq!(spec.notes, ["latency_run=1 has no effect without latency_target"]);
+    let spec = job("[a]\nrw=write\nverify=0\nread_beyond_wp=1").unwrap();
+    assert_eq!(spec.notes, ["read_beyond_wp=1 has no effect without zonemode"]);
 }
 
 #[test]

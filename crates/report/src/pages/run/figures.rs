@@ -77,9 +77,51 @@ pub(super) fn figures(body: &mut Document, group: &JobGroup) {
         rows.push(row);
     }
     table(body, group.plan, columns, rows);
+    target(body, group);
     steady(body, group);
     verified(body, group);
     behind(body, group);
+}
+
+/// The queue depth that meets the latency target.
+fn target(body: &mut Document, group: &JobGroup) {
+    let (Some(target), Some(found)) = (&group.plan.latency_target, &group.record.target) else {
+        return;
+    };
+    let latency = Text::from(time(target.target_ns as f64));
+    let share = match target.percentile {
+        percent if percent < 100.0 => format!("{percent}% of I/Os within "),
+        _ => "all I/Os within ".to_string(),
+    };
+    let (depth, most) = (found.depth, group.plan.depth);
+    body.paragraph(match (found.met, depth == most) {
+        (true, true) => text!(
+            "Latency target met, ",
+            share,
+            latency,
+            ", up to the highest depth: QD\u{a0}",
+            depth.to_string(),
+            "."
+        ),
+        (true, false) => text!(
+            "Latency target: ",
+            share,
+            latency,
+            " up to QD\u{a0}",
+            depth.to_string(),
+            " of ",
+            most.to_string(),
+            "."
+        ),
+        (false, _) => text!(
+            "Latency target missed: ",
+            share,
+            latency,
+            ", at QD\u{a0}",
+            depth.to_string(),
+            "."
+        ),
+    });
 }
 
 /// Whether the job ended at steady state.
