@@ -57,7 +57,8 @@ impl LogInterval {
     /// Whether an interval is over, the last one also before its time; sets the next one's end.
     fn is_over(&mut self, interval_ns: u64, now: &JobTotals) -> bool {
         let ended = matches!(now.phase, Phase::Finishing | Phase::Done);
-        let grown = now.measured_ns > self.before.measured_ns;
+        let ms = |job: &JobTotals| job.measured_ns / 1_000_000;
+        let grown = ms(now) > ms(&self.before);
         let over = interval_ns > 0 && grown && (ended || now.measured_ns >= self.next_ns);
         if over {
             self.next_ns = (now.measured_ns / interval_ns + 1) * interval_ns;

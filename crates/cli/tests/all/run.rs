@@ -348,7 +348,7 @@ fn a_job_ends_at_steady_state() {
     let (never, text) = job("--ss=bw_slope:0", &clones);
     assert_eq!(never["steadystate"]["attained"], 0);
     assert!(text.contains("Not steady: bw slope"), "{text}");
-    let (early, text) = job("--ss=lat:1us", &["--runtime=1"]);
+    let (early, text) = job("--ss=lat:1us", &["--runtime=500ms"]);
     assert_eq!(early["steadystate"]["data"]["lat_ns"], serde_json::json!([0, 0]));
     assert!(text.contains("Not steady: the job ended before"), "{text}");
 }
