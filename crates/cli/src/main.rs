@@ -174,14 +174,16 @@ Examples:
   fathom blocks nvme0n1 -t 10        one disk, for 10 seconds
   fathom blocks -- ./benchmark       the busiest disks while a command runs")]
     Blocks(blocks::Args),
-    /// Record the machine continuously into a fixed-size ring buffer
+    /// Record the machine continuously into a fixed-size ring buffer, or every I/O of a device
     ///
     /// Runs until Ctrl-C or SIGTERM. The oldest data is deleted as the ring reaches --keep or --max-size; --max-size
     /// takes precedence. `fathom top --replay` shows any part of the ring.
+    ///
+    /// With --ios, records every I/O of the devices named instead, as a trace that `read_iolog` replays (docs/replay.md).
     #[command(after_help = "\
 Examples:
-  fathom record --keep 7d --max-size 8g
-  fathom top --replay ~/.local/state/fathom/ring --from 14:03")]
+  fathom record --keep 7d --max-size 8g                  fathom top --replay DIR shows it
+  fathom record --ios /run/trace.log vdb -t 60s          a trace to replay on another disk")]
     Record(record::Args),
     /// Show PCIe topology and link bandwidth of each disk, and the CPUs that serve it
     #[command(after_help = "\

@@ -3,7 +3,7 @@
 use super::Args;
 use crate::output::Destination;
 use crate::quantity;
-use crate::stdio::{self, error};
+use crate::stdio;
 use crate::targets;
 use crate::watch::{StopCondition, TICK};
 use fathom_machine::Roots;
@@ -30,13 +30,15 @@ struct TraceFile {
     text: String,
     ios: u64,
     flushes: u64,
+    /// Writes that complete only once they are durable, which no trace has.
+    fua: u64,
     /// Operations that no trace has, such as those on zones.
     others: u64,
 }
 
 impl TraceFile {
     fn add(&mut self, io: &QueuedIo) {
-        let time_us = (io.time_ns - *self.first_ns.get_or_insert(io.time_ns)) / 1000;
+        let time_us = io.time_ns.saturating_sub(*self.first_ns.get_or_insert(io.time_ns)) / 1000;
         let path = &self.paths[io.device];
         let action = match io.op {
             BlockOp::Read => "read",
@@ -53,6 +55,7 @@ impl TraceFile {
             self.flushes += 1;
             let _ = writeln!(self.text, "{time_us} {path} sync 0 0");
         }
+        self.fua += u64::from(io.fua);
         match io.op {
             BlockOp::Flush => self.flushes += 1,
             _ => self.ios += 1,
@@ -71,6 +74,9 @@ impl TraceFile {
 pub fn command(args: &Args, path: &str) -> Result<ExitCode, String> {
     if args.devices.is_empty() {
         return Err("--ios needs devices; name them, for example vda".to_string());
+    }
+    if path == "-" {
+        return Err("--ios=-: a trace is not written to standard output; name a file".to_string());
     }
     let names = targets::with_devices_of_files(&Roots::default(), &args.devices)?;
     let to = Destination::open(path, names.iter().map(String::as_str));
@@ -103,41 +109,48 @@ pub fn command(args: &Args, path: &str) -> Result<ExitCode, String> {
         text: String::new(),
         ios: 0,
         flushes: 0,
+        fua: 0,
         others: 0,
     };
     let began = Instant::now();
     end.begin()?;
-    let mut is_met = false;
+    let (mut is_met, mut failed) = (false, None);
     while !is_met {
         std::thread::sleep(TICK);
         is_met = end.is_met()?;
-        trace.drain(|io| to.add(io));
-        to.write().map_err(fail)?;
+        if failed.is_none() {
+            trace.drain(|io| to.add(io));
+            failed = to.write().err();
+        }
     }
     let took = quantity::shown(began.elapsed());
     let shown = list::few(&devices.iter().map(String::as_str).collect::<Vec<_>>(), 4);
     let (ios, flushes) = (units::count(to.ios as f64), units::count(to.flushes as f64));
-    stdio::info(&format!(
-        "fathom: {ios} I/Os and {flushes} flushes of {shown} in {took}, in {path}"
-    ));
+    let note = |text: String| stdio::info(&format!("fathom: {text}"));
+    note(format!("{ios} I/Os and {flushes} flushes of {shown} in {took}, in {path}"));
+    if to.fua > 0 {
+        note(format!(
+            "note: {} writes had FUA, which no trace has: a replay makes fewer of them durable",
+            to.fua
+        ));
+    }
     if to.others > 0 {
-        let others = to.others;
-        stdio::info(&format!(
-            "fathom: note: {others} operations that are no reads, writes, trims or flushes were left out"
+        note(format!(
+            "note: {} operations, such as write zeroes or zone commands, have no equivalent in a trace and were left out",
+            to.others
         ));
     }
     if to.ios > 0 {
         let quoted = shell::quoted(path);
-        stdio::info(&format!(
-            "fathom: replay: fathom run --name=replay --read_iolog={quoted} --replay_redirect=TARGET --direct=1"
+        note(format!(
+            "replay: fathom run --name=replay --read_iolog={quoted} --replay_redirect=TARGET --direct=1"
         ));
     }
-    if trace.lost() > 0 {
-        error!(
-            "the trace is incomplete: {} I/Os came faster than they could be read",
-            trace.lost()
-        );
-        return Ok(ExitCode::FAILURE);
+    let lost = trace.lost();
+    let lost = (lost > 0).then(|| format!("{lost} I/Os came faster than they could be read"));
+    let unwritten = failed.map(|error| format!("cannot write {path}: {error}"));
+    if let Some(why) = unwritten.or(lost) {
+        return Ok(end.exit_code(Err(format!("the trace is incomplete: {why}"))));
     }
     Ok(end.exit_code(Ok(())))
 }

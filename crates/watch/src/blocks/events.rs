@@ -34,6 +34,8 @@ pub(super) struct BlockEvent {
     pub op: BlockOp,
     /// Whether it is an I/O before which the device flushes its cache.
     pub flushes_first: bool,
+    /// Whether it completes only once it is durable.
+    pub fua: bool,
     pub error: i32,
     pub requests: u32,
     pub comm: [u8; 16],
@@ -107,6 +109,8 @@ impl EventLayout {
             sectors,
             op: if is_flush { BlockOp::Flush } else { op(rwbs) },
             flushes_first: !is_flush && rwbs.len() > 1 && rwbs[0] == b'F',
+            // A preceding flush has the same letter.
+            fua: !is_flush && rwbs.iter().skip(1).any(|flag| *flag == b'F'),
             error: number(&self.error) as i32,
             requests: number(&self.nr_rq) as u32,
             comm,

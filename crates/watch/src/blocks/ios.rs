@@ -23,6 +23,8 @@ pub struct QueuedIo {
     pub op: BlockOp,
     /// Whether the device flushes its cache first.
     pub flushes_first: bool,
+    /// Whether it completes only once it is durable.
+    pub fua: bool,
     /// In bytes, from the start of the device or partition.
     pub offset: u64,
     /// In bytes.
@@ -58,7 +60,7 @@ impl IoTrace {
         })?;
         let point = tracefs.tracepoint("block", "block_bio_queue");
         let point = point.map_err(BlocksError::Unavailable)?;
-        let filters: Vec<String> = devices.iter().map(BlockDevice::bio_filter).collect();
+        let filters: Vec<String> = devices.iter().map(filter).collect();
         let fail = |error: io::Error| BlocksError::Unavailable(refused(what, &error));
         let events = point.open(trace::attr(&point, 1), &cpus, Some(&filters.join(" || ")), None);
         let events = events.map_err(fail)?;
@@ -94,7 +96,8 @@ impl IoTrace {
         let ordered = self.pending.partition_point(|event| event.time_ns < now_ns);
         for event in self.pending.drain(..ordered) {
             for (index, device) in self.devices.iter().enumerate() {
-                if device.owns(event.dev, event.sector) {
+                let is_flush = event.op == BlockOp::Flush && event.dev == device.disk;
+                if is_flush || device.owns(event.dev, event.sector) {
                     each(&queued(&event, index, device));
                 }
             }
@@ -107,6 +110,11 @@ impl IoTrace {
     }
 }
 
+/// A flush of a partition is of the whole device, and at its first sector.
+fn filter(device: &BlockDevice) -> String {
+    format!("({}) || (dev == {} && nr_sector == 0)", device.bio_filter(), device.disk)
+}
+
 fn queued(event: &BlockEvent, index: usize, device: &BlockDevice) -> QueuedIo {
     let first = device.range.map_or(0, |(first, _)| first);
     QueuedIo {
@@ -114,6 +122,7 @@ fn queued(event: &BlockEvent, index: usize, device: &BlockDevice) -> QueuedIo {
         device: index,
         op: event.op,
         flushes_first: event.flushes_first,
+        fua: event.fua,
         offset: event.sector.saturating_sub(first) * SECTOR,
         len: u64::from(event.sectors) * SECTOR,
     }
