@@ -1,5 +1,6 @@
 //! Finds the highest queue depth at which a job meets its latency target (`latency_target`), in the steps of fio (io_u.c,
-//! `lat_target_success` and `__lat_target_failed`): doubled until a window misses it, then halved between the two.
+//! `lat_target_success` and `__lat_target_failed`): doubled until a window misses it, then halved between the two. Unlike in fio,
+//! a miss at `iodepth` itself counts as any other.
 
 use crate::stats::Stats;
 use crate::worker::{AnyWorker, SpanEnd};
@@ -15,15 +16,17 @@ pub(crate) struct DepthSearch {
     /// `iodepth`.
     max: u32,
     depth: u32,
+    /// The highest depth that met the target.
     low: u32,
-    high: u32,
+    /// One that missed it.
+    high: Option<u32>,
     stable: u32,
     met: bool,
 }
 
 impl DepthSearch {
     pub fn new(plan: LatencyTarget, max: u32) -> Self {
-        Self { plan, max, depth: 1, low: 1, high: max, stable: 0, met: false }
+        Self { plan, max, depth: 1, low: 1, high: None, stable: 0, met: false }
     }
 
     /// Chooses the depth after a window that met the target or not; returns whether it is the same.
@@ -34,22 +37,22 @@ impl DepthSearch {
             if self.depth == 1 {
                 return true;
             }
-            self.high = self.depth;
+            self.high = Some(self.depth);
             self.low = self.low.min(self.depth - 1);
             self.depth = (self.depth + self.low).div_euclid(2).max(1);
             self.stable = 0;
             return false;
         }
         self.low = self.depth;
-        if self.depth + 1 == self.high {
+        if self.high == Some(self.depth + 1) {
             self.stable += 1;
             if self.stable >= STABLE_WINDOWS {
-                (self.high, self.stable) = (self.high + 1, 0);
+                (self.high, self.stable) = (Some(self.depth + 2), 0);
             }
         }
-        let next = match self.high == self.max {
-            true => self.depth.saturating_mul(2),
-            false => self.depth.midpoint(self.high),
+        let next = match self.high {
+            None => self.depth.saturating_mul(2),
+            Some(high) => self.depth.midpoint(high),
         };
         self.depth = next.min(self.max);
         self.depth == before
