@@ -67,6 +67,11 @@ impl LogWriters {
             for (kind, path) in job.logs.iter().flat_map(fathom_model::plan::Logs::files) {
                 let is_named = job.logs.as_ref().is_some_and(|logs| logs.is_named(kind));
                 let at = places.iter().position(|place| place.path == path);
+                if kind == LogKind::Trace && at.is_some() {
+                    return Err(format!(
+                        "several jobs would record their I/Os in {path}; set write_iolog for each, and remove numjobs"
+                    ));
+                }
                 logs.index.insert((number, kind), at.unwrap_or(places.len()));
                 if at.is_none() {
                     places.push(LogTarget::open(path, is_named, used.clone())?);

@@ -28,6 +28,8 @@ const LATENCY_WINDOW_NS: u64 = 100_000_000;
 
 /// Queue depth of a trace that is replayed at its times, unless the job sets one.
 const TRACED_DEPTH: u32 = 128;
+/// Its buffers have no more memory than that.
+const TRACED_BYTES_MAX: u64 = 256 << 20;
 
 /// A length or offset, absolute or relative to the target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -240,7 +242,9 @@ impl Job {
         // As in fio, as many as the trace had in flight; where it does not say, I/Os must not wait for each other.
         let probed = self.traces.iter().filter_map(|trace| trace.depth).max();
         let timed = self.traces.iter().any(|trace| trace.is_timed());
-        let depth = probed.or(timed.then_some(TRACED_DEPTH));
+        let longest = self.block_max().max(1);
+        let fitting = (TRACED_BYTES_MAX / longest).clamp(1, u64::from(TRACED_DEPTH)) as u32;
+        let depth = probed.or(timed.then_some(fitting));
         if let Some(depth) = depth.filter(|_| !self.has("iodepth") && !self.engine.is_synchronous())
         {
             self.plan.depth = depth;

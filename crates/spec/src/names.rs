@@ -114,6 +114,12 @@ fn place(job: &Job, directory: Option<&str>, name: String) -> Result<String, Spe
             job,
             &format!("'{name}' is outside {within}; set filename without directory"),
         )),
+        None if is_upwards && !job.traces.is_empty() => Err(job_error(
+            job,
+            &format!(
+                "the trace names '{name}', which leads upwards; name a target with replay_redirect"
+            ),
+        )),
         None if is_upwards && job.filename.is_empty() => Err(job_error(
             job,
             &format!("'{name}' leads out of its directory; use another job name, or set filename"),

@@ -17,6 +17,8 @@ const TRACE_BYTES_MAX: usize = 4 << 30;
 /// The longest read or write that Linux does at once is a little less than 2 GiB; trims may have nearly 4 GiB, as in fio,
 /// and are divided.
 const LEN_MAX: u64 = 1 << 30;
+/// Most events of a trace: 4 GiB of memory.
+const EVENTS_MAX: usize = 1 << 27;
 /// Lines named of those that are not understood.
 const NAMED_MAX: usize = 3;
 /// As in fio, the queue depth of a trace of blktrace is not higher.
@@ -176,7 +178,7 @@ impl Builder<'_> {
         let TraceOp::Io(dir) = op else {
             if !self.how.skip_flushes {
                 let file = self.file(file);
-                self.push(TraceEvent { at_ns, op, file, offset: 0, len: 0 });
+                self.push(TraceEvent { at_ns, op, file, offset: 0, len: 0 })?;
             }
             return Ok(());
         };
@@ -195,7 +197,10 @@ impl Builder<'_> {
         let align = self.how.align.max(1);
         let offset = (offset / self.how.scale) & !(align - 1);
         let beyond = || format!("offset {offset} plus length {len} exceeds 2^64");
-        let len = len.checked_next_multiple_of(align).ok_or_else(beyond)?;
+        let len = len.checked_next_multiple_of(align).filter(|len| *len <= most);
+        let len = len.ok_or_else(|| {
+            format!("replay_align={align} makes a {dir} longer than the {} of one I/O", show(most))
+        })?;
         let end = offset.checked_add(len).ok_or_else(beyond)?;
         let file = self.file(file);
         let used = &mut self.trace.files[file as usize];
@@ -204,14 +209,19 @@ impl Builder<'_> {
         let mut start = offset;
         while start < end {
             let len = (end - start).min(LEN_MAX);
-            self.push(TraceEvent { at_ns, op, file, offset: start, len: len as u32 });
+            self.push(TraceEvent { at_ns, op, file, offset: start, len: len as u32 })?;
             start += len;
         }
         Ok(())
     }
 
-    fn push(&mut self, event: TraceEvent) {
-        Arc::make_mut(&mut self.trace.events).push(event);
+    fn push(&mut self, event: TraceEvent) -> Result<(), String> {
+        let events = Arc::make_mut(&mut self.trace.events);
+        if events.len() == EVENTS_MAX {
+            return Err(format!("more than {EVENTS_MAX} I/Os; divide the trace"));
+        }
+        events.push(event);
+        Ok(())
     }
 }
 
@@ -335,6 +345,12 @@ fn merge(traces: Vec<Trace>, how: &Replaying) -> Result<Trace, String> {
         names.push(std::mem::take(&mut trace.name));
         trace.sort();
         depth += trace.depth.unwrap_or(1);
+        let events = (trace.events.len() as u64).saturating_mul(times);
+        if events.saturating_add(merged.events.len() as u64) > EVENTS_MAX as u64 {
+            return Err(format!(
+                "the merged trace has more than {EVENTS_MAX} I/Os; lower merge_blktrace_iters"
+            ));
+        }
         let places: Vec<u32> = trace.files.into_iter().map(|file| merged.place(file)).collect();
         let length_ns = trace.events.last().map_or(0, |event| event.at_ns);
         for pass in 0..times {
@@ -376,7 +392,12 @@ impl Trace {
     fn complete(&mut self, how: &Replaying) -> Result<(), String> {
         if !self.events.iter().any(|event| matches!(event.op, TraceOp::Io(_))) {
             let name = &self.name;
-            return Err(format!("read_iolog: {name} has no I/O to replay; see replay_skip"));
+            let why = if self.forbidden > 0 {
+                "but writes and trims, which --readonly forbids"
+            } else {
+                "to replay; see replay_skip"
+            };
+            return Err(format!("read_iolog: {name} has no I/O {why}"));
         }
         self.sort();
         let events = Arc::make_mut(&mut self.events);

@@ -316,9 +316,12 @@ impl Verifier {
         self.journal.iter_mut().for_each(|journal| journal.flush_begun(file));
     }
 
-    /// All writes of a file that completed before its flush began are on the target for good.
-    pub fn flush_completed(&mut self, file: u32) {
+    /// All writes that completed so far are on the target for good, by a flush of the job itself.
+    pub fn flushed(&mut self) {
         self.state.numbers = self.number;
+    }
+
+    pub fn flush_completed(&mut self, file: u32) {
         self.journal.iter_mut().for_each(|journal| journal.flush_completed(file));
     }
 

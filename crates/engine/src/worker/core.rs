@@ -80,10 +80,8 @@ pub(crate) struct Core<'a> {
     pub(super) deferred: Option<DeferredIo>,
     /// Slots whose request must be resubmitted.
     pub(super) retry: Vec<u32>,
-    pub(super) flush_op: Op,
-    pub(super) flush_started_ns: u64,
-    /// Whether a flush is in flight.
-    pub(super) flushing: bool,
+    /// Flushes in flight.
+    pub(super) flushing: u32,
     /// Completions other than plain successes.
     pub(super) exceptions: Vec<(Token, i32)>,
     pub now_ns: u64,
@@ -136,9 +134,7 @@ impl<'a> Core<'a> {
             batch_limit: BatchLimit::new(job.batch.submit_max, depth),
             complete_min: job.batch.complete_min,
             complete_max: job.batch.complete_max.unwrap_or(u32::MAX),
-            flush_op: Op::Fsync,
-            flush_started_ns: 0,
-            flushing: false,
+            flushing: 0,
             filling: true,
             deferred: None,
             retry: Vec::with_capacity(depth as usize),

@@ -28,12 +28,13 @@ const NAP_NS: u64 = 50_000_000;
 /// retries write to it.
 #[derive(Clone, Copy)]
 struct Slot {
-    /// When it was scheduled, under a rate; 0 without a schedule.
+    /// When it was scheduled, under a rate or by a trace; 0 without a schedule. When a flush was submitted.
     due_ns: u64,
     len: u32,
     file: u32,
     /// Batch and direction, or [`Tag::SLOW_PATH`] for a flush.
     tag: Tag,
+    /// The result of a success; of a flush, whether it is of data only.
     expect: u32,
 }
 
@@ -51,7 +52,7 @@ enum IssueState {
     /// Flush this file once nothing is in flight.
     DrainToFlush(Op, u32),
     Flushing,
-    /// Flush this file beside the I/Os in flight, once no other flush is.
+    /// Flush this file beside the I/Os in flight.
     FlushBeside(Op, u32),
     /// Pause for the plan's thinktime once nothing is in flight.
     DrainToThink,

@@ -1,6 +1,6 @@
 //! Handles completions other than plain successes. Cold.
 
-use super::{Core, IssueState};
+use super::{Core, IssueState, Slot};
 use crate::error::{EngineError, Hint, Operation};
 use crate::queue::{Op, Queue, Request};
 use fathom_model::Dir;
@@ -115,13 +115,13 @@ impl Core<'_> {
     }
 
     fn flushed(&mut self, slot: u32, op: Op, result: i32, queue: &dyn Queue) {
-        let file = self.slots[slot as usize].file;
+        let Slot { file, due_ns: started_ns, .. } = self.slots[slot as usize];
         if -result == libc::EINTR || -result == libc::EAGAIN {
             self.retry.push(slot);
             return;
         }
         self.retire(slot);
-        self.flushing = false;
+        self.flushing -= 1;
         if self.issue_state == IssueState::Flushing {
             self.resume_issuing();
         }
@@ -131,9 +131,12 @@ impl Core<'_> {
             let error = self.describe(op, file, -result, Hint::None, queue);
             self.failure.get_or_insert(error);
         } else {
-            self.verifier().into_iter().for_each(|verifier| verifier.flush_completed(file));
+            if let Some(verifier) = self.verifier() {
+                verifier.flushed();
+                verifier.flush_completed(file);
+            }
             self.stats.flushes.add(1);
-            self.stats.flush_lat.record_n(self.now_ns.saturating_sub(self.flush_started_ns), 1);
+            self.stats.flush_lat.record_n(self.now_ns.saturating_sub(started_ns), 1);
         }
     }
 

@@ -24,9 +24,13 @@ impl Core<'_> {
     }
 
     pub(super) fn request(&self, slot: u32) -> Request {
-        let (offset, Slot { len, file, tag, .. }) =
+        let (offset, Slot { len, file, tag, expect, .. }) =
             (self.offsets[slot as usize], self.slots[slot as usize]);
-        let op = if tag == Tag::SLOW_PATH { self.flush_op } else { Op::Io(tag.dir()) };
+        let op = match tag {
+            Tag::SLOW_PATH if expect > 0 => Op::Fdatasync,
+            Tag::SLOW_PATH => Op::Fsync,
+            tag => Op::Io(tag.dir()),
+        };
         Request { op, file, offset, len, buffer_offset: self.moved[slot as usize] }
     }
 
@@ -54,7 +58,7 @@ impl Core<'_> {
             self.filling |= self.in_flight <= low;
         }
         if let IssueState::FlushBeside(op, file) = self.issue_state {
-            if !self.flushing && self.idle_len > 0 && queue.sq_space_left() > 0 {
+            if self.idle_len > 0 && queue.sq_space_left() > 0 {
                 self.push_flush(op, file, queue);
                 self.issue_state = IssueState::Issuing;
             }
@@ -89,14 +93,12 @@ impl Core<'_> {
         self.verifier().into_iter().for_each(|verifier| verifier.flush_begun(file));
         self.idle_len -= 1;
         let slot = self.idle[self.idle_len];
-        self.flush_op = op;
-        self.flushing = true;
-        self.flush_started_ns = clock::now_ns();
-        let (now_ns, data_only) = (self.flush_started_ns, op == Op::Fdatasync);
+        self.flushing += 1;
+        let (now_ns, data_only) = (clock::now_ns(), op == Op::Fdatasync);
         self.observer.iter_mut().for_each(|o| o.flushing(now_ns, file, data_only));
         self.offsets[slot as usize] = 0;
         self.slots[slot as usize] =
-            Slot { due_ns: 0, len: 0, file, tag: Tag::SLOW_PATH, expect: 0 };
+            Slot { due_ns: now_ns, len: 0, file, tag: Tag::SLOW_PATH, expect: data_only.into() };
         self.push_slow(slot, queue);
         self.issue_state = IssueState::Flushing;
     }
@@ -144,7 +146,7 @@ impl Core<'_> {
             return true;
         }
         // A flush may take as long as the device needs, unless a stop is requested.
-        let patient = self.issue_state == IssueState::Flushing && !self.shared.is_stopping();
+        let patient = self.flushing > 0 && !self.shared.is_stopping();
         if patient || self.in_flight < drain.before {
             drain.progress_ns = self.now_ns;
         } else if self.now_ns.saturating_sub(drain.progress_ns) > DRAIN_NS {

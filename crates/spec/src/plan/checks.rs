@@ -407,6 +407,14 @@ pub(super) fn region(job: &Job, file: &File<'_>, part: &Part, spec: &Spec) -> Re
     let permitted = [path, &file.facts.resolved]
         .into_iter()
         .any(|name| spec.permissions.overwrite.contains(name));
+    if grows && !file.facts.made_by_fathom && !permitted && !job.traces.is_empty() {
+        return Err(format!(
+            "{path} is {}, but the trace goes up to {}; use replay_scale, another target with replay_redirect, or let fathom \
+             extend it with --overwrite={path}",
+            show(file.facts.size_bytes),
+            show(part.start + part.len)
+        ));
+    }
     if grows && !file.facts.made_by_fathom && !permitted {
         return Err(format!(
             "{path} is {}, shorter than the {} that the job needs; use a smaller size, or let \

@@ -132,7 +132,13 @@ pub(super) fn notes(job: &Job) -> impl Iterator<Item = String> {
         let engine = job.engine.name();
         format!("job '{name}': verify has no effect: with ioengine={engine} and this rw, no data is moved")
     });
-    idle.into_iter().chain(unverified).chain(foreign)
+    let given = ["rw", "bs", "bsrange", "bssplit", "size", "io_size", "offset"];
+    let given: Vec<&str> = given.into_iter().filter(|key| job.has_own(key)).collect();
+    let untraced = (!job.traces.is_empty() && !given.is_empty()).then(|| {
+        let given = given.join(", ");
+        format!("job '{name}': {given} has no effect: read_iolog says which I/Os there are; number_ios and runtime limit them")
+    });
+    idle.into_iter().chain(unverified).chain(untraced).chain(foreign)
 }
 
 pub(super) fn base_seed(job: &Job, entropy: u64) -> u64 {

@@ -278,8 +278,10 @@ impl<'a> Planner<'a> {
         target.create_on_open &= job.target.create_on_open;
         target.unlink |= job.target.unlink;
         target.invalidate |= job.invalidate;
-        target.written |= job.plan.modifies(Dir::Write) && mix.has(Dir::Write);
-        target.trimmed |= job.plan.modifies(Dir::Trim) && mix.has(Dir::Trim);
+        // A trace may read one file and write another.
+        let is_used = |dir| job.traces.is_empty() || mix.has(dir);
+        target.written |= job.plan.modifies(Dir::Write) && is_used(Dir::Write);
+        target.trimmed |= job.plan.modifies(Dir::Trim) && is_used(Dir::Trim);
         Ok(index)
     }
 }

@@ -271,7 +271,8 @@ fn behind(body: &mut Document, group: &JobGroup) {
         let due = done.counts.ios + done.unstarted_ios;
         if done.late_ios + done.unstarted_ios > 0 {
             let late = text!(events(done.late_ios), " of ", of(events(due), "I/Os"), " late, ");
-            let key = format!("{dir} rate");
+            let what = if group.plan.replay.is_some() { "schedule" } else { "rate" };
+            let key = format!("{dir} {what}");
             body.entry(&key, text!(late, of(events(done.unstarted_ios), "never started")));
         }
     }
