@@ -150,18 +150,10 @@ fn measured<'a>(
         let core = worker.core();
         core.pace = Some(Pace::new(job, core.now_ns, flow));
     }
-    let mut end = SpanEnd::TimeOver;
-    let only_verifies = job.verify.as_ref().is_some_and(|verify| verify.only);
-    if let Some(ramp) = ramp.filter(|_| !only_verifies && job.until.ramp_ns > 0) {
-        shared.set_phase(Phase::Ramp);
-        let until_ns = worker.core().now_ns + job.until.ramp_ns;
-        end = worker.span(ramp, until_ns, None, None);
-        end = with_backlog(task, worker, end, verify);
-    }
-    let end_after =
-        |from_ns: u64| job.until.runtime_ns.map_or(u64::MAX, |t| from_ns.saturating_add(t));
+    let mut end = ramped(task, worker, ramp, verify);
     let mut search = job.latency_target.map(|target| DepthSearch::new(target, job.depth));
-    let mut until_ns = end_after(worker.core().now_ns);
+    let now_ns = worker.core().now_ns;
+    let mut until_ns = job.until.runtime_ns.map_or(u64::MAX, |t| now_ns.saturating_add(t));
     if let (Some(target), Some(search), Some(stats)) = (job.latency_target, &mut search, ramp)
         && !target.run
         && end == SpanEnd::TimeOver
@@ -178,12 +170,7 @@ fn measured<'a>(
         core.begin_measuring(queue.system_calls());
         end = match &mut search {
             Some(search) if job.latency_target.is_some_and(|target| target.run) => {
-                let left = || {
-                    let (ios, bytes) = shared.totals();
-                    let left = |most: Option<u64>, done| most.map(|most| most.saturating_sub(done));
-                    (left(job.until.ios, ios), left(job.until.bytes, bytes))
-                };
-                search.follow(worker, &shared.stats, until_ns, left)
+                search.follow(worker, &shared.stats, until_ns, || left(task))
             }
             _ => passes(task, worker, until_ns, verify),
         };
@@ -212,6 +199,31 @@ fn measured<'a>(
     record.started_unix_ns = from_unix_ns;
     let error = core.failure.take().or(finished.err()).or(unsaved);
     JobResult { record, error, fallbacks: queue.fallbacks().to_vec() }
+}
+
+/// The I/Os before the measured time (`ramp_time`), if there are any.
+fn ramped<'a>(
+    task: &Task<'a>,
+    worker: &mut (dyn AnyWorker<'a> + 'a),
+    ramp: Option<&'a Stats>,
+    verify: Option<&'a Stats>,
+) -> SpanEnd {
+    let ramp_ns = task.job.until.ramp_ns;
+    let only_verifies = task.job.verify.as_ref().is_some_and(|verify| verify.only);
+    let Some(stats) = ramp.filter(|_| !only_verifies && ramp_ns > 0) else {
+        return SpanEnd::TimeOver;
+    };
+    task.shared.set_phase(Phase::Ramp);
+    let until_ns = worker.core().now_ns + ramp_ns;
+    let end = worker.span(stats, until_ns, None, None);
+    with_backlog(task, worker, end, verify)
+}
+
+/// Of the I/Os and bytes of the job, those that are still to be done.
+fn left(task: &Task<'_>) -> (Option<u64>, Option<u64>) {
+    let (ios, bytes) = task.shared.totals();
+    let left = |most: Option<u64>, done| most.map(|most| most.saturating_sub(done));
+    (left(task.job.until.ios, ios), left(task.job.until.bytes, bytes))
 }
 
 /// The measured I/Os, pass by pass where each is to find its files without blocks (`unlink_each_loop`).

@@ -37,6 +37,52 @@ struct TraceFile {
 }
 
 impl TraceFile {
+    /// Creates the file `to`, which the user named as `path`, with what a trace begins with.
+    fn create(
+        path: &str,
+        to: &Destination,
+        paths: Vec<String>,
+        trace: &IoTrace,
+    ) -> Result<Self, String> {
+        let fail = |error: io::Error| format!("cannot write {path}: {error}");
+        let (dir, name) = to.file_name().map_err(fail)?;
+        dir.replace(name, trace_head(&paths).as_bytes(), Readers::Umask).map_err(fail)?;
+        let file = dir.append(name).map_err(fail)?;
+        if let Ok(meta) = file.metadata()
+            && trace.holds((rustix::fs::major(meta.dev()), rustix::fs::minor(meta.dev())))
+        {
+            stdio::info(&format!(
+                "fathom: note: {path} is on a device that is recorded, and so are the writes to it; use another disk or \
+                 a tmpfs"
+            ));
+        }
+        let (first_ns, text) = (None, String::new());
+        Ok(Self { file, paths, first_ns, text, ios: 0, flushes: 0, fua: 0, others: 0 })
+    }
+
+    /// What the trace does not hold, and how to replay it.
+    fn notes(&self, path: &str) {
+        let note = |text: String| stdio::info(&format!("fathom: {text}"));
+        let (fua, others) = (self.fua, self.others);
+        if fua > 0 {
+            note(format!(
+                "note: {fua} writes had FUA, which no trace has: a replay makes fewer of them durable"
+            ));
+        }
+        if others > 0 {
+            note(format!(
+                "note: {others} operations, such as write zeroes or zone commands, have no equivalent in a trace and were \
+                 left out"
+            ));
+        }
+        if self.ios > 0 {
+            let quoted = shell::quoted(path);
+            note(format!(
+                "replay: fathom run --name=replay --read_iolog={quoted} --replay_redirect=TARGET --direct=1"
+            ));
+        }
+    }
+
     fn add(&mut self, io: &QueuedIo) {
         let time_us = io.time_ns.saturating_sub(*self.first_ns.get_or_insert(io.time_ns)) / 1000;
         let path = &self.paths[io.device];
@@ -91,27 +137,7 @@ pub fn command(args: &Args, path: &str) -> Result<ExitCode, String> {
     let mut trace = open.map_err(|error| error.to_string())?;
     let devices: Vec<String> = trace.devices().map(str::to_string).collect();
     let paths = devices.iter().map(|name| format!("/dev/{name}")).collect::<Vec<_>>();
-    let fail = |error: io::Error| format!("cannot write {path}: {error}");
-    let (dir, name) = to.file_name().map_err(fail)?;
-    dir.replace(name, trace_head(&paths).as_bytes(), Readers::Umask).map_err(fail)?;
-    let file = dir.append(name).map_err(fail)?;
-    if let Ok(meta) = file.metadata()
-        && trace.holds((rustix::fs::major(meta.dev()), rustix::fs::minor(meta.dev())))
-    {
-        stdio::info(&format!(
-            "fathom: note: {path} is on a device that is recorded, and so are the writes to it; use another disk or a tmpfs"
-        ));
-    }
-    let mut to = TraceFile {
-        file,
-        paths,
-        first_ns: None,
-        text: String::new(),
-        ios: 0,
-        flushes: 0,
-        fua: 0,
-        others: 0,
-    };
+    let mut to = TraceFile::create(path, &to, paths, &trace)?;
     let began = Instant::now();
     end.begin()?;
     let (mut is_met, mut failed) = (false, None);
@@ -126,26 +152,10 @@ pub fn command(args: &Args, path: &str) -> Result<ExitCode, String> {
     let took = quantity::shown(began.elapsed());
     let shown = list::few(&devices.iter().map(String::as_str).collect::<Vec<_>>(), 4);
     let (ios, flushes) = (units::count(to.ios as f64), units::count(to.flushes as f64));
-    let note = |text: String| stdio::info(&format!("fathom: {text}"));
-    note(format!("{ios} I/Os and {flushes} flushes of {shown} in {took}, in {path}"));
-    if to.fua > 0 {
-        note(format!(
-            "note: {} writes had FUA, which no trace has: a replay makes fewer of them durable",
-            to.fua
-        ));
-    }
-    if to.others > 0 {
-        note(format!(
-            "note: {} operations, such as write zeroes or zone commands, have no equivalent in a trace and were left out",
-            to.others
-        ));
-    }
-    if to.ios > 0 {
-        let quoted = shell::quoted(path);
-        note(format!(
-            "replay: fathom run --name=replay --read_iolog={quoted} --replay_redirect=TARGET --direct=1"
-        ));
-    }
+    stdio::info(&format!(
+        "fathom: {ios} I/Os and {flushes} flushes of {shown} in {took}, in {path}"
+    ));
+    to.notes(path);
     let lost = trace.lost();
     let lost = (lost > 0).then(|| format!("{lost} I/Os came faster than they could be read"));
     let unwritten = failed.map(|error| format!("cannot write {path}: {error}"));
