@@ -1,8 +1,11 @@
 //! Sampled block layer events, decoded.
 
-use crate::perf::{EventField, PerfRecord, Tracepoint, bindings};
+use crate::perf::{
+    EventField, PerCpuEvents, PerfRecord, PerfRing, Tracepoint, bindings, monotonic_ns,
+};
 use fathom_model::watch::BlockOp;
 use std::collections::HashMap;
+use std::io;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum EventKind {
@@ -68,6 +71,56 @@ pub(super) fn decode_sample(
     let raw = record.body.get(20..)?.get(..size)?;
     let event = layouts.get(layout)?.decode(raw);
     Some(BlockEvent { time_ns: record.u64_at(8)?, what: Some(what), ..event })
+}
+
+/// Events of all CPUs in the order of time.
+#[derive(Debug, Default)]
+pub(super) struct EventStream {
+    rings: Vec<PerfRing>,
+    pub(super) sources: HashMap<u64, (EventKind, usize)>,
+    layouts: Vec<EventLayout>,
+    /// Read, but earlier events may still follow from another CPU.
+    pending: Vec<BlockEvent>,
+    pub lost: u64,
+    /// Closing these ends the recording.
+    events: Vec<PerCpuEvents>,
+}
+
+impl EventStream {
+    /// Adds `events` of `point`, not yet enabled or in a group; the rings of the first, of so many bytes, are those of all.
+    pub fn add(
+        &mut self,
+        what: EventKind,
+        point: &Tracepoint,
+        events: PerCpuEvents,
+        ring_bytes: usize,
+    ) -> io::Result<&PerCpuEvents> {
+        match self.events.first() {
+            None => self.rings = events.map_rings(ring_bytes)?,
+            Some(first) => events.send_to(first)?,
+        }
+        for event in events.events() {
+            self.sources.insert(event.id()?, (what, self.layouts.len()));
+        }
+        self.layouts.push(EventLayout::of(point));
+        self.events.push(events);
+        Ok(&self.events[self.events.len() - 1])
+    }
+
+    /// Passes what came since the last call to `each`; returns the time, in nanoseconds, before which all came.
+    pub fn drain(&mut self, mut each: impl FnMut(&BlockEvent)) -> u64 {
+        // Every event before this instant is in some CPU's ring buffer by now.
+        let now_ns = monotonic_ns();
+        let Self { rings, sources, layouts, pending, lost, .. } = self;
+        for ring in rings {
+            ring.drain(|record| pending.extend(decode_sample(record, sources, layouts)));
+            *lost += ring.take_lost();
+        }
+        pending.sort_by_key(|event| event.time_ns);
+        let ordered = pending.partition_point(|event| event.time_ns < now_ns);
+        pending.drain(..ordered).for_each(|event| each(&event));
+        now_ns
+    }
 }
 
 impl EventLayout {

@@ -1,11 +1,10 @@
 //! Every I/O of some devices, as it is queued: a trace that can be replayed.
 
 use super::device::{self, BlockDevice, BlocksError};
-use super::events::{BlockEvent, EventKind, EventLayout, decode_sample};
+use super::events::{BlockEvent, EventKind, EventStream};
 use super::trace;
-use crate::perf::{PerCpuEvents, PerfRing, Tracefs, monotonic_ns, online_cpus, refused};
+use crate::perf::{PerCpuEvents, Tracefs, online_cpus, refused};
 use fathom_model::watch::BlockOp;
-use std::collections::HashMap;
 use std::io;
 use std::path::Path;
 
@@ -34,14 +33,7 @@ pub struct QueuedIo {
 #[derive(Debug)]
 pub struct IoTrace {
     devices: Vec<BlockDevice>,
-    rings: Vec<PerfRing>,
-    sources: HashMap<u64, (EventKind, usize)>,
-    layout: Vec<EventLayout>,
-    /// Read, but earlier ones may still follow from another CPU.
-    pending: Vec<BlockEvent>,
-    lost: u64,
-    /// Closing it ends the trace.
-    _events: PerCpuEvents,
+    events: EventStream,
 }
 
 impl IoTrace {
@@ -64,12 +56,10 @@ impl IoTrace {
         let fail = |error: io::Error| BlocksError::Unavailable(refused(what, &error));
         let events = point.open(trace::attr(&point, 1), &cpus, Some(&filters.join(" || ")), None);
         let events = events.map_err(fail)?;
-        let rings = events.map_rings(RING).map_err(fail)?;
-        let id = |event: &crate::perf::PerfEvent| Ok((event.id()?, (EventKind::Enter, 0)));
-        let sources = events.events().iter().map(id).collect::<io::Result<_>>().map_err(fail)?;
-        events.enable().map_err(fail)?;
-        let layout = vec![EventLayout::of(&point)];
-        Ok(Self { devices, rings, sources, layout, pending: Vec::new(), lost: 0, _events: events })
+        let mut stream = EventStream::default();
+        let added = stream.add(EventKind::Enter, &point, events, RING);
+        added.and_then(PerCpuEvents::enable).map_err(fail)?;
+        Ok(Self { devices, events: stream })
     }
 
     /// Their names.
@@ -85,28 +75,20 @@ impl IoTrace {
 
     /// Passes the I/Os since the last call to `each`, in the order of time.
     pub fn drain(&mut self, mut each: impl FnMut(&QueuedIo)) {
-        // Every event before this instant is in some CPU's ring buffer by now.
-        let now_ns = monotonic_ns();
-        let Self { rings, sources, layout, pending, lost, .. } = self;
-        for ring in rings {
-            ring.drain(|record| pending.extend(decode_sample(record, sources, layout)));
-            *lost += ring.take_lost();
-        }
-        self.pending.sort_by_key(|event| event.time_ns);
-        let ordered = self.pending.partition_point(|event| event.time_ns < now_ns);
-        for event in self.pending.drain(..ordered) {
-            for (index, device) in self.devices.iter().enumerate() {
+        let Self { devices, events } = self;
+        events.drain(|event| {
+            for (index, device) in devices.iter().enumerate() {
                 let is_flush = event.op == BlockOp::Flush && event.dev == device.disk;
                 if is_flush || device.owns(event.dev, event.sector) {
-                    each(&queued(&event, index, device));
+                    each(&queued(event, index, device));
                 }
             }
-        }
+        });
     }
 
     /// I/Os that are missing because they came faster than they were read.
     pub fn lost(&self) -> u64 {
-        self.lost
+        self.events.lost
     }
 }
 

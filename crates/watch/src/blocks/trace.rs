@@ -2,16 +2,13 @@
 
 use super::BlockTracepoints;
 use super::device::BlockDevice;
-use super::events::{BlockEvent, EventKind, EventLayout, decode_sample};
+use super::events::{EventKind, EventStream};
 use super::sizes::SizeTally;
 use super::times::RequestTimes;
 use super::windows::SamplingWindows;
-use crate::perf::{
-    PerCpuEvents, PerfRing, TraceCoverage, Tracepoint, bindings, monotonic_ns, refused,
-};
+use crate::perf::{TraceCoverage, Tracepoint, bindings, refused};
 use fathom_model::watch::{BlocksSample, Unavailable};
 use rustix::time::ClockId;
-use std::collections::HashMap;
 use std::io;
 
 const RING: usize = 256 << 10;
@@ -26,18 +23,11 @@ const FIRST_BIT: u32 = 3;
 pub(super) struct EventTrace {
     one_in: u32,
     each_io: TraceCoverage,
-    rings: Vec<PerfRing>,
-    sources: HashMap<u64, (EventKind, usize)>,
-    layouts: Vec<EventLayout>,
-    /// Read, but earlier events may still follow from another CPU.
-    pending: Vec<BlockEvent>,
-    lost: u64,
+    events: EventStream,
     devices: Vec<BlockDevice>,
     tally: SizeTally,
     times: RequestTimes,
     windows: Option<SamplingWindows>,
-    /// Closing these ends the recording.
-    _events: Vec<PerCpuEvents>,
 }
 
 impl EventTrace {
@@ -52,40 +42,23 @@ impl EventTrace {
         let mut trace = Self {
             one_in,
             each_io: tracepoints.each_io,
-            rings: Vec::new(),
-            sources: HashMap::new(),
-            layouts: Vec::new(),
-            pending: Vec::new(),
-            lost: 0,
+            events: EventStream::default(),
             tally: SizeTally::new(&devices),
             times: RequestTimes::new(&devices),
             devices,
             windows: None,
-            _events: Vec::new(),
         };
-        let mut events: Vec<PerCpuEvents> = Vec::new();
         for (what, name, period, filter) in trace.wanted() {
             let Some(point) = tracepoints.tracepoint(name) else { continue };
             let leaders = windows.as_ref().and_then(|windows| windows.leaders(what));
             let open =
                 point.open(attr(&point, period), &tracepoints.cpus, filter.as_deref(), leaders);
-            let open = open.map_err(fail)?;
-            match events.first() {
-                None => trace.rings = open.map_rings(RING).map_err(fail)?,
-                Some(first) => open.send_to(first).map_err(fail)?,
-            }
+            let open = trace.events.add(what, &point, open.map_err(fail)?, RING).map_err(fail)?;
             if leaders.is_none() {
                 open.enable().map_err(fail)?;
             }
-            for event in open.events() {
-                let id = event.id().map_err(fail)?;
-                trace.sources.insert(id, (what, trace.layouts.len()));
-            }
-            trace.layouts.push(EventLayout::of(&point));
-            events.push(open);
         }
         trace.windows = windows;
-        trace._events = events;
         Ok(trace)
     }
 
@@ -142,29 +115,21 @@ impl EventTrace {
     }
 
     pub fn drain(&mut self) {
-        // Every event before this instant is in some CPU's ring buffer by now.
-        let now_ns = monotonic_ns();
-        let Self { rings, sources, layouts, pending, lost, .. } = self;
-        for ring in rings {
-            ring.drain(|record| pending.extend(decode_sample(record, sources, layouts)));
-            *lost += ring.take_lost();
-        }
-        self.pending.sort_unstable_by_key(|event| event.time_ns);
-        let ordered = self.pending.partition_point(|event| event.time_ns < now_ns);
-        for event in self.pending.drain(..ordered) {
-            let owners = self.devices.iter().enumerate();
+        let Self { events, devices, tally, times, .. } = self;
+        let now_ns = events.drain(|event| {
+            let owners = devices.iter().enumerate();
             let owners = owners.filter(|(_, d)| d.owns(event.dev, event.sector));
             match event.what {
-                Some(EventKind::Unplug) => self.tally.unplug(&event),
+                Some(EventKind::Unplug) => tally.unplug(event),
                 Some(EventKind::Enter | EventKind::Issue | EventKind::Split) => {
-                    owners.for_each(|(index, device)| self.tally.add(index, device, &event));
+                    owners.for_each(|(index, device)| tally.add(index, device, event));
                 }
                 _ => owners.for_each(|(index, _)| {
-                    self.tally.error(index, &event);
-                    self.times.add(index, &event);
+                    tally.error(index, event);
+                    times.add(index, event);
                 }),
             }
-        }
+        });
         self.times.forget(now_ns);
     }
 
@@ -177,7 +142,7 @@ impl EventTrace {
 
     pub fn put(&self, blocks: &mut BlocksSample) {
         blocks.one_in = self.one_in;
-        blocks.lost = self.lost;
+        blocks.lost = self.events.lost;
         blocks.unplugs_seen_ns = self.windows.as_ref().map(SamplingWindows::enabled_ns);
         blocks.seen_ns = blocks.unplugs_seen_ns.filter(|_| self.each_io != TraceCoverage::Off);
         if self.windows.is_some() {

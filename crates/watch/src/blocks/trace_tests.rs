@@ -1,4 +1,5 @@
 use super::super::events::op;
+use super::super::events::{BlockEvent, EventLayout};
 use super::super::limits::QueueLimits;
 use super::*;
 use crate::TraceCoverage;
@@ -151,7 +152,7 @@ fn requests_and_plug_flushes_pass_few_events() {
         Err(error) => return println!("skipped: {error}"),
     };
     let cpus = online_cpus(sys_root).unwrap().len();
-    let sources = &sampler.trace.as_ref().unwrap().sources;
+    let sources = &sampler.trace.as_ref().unwrap().events.sources;
     let events = |of: &[EventKind]| sources.values().filter(|(kind, _)| of.contains(kind)).count();
     assert!(sampler.unplugs.is_empty());
     assert_eq!(events(&[EventKind::Unplug]), cpus);
