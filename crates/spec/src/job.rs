@@ -151,7 +151,7 @@ pub struct Job {
 
     pub read_iolog: Vec<String>,
     pub replaying: Replaying,
-    /// What was read from `read_iolog`: one for each clone, in turn.
+    /// What was read from `read_iolog`; clone N replays number N, and after the last the first again.
     pub traces: Vec<Arc<Trace>>,
 
     /// None if its percentage is 0; a working set has its size only once the regions are known.

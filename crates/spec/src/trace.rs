@@ -86,7 +86,7 @@ impl Default for Replaying {
     }
 }
 
-/// The traces of `job`, one for each clone in turn.
+/// The traces of `job`; its clones share them.
 pub fn load(
     job: &Job,
     readonly: bool,

@@ -123,7 +123,7 @@ impl Guest {
         self.qmp.execute("send-key", &keys).map(drop)
     }
 
-    /// Stops the processors, once what they gave to the disks is done.
+    /// Stops the CPUs, once what they gave to the disks is done.
     pub fn pause(&mut self) -> Result<()> {
         self.qmp.execute("stop", &json!({})).map(drop)
     }
