@@ -48,6 +48,9 @@ impl ProcessTotals {
             sum.connections = sum.connections.max(remote.connections);
             sum.segments += remote.segments;
             sum.rtt_us = remote.rtt_us;
+            if remote.pid != 0 {
+                (sum.pid, sum.comm) = (remote.pid, remote.comm.clone());
+            }
         }
     }
 

@@ -84,6 +84,10 @@ pub(crate) fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
+pub(crate) fn is_no_pid(pid: &i32) -> bool {
+    *pid == 0
+}
+
 impl MachineSample {
     /// Approximate memory usage in bytes, including the parts whose size depends on the machine.
     pub fn memory_bytes(&self) -> usize {

@@ -24,8 +24,7 @@ pub struct ProcessesSample {
     /// Bytes of their memory that are swapped out at the end of the interval (`VmSwap`); absent if that is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub swapped: Option<u64>,
-    /// The other ends of their TCP connections, if not on this machine or in another network namespace: those with most
-    /// segments first.
+    /// The other ends of their TCP connections: those with most segments first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remotes: Vec<RemotePeer>,
 }
@@ -40,7 +39,7 @@ impl ProcessesSample {
             + self.files.iter().map(paths).sum::<usize>()
             + self.cpus_allowed.len()
             + size_of_val(&*self.remotes)
-            + self.remotes.iter().map(|remote| remote.address.len()).sum::<usize>()
+            + self.remotes.iter().map(|one| one.address.len() + one.comm.len()).sum::<usize>()
     }
 }
 
@@ -128,4 +127,10 @@ pub struct RemotePeer {
     pub segments: u64,
     /// The longest of their smoothed round-trip times, in microseconds.
     pub rtt_us: u32,
+    /// The process at the other end and the name of its program, if it is in the same network namespace; 0 otherwise.
+    #[serde(default, skip_serializing_if = "super::is_no_pid")]
+    pub pid: i32,
+    /// The same.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub comm: String,
 }

@@ -1,7 +1,8 @@
-//! The other ends of the watched processes' TCP connections that are not on this machine.
+//! The other ends of the watched processes' TCP connections: addresses, and on this machine the processes, which may be idle.
 
 use super::peers::sockets_of;
 use super::sockets::{TcpSocket, one_per_network, tcp_sockets};
+use crate::proc_file::numbered;
 use fathom_model::watch::RemotePeer;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::Path;
@@ -20,6 +21,8 @@ pub(super) struct Remotes {
     known: HashMap<u64, u64>,
     /// By address.
     found: BTreeMap<String, RemotePeer>,
+    /// The processes that hold the other ends, by these ends' inodes; none if they are not visible.
+    holders: HashMap<u64, Option<(i32, String)>>,
     has_begun: bool,
     next_at: Option<Instant>,
 }
@@ -40,8 +43,14 @@ impl Remotes {
         let mut connections: BTreeMap<String, u32> = BTreeMap::new();
         for pid in networks {
             let sockets = tcp_sockets(proc_root, pid).unwrap_or_default();
-            for (socket, address) in to_elsewhere(&sockets) {
-                if !own.contains(&socket.inode) {
+            let is_own = |inode: &u64| own.contains(inode);
+            let ends = other_ends(&sockets)
+                .filter(|end| is_own(&end.socket.inode) && !end.here.as_ref().is_some_and(is_own));
+            let ends: Vec<OtherEnd> = ends.collect();
+            self.find_holders(proc_root, ends.iter().filter_map(|end| end.here));
+            for OtherEnd { socket, address, here } in ends {
+                let holder = here.and_then(|inode| self.holders.get(&inode)?.clone());
+                if here.is_some() && holder.is_none() {
                     continue;
                 }
                 known.insert(socket.inode, socket.segments);
@@ -55,6 +64,9 @@ impl Remotes {
                 let remote = self.found.entry(address).or_default();
                 remote.segments += socket.segments.saturating_sub(before);
                 remote.rtt_us = remote.rtt_us.max(socket.rtt_us);
+                if let Some(holder) = holder {
+                    (remote.pid, remote.comm) = holder;
+                }
             }
         }
         for (address, connections) in connections {
@@ -63,6 +75,30 @@ impl Remotes {
         }
         (self.known, self.has_begun) = (known, true);
         self.next_at = Some(Instant::now() + began.elapsed() * PART);
+    }
+
+    /// Finds the processes that hold these sockets, and forgets those of other sockets.
+    fn find_holders(&mut self, proc_root: &Path, inodes: impl Iterator<Item = u64>) {
+        let wanted: BTreeSet<u64> = inodes.collect();
+        self.holders.retain(|inode, _| wanted.contains(inode));
+        let mut unknown: BTreeSet<u64> =
+            wanted.into_iter().filter(|inode| !self.holders.contains_key(inode)).collect();
+        if unknown.is_empty() {
+            return;
+        }
+        for (pid, _) in numbered(proc_root).into_iter().flatten() {
+            for inode in sockets_of(proc_root, pid) {
+                if unknown.remove(&inode) {
+                    let comm = std::fs::read_to_string(proc_root.join(format!("{pid}/comm")));
+                    let comm = comm.map(|comm| comm.trim_end().to_string());
+                    self.holders.insert(inode, comm.ok().map(|comm| (pid, comm)));
+                }
+            }
+            if unknown.is_empty() {
+                return;
+            }
+        }
+        self.holders.extend(unknown.into_iter().map(|inode| (inode, None)));
     }
 
     /// Takes what was found, the addresses with most segments first.
@@ -76,23 +112,31 @@ impl Remotes {
     }
 }
 
-/// The connections whose other end is not in the same network, with its address: without the port, which says nothing, of a
-/// client.
-fn to_elsewhere(sockets: &[TcpSocket]) -> impl Iterator<Item = (&TcpSocket, String)> {
+/// A connection, and what is at its other end.
+struct OtherEnd<'a> {
+    socket: &'a TcpSocket,
+    /// Without the port, which says nothing, of a client.
+    address: String,
+    /// The inode of the socket there, if it is in the same network.
+    here: Option<u64>,
+}
+
+/// The other ends of these connections; none of those whose other end was on this machine and is closed.
+fn other_ends(sockets: &[TcpSocket]) -> impl Iterator<Item = OtherEnd<'_>> {
     let ports: HashSet<u16> =
         sockets.iter().filter(|socket| socket.listens).map(|socket| socket.local.port()).collect();
-    let ends: HashSet<_> = sockets.iter().map(|socket| (socket.local, socket.remote)).collect();
-    let is_elsewhere = move |socket: &&TcpSocket| {
-        let is_here = ends.contains(&(socket.remote, socket.local));
-        !socket.listens && !is_here && !socket.remote.ip().is_loopback()
-    };
-    sockets.iter().filter(is_elsewhere).map(move |socket| {
+    let connected = sockets.iter().filter(|socket| !socket.listens);
+    let inodes: HashMap<_, u64> =
+        connected.clone().map(|socket| ((socket.local, socket.remote), socket.inode)).collect();
+    connected.filter_map(move |socket| {
+        let here = inodes.get(&(socket.remote, socket.local)).copied();
         let is_client = ports.contains(&socket.local.port());
         let address = match is_client {
             true => socket.remote.ip().to_string(),
             false => socket.remote.to_string(),
         };
-        (socket, address)
+        let is_closed = here.is_none() && socket.remote.ip().is_loopback();
+        (!is_closed).then_some(OtherEnd { socket, address, here })
     })
 }
 
@@ -104,7 +148,7 @@ mod tests {
     use std::process::{Command, Stdio};
 
     #[test]
-    fn clients_and_servers_on_other_machines() {
+    fn clients_and_servers_here_and_on_other_machines() {
         let socket = |inode, local: &str, remote: &str| TcpSocket {
             inode,
             local: local.parse().unwrap(),
@@ -117,15 +161,42 @@ mod tests {
             socket(0, "[::]:80", "[::]:0"),
             socket(1, "10.0.0.1:80", "10.0.0.7:40001"),
             socket(2, "10.0.0.1:40002", "10.0.0.2:5432"),
-            // Both ends are here.
+            // Both ends are here; and one that is closed at the other end.
             socket(3, "10.0.0.1:40003", "10.0.0.1:80"),
             socket(4, "10.0.0.1:80", "10.0.0.1:40003"),
             socket(5, "[fe80::1]:40004", "[fe80::2]:6379"),
+            socket(6, "127.0.0.1:40005", "127.0.0.1:9"),
         ];
-        let found: Vec<(u64, String)> =
-            to_elsewhere(&sockets).map(|(socket, address)| (socket.inode, address)).collect();
-        let wanted = [(1, "10.0.0.7"), (2, "10.0.0.2:5432"), (5, "[fe80::2]:6379")];
-        assert_eq!(found, wanted.map(|(inode, address)| (inode, address.to_string())));
+        let found: Vec<(u64, String, Option<u64>)> =
+            other_ends(&sockets).map(|end| (end.socket.inode, end.address, end.here)).collect();
+        let wanted = [
+            (1, "10.0.0.7", None),
+            (2, "10.0.0.2:5432", None),
+            (3, "10.0.0.1:80", Some(4)),
+            (4, "10.0.0.1", Some(3)),
+            (5, "[fe80::2]:6379", None),
+        ];
+        assert_eq!(found, wanted.map(|(inode, address, here)| (inode, address.to_string(), here)));
+    }
+
+    #[test]
+    fn a_process_at_the_other_end_is_found_even_if_it_is_idle() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let script = format!(
+            "import socket\ns = socket.create_connection(('127.0.0.1', {port}))\ns.send(b'x')\ns.recv(1)\n"
+        );
+        let mut child = Command::new("python3").args(["-c", &script]).spawn().unwrap();
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.read_exact(&mut [0]).unwrap();
+        let mut remotes = Remotes::default();
+        remotes.look(Path::new("/proc"), &[child.id() as i32]);
+        let found = remotes.take();
+        let own = std::fs::read_to_string("/proc/self/comm").unwrap();
+        drop(stream);
+        child.wait().unwrap();
+        let one = found.iter().find(|one| one.address == format!("127.0.0.1:{port}")).unwrap();
+        assert_eq!((one.pid, one.comm.as_str()), (crate::own_pid(), own.trim_end()), "{found:?}");
     }
 
     /// Two networks, with a pair of interfaces between them.

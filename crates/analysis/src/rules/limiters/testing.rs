@@ -396,13 +396,17 @@ impl Scene {
     }
 
     /// Connections with another machine, with so many segments in all.
-    pub fn remote(&mut self, address: &str, segments: u64) {
-        self.last.processes.as_mut().unwrap().remotes.push(RemotePeer {
+    pub fn remote(&mut self, address: &str, segments: u64) -> &mut RemotePeer {
+        let remotes = &mut self.last.processes.as_mut().unwrap().remotes;
+        remotes.push(RemotePeer {
             address: address.into(),
             connections: 1,
             segments,
             rtt_us: 200,
+            pid: 0,
+            comm: "server".into(),
         });
+        remotes.last_mut().unwrap()
     }
 
     /// Another program that computes, and the time of the watched program's threads.

@@ -92,6 +92,14 @@ pub(in crate::rules) static PEER: Rule = Rule {
             near_miss: |s| s.spends(&[(ThreadState::Poll, 0.05), (ThreadState::OnCpu, 0.95)]),
             summary: "fio waited for 10.0.0.2:5432 80% of the time.",
         },
+        Case::View {
+            holds: |s| {
+                s.spends(&[(ThreadState::Poll, 0.8), (ThreadState::OnCpu, 0.2)]);
+                s.remote("127.0.0.1:8080", 2).pid = 900;
+            },
+            near_miss: |s| s.spends(&[(ThreadState::Poll, 0.05), (ThreadState::OnCpu, 0.95)]),
+            summary: "fio waited for server (pid 900) at 127.0.0.1:8080 80% of the time.",
+        },
     ],
     ..Rule::LIMITER
 };
@@ -130,7 +138,9 @@ fn addresses_that_the_program_did_not_wait_for_are_not_named() {
     // None stands out.
     let many = summary(&|s| {
         s.spends(&socket);
-        (2..8).for_each(|host| s.remote(&format!("10.0.0.{host}:5432"), 1000 - host));
+        (2..8).for_each(|host| {
+            s.remote(&format!("10.0.0.{host}:5432"), 1000 - host);
+        });
     });
     assert_eq!(
         many,
@@ -157,10 +167,14 @@ fn waited_for(view: &View, states: &[ThreadState]) -> Vec<RemotePeer> {
 /// `10.0.0.2:5432, 10.0.0.3:5432 and 4 other addresses`.
 fn addresses(remotes: &[RemotePeer]) -> String {
     let (shown, others) = remotes.split_at(remotes.len().min(ADDRESSES_MAX));
-    let shown: Vec<&str> = shown.iter().map(|remote| remote.address.as_str()).collect();
+    let name = |remote: &RemotePeer| match remote.pid {
+        0 => remote.address.clone(),
+        pid => format!("{} (pid {pid}) at {}", remote.comm, remote.address),
+    };
+    let shown: Vec<String> = shown.iter().map(name).collect();
     match (others.len(), shown.split_last()) {
         (0, Some((last, [first @ .., before]))) => {
-            [first, &[&format!("{before} and {last}")]].concat().join(", ")
+            [first, &[format!("{before} and {last}")]].concat().join(", ")
         }
         (0, _) => shown.concat(),
         (1, _) => format!("{} and another address", shown.join(", ")),
@@ -194,6 +208,10 @@ fn peer(view: &View) -> Option<Claim> {
         (Some(peer), _) => {
             let claim = claim.about(super::cpu::program(peer));
             claim.remedy("Watch that program").command(format!("fathom watch -p {}", peer.pid))
+        }
+        (None, Some(here)) if here.pid != 0 => {
+            let step = claim.remedy("Watch that program").about(view.workload());
+            step.command(format!("fathom watch -p {}", here.pid))
         }
         (None, Some(remote)) => on_another_machine(view, claim, remote).about(view.workload()),
         (None, None) => claim.about(view.workload()),
