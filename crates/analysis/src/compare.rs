@@ -8,12 +8,14 @@
 mod differences;
 mod fio;
 mod measured;
+mod steady;
 #[cfg(test)]
 mod tests;
 mod threshold;
 
 pub use fio::is_fio;
 pub use measured::{Measured, MeasuredPart};
+pub use steady::{JobSteadiness, STEADY_RANGE_MAX, STEADY_ROUNDS, STEADY_SLOPE_MAX, Steadiness};
 pub use threshold::{Threshold, ThresholdOutcome, ThresholdResult};
 
 use crate::metrics::{self, FigureUnit, MetricRow};

@@ -28,6 +28,7 @@ mod settings;
 mod show;
 mod signals;
 mod stacks;
+mod steady;
 mod stdio;
 mod sweep;
 mod targets;

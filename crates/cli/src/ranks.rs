@@ -314,6 +314,7 @@ fn split(plan: &mut Plan, rank: u32, size: u32) -> Result<(), String> {
 pub fn unsuited(output: &Output) -> Result<(), String> {
     let options = [
         ("--repeat", output.repeat > 1),
+        ("--steady-state", output.steady_state),
         ("--confirm", output.confirm),
         ("--compare", output.compare.is_some()),
         ("--journal", output.journal.is_some()),

@@ -4,7 +4,8 @@ use crate::compare;
 use crate::page;
 use crate::stdio::{self, error};
 use fathom_analysis::compare::{
-    ComparedKind, Comparison, Measured, Threshold, ThresholdOutcome, rounds,
+    ComparedKind, Comparison, Measured, STEADY_ROUNDS, Steadiness, Threshold, ThresholdOutcome,
+    rounds,
 };
 use fathom_analysis::watch::Observed;
 use fathom_model::record::{Header, RunRecord};
@@ -20,6 +21,8 @@ use std::process::ExitCode;
 pub struct Rounds {
     count: u32,
     as_fio: bool,
+    /// Whether they end when they are steady: what was done to the targets before.
+    steady: Option<Vec<String>>,
     tag: Option<String>,
     baseline: Option<Baseline>,
     fail_if: Vec<Threshold>,
@@ -73,7 +76,8 @@ impl Rounds {
         });
         let baseline = output.compare.as_deref().map(Baseline::open).transpose();
         Ok(Self {
-            count: output.repeat.max(1),
+            count: output.rounds_max(),
+            steady: output.steady_state.then(Vec::new),
             as_fio: output.as_fio,
             tag: output.tag.clone(),
             fail_if: fail_if.collect::<Result<_, _>>()?,
@@ -93,6 +97,34 @@ impl Rounds {
     /// Whether the rounds are one result for people, in place of one for each.
     pub fn is_several(&self) -> bool {
         self.count > 1
+    }
+
+    /// Notes what was done before the first round.
+    pub fn prepared(&mut self, lines: Vec<String>) {
+        self.steady.iter_mut().for_each(|prepared| prepared.extend(lines.iter().cloned()));
+    }
+
+    /// Of the rounds so far, if they are to be steady.
+    fn steadiness(&self) -> Option<Steadiness> {
+        self.steady.as_ref().map(|_| Steadiness::of(&self.results))
+    }
+
+    pub fn is_steady(&self) -> bool {
+        self.steadiness().is_some_and(|steadiness| steadiness.is_attained())
+    }
+
+    /// Why they are not steady, if that was the purpose.
+    pub fn why_not_steady(&self) -> Option<String> {
+        let steadiness = self.steadiness().filter(|steadiness| !steadiness.is_attained())?;
+        Some(pages::not_steady(&steadiness))
+    }
+
+    /// Those that the results are taken from: the last ones, where they are to be steady.
+    fn counted(&self) -> &[Measured] {
+        match self.steady {
+            Some(_) => &self.results[self.results.len().saturating_sub(STEADY_ROUNDS)..],
+            None => &self.results,
+        }
     }
 
     /// Adds a result, recorded in `dir`.
@@ -148,12 +180,12 @@ impl Rounds {
 
     fn judge(&self) -> Result<Judged, String> {
         let Some(baseline) = &self.baseline else {
-            let comparison = rounds(&self.results, &self.fail_if)?;
+            let comparison = rounds(self.counted(), &self.fail_if)?;
             return Ok(Judged { comparison, baseline: None });
         };
         let dirs = [&baseline.dirs[..], &self.dirs[..]].concat();
-        let before = &baseline.results;
-        let comparison = compare::compare_sides(before, &self.results, &dirs, &self.fail_if)?;
+        let (before, after) = (&baseline.results, self.counted());
+        let comparison = compare::compare_sides(before, after, &dirs, &self.fail_if)?;
         Ok(Judged { comparison, baseline: Some(baseline.name.clone()) })
     }
 
@@ -161,7 +193,11 @@ impl Rounds {
     pub fn page(&self) -> Result<Document, String> {
         let fail_if = if self.baseline.is_none() { &self.fail_if[..] } else { &[] };
         let header = self.header.clone().unwrap_or_default();
-        let mut page = pages::rounds(&rounds(&self.results, fail_if)?, &header, page::zone());
+        let mut page = pages::rounds(&rounds(self.counted(), fail_if)?, &header, page::zone());
+        if let Some(steadiness) = self.steadiness() {
+            let prepared = self.steady.as_deref().unwrap_or_default();
+            pages::steadiness(&mut page, &steadiness, prepared);
+        }
         if let (Some(_), Ok(judged)) = (&self.baseline, self.judged()) {
             page.blocks.extend(judged.section().blocks);
         }

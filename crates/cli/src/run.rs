@@ -7,6 +7,7 @@ use crate::page::{self, Color};
 use crate::ranks::{self, Joined, Member};
 use crate::rounds::{Judged, Rounds};
 use crate::signals::Signals;
+use crate::steady::Preparation;
 use crate::stdio::{self, Kind, error};
 use crate::{manual, settings};
 use clap::CommandFactory;
@@ -166,6 +167,10 @@ fn execute(
     let signals = signals.map_err(one)?;
     let request = Request { spec, job_files, to: to.as_ref(), signals: &signals, member };
     let mut done = is_restored;
+    if let Some((plan, facts)) = planned.as_ref().filter(|_| spec.output.steady_state) {
+        rounds.prepared(request.prepare_targets(plan, facts)?);
+        planned = None;
+    }
     for round in 1..=rounds.count() {
         // The last round may have created files.
         let ran = planned.take().map_or_else(|| plan(spec, facts(spec).map_err(one)?), Ok);
@@ -187,6 +192,13 @@ fn execute(
             }
             break;
         }
+        if rounds.is_steady() {
+            break;
+        }
+    }
+    if let Some(why) = rounds.why_not_steady() {
+        error!("steady state: {why}");
+        done = false;
     }
     let concluded = conclude(&rounds, &spec.output, to.as_ref());
     concluded.as_ref().err().iter().for_each(|error| error!("{error}"));
@@ -216,9 +228,9 @@ fn plan(spec: &Spec, facts: Facts) -> Result<(Plan, Facts), Vec<String>> {
     }
     let has_logs =
         spec.output.bandwidth_log.is_some() || plan.jobs.iter().any(|job| job.logs.is_some());
-    match spec.output.repeat > 1 && has_logs {
+    match spec.output.rounds_max() > 1 && has_logs {
         true => Err(vec![
-            "--repeat and logs conflict: each round would replace those before; remove one".into(),
+            "logs and several rounds (--repeat, --steady-state) conflict: each round would replace the logs before; remove one".into(),
         ]),
         false => Ok((plan, facts)),
     }
@@ -269,7 +281,7 @@ fn check_outputs(
     job_files: &[String],
 ) -> Result<Option<Destination>, String> {
     let mut record = Vec::new();
-    for round in 1..=output.repeat.max(1) {
+    for round in 1..=output.rounds_max() {
         record.extend(record_to(output, round).check()?);
     }
     let Some(file) = &output.file else { return Ok(None) };
@@ -280,8 +292,8 @@ fn check_outputs(
 
 /// Where a round is recorded: of several, in a directory named by its number.
 fn record_to(output: &Output, round: u32) -> RecordTo {
-    let dir = output.record.as_ref().map(|dir| match output.repeat {
-        0 | 1 => dir.clone(),
+    let dir = output.record.as_ref().map(|dir| match output.rounds_max() {
+        1 => dir.clone(),
         _ => format!("{dir}/{round}"),
     });
     RecordTo::from_options(dir.as_deref(), output.no_record)
@@ -418,6 +430,42 @@ impl Request<'_> {
             && record.is_complete())
     }
 
+    /// Prepares the targets of `plan` for rounds that are to be steady; what was done, and what was not.
+    fn prepare_targets(&self, plan: &Plan, facts: &Facts) -> Result<Vec<String>, Vec<String>> {
+        let one = |error: String| vec![error];
+        let preparation = Preparation::of(plan, facts, &self.spec.permissions);
+        let mut lines = preparation.left_out.clone();
+        lines.iter().for_each(|line| stdio::info(&format!("fathom: note: {line}")));
+        if preparation.args.is_empty() {
+            return Ok(lines);
+        }
+        let spec = fathom_spec::parse(&preparation.args, &System::default());
+        let mut spec = spec.map_err(|problems| texts(&problems))?;
+        spec.permissions = self.spec.permissions.clone();
+        let (plan, facts) = self::plan(&spec, self::facts(&spec).map_err(one)?)?;
+        let options = RunOptions {
+            permissions: spec.permissions,
+            sampling: self.spec.output.sampling,
+            record: record_to(&self.spec.output, 0),
+            cancel: self.signals.cancel_token().clone(),
+            journal: None,
+        };
+        let output = Output { status_interval_ns: None, ..self.spec.output.clone() };
+        let mut view = RunView::new(&output, &plan, None, "");
+        let mut runner = Runner::open(&plan, facts, options, &mut view).map_err(one)?;
+        let mut record = runner.run(&plan, &mut view).map_err(one)?;
+        view.clear();
+        record.header.findings = fathom_analysis::rules::judge(&record, runner.observed());
+        report_errors(&record, &output);
+        let closed = runner.close_targets();
+        let finished = runner.finish(&mut record, |record| &mut record.header, &mut view);
+        closed.and(finished).map_err(one)?;
+        let done = preparation.done(&record).map_err(one)?;
+        stdio::info(&format!("fathom: {done}"));
+        lines.insert(0, done);
+        Ok(lines)
+    }
+
     /// Tests the verdict of a run that finished, if requested; whether that was possible.
     fn confirm(&self, runner: &Runner, record: &mut RunRecord, view: &mut RunView<'_>) -> bool {
         let output = &self.spec.output;
@@ -445,7 +493,7 @@ fn print_notes(plan: &Plan, output: &Output) {
 
 /// Prints errors on standard error unless the results, which include them, are on a terminal at once.
 fn report_errors(record: &RunRecord, output: &Output) {
-    let is_shown = output.file.is_none() && is_for_people(output) && output.repeat <= 1;
+    let is_shown = output.file.is_none() && is_for_people(output) && output.rounds_max() == 1;
     if is_shown && std::io::stdout().is_terminal() {
         return;
     }

@@ -32,6 +32,8 @@ pub struct Output {
     pub journal: Option<String>,
     /// `--repeat`: how often the jobs run, one round after the other; 0 means once.
     pub repeat: u32,
+    /// `--steady-state=snia`: prepare the devices, and repeat the jobs until they are steady, at most `repeat` times.
+    pub steady_state: bool,
     /// `--tag`: the tag that the runs get.
     pub tag: Option<String>,
     /// `--compare`: the run, or the tag of runs, that the results are compared with.
@@ -169,6 +171,8 @@ macro_rules! options {
 }
 
 const REPEAT_MAX: u32 = 1000;
+/// Rounds in which SNIA's specification expects a steady state.
+const STEADY_ROUNDS_MAX: u32 = 25;
 const MANY: &str =
     "fathom has no client and no server; start it with mpiexec or srun: docs/many-machines.md";
 const LOGS: &str = "use samples.ndjson in the run directory, which has one line per second";
@@ -208,6 +212,8 @@ options! {
         = |o, _, v| once(&mut o.journal, v);
     "repeat" "N": "Run all jobs N times; figures have intervals between these rounds"
         => |o, _, v| o.repeat = value(v).count32(1, REPEAT_MAX)?;
+    "steady-state" "snia": "Discard and write what the jobs write, then run them in rounds until five are steady, at most 25 or --repeat"
+        => |o, _, v| o.steady_state = value(v).choice(&[("snia", true)])?;
     "tag" "TAG": "Give the runs this tag, as `fathom runs tag` does" = |o, _, v| once(&mut o.tag, v);
     "compare" "RUN|TAG": "Compare the results with recorded ones, as `fathom compare` does"
         = |o, _, v| once(&mut o.compare, v);
@@ -310,6 +316,15 @@ fn add(output: &mut Output, format: Format) {
 }
 
 impl Output {
+    /// How often the jobs run at most.
+    pub fn rounds_max(&self) -> u32 {
+        match (self.repeat, self.steady_state) {
+            (0, true) => STEADY_ROUNDS_MAX,
+            (0, false) => 1,
+            (count, _) => count,
+        }
+    }
+
     /// Appends the format of `--append-terse` to the others, wherever it was given.
     pub(crate) fn complete(&mut self) {
         if self.append_terse {
@@ -331,14 +346,15 @@ impl Output {
                 "--tag and {other} conflict: tags name runs of the default directory; remove one"
             ));
         }
-        if self.confirm && self.repeat > 1 {
-            return Err(
-                "--confirm and --repeat conflict: `fathom confirm RUN` tests one round; remove one"
-                    .into(),
-            );
+        let several = if self.steady_state { "--steady-state" } else { "--repeat" };
+        let is_several = self.rounds_max() > 1;
+        if self.confirm && is_several {
+            return Err(format!(
+                "--confirm and {several} conflict: `fathom confirm RUN` tests one round; remove one"
+            ));
         }
-        if self.journal.is_some() && (self.confirm || self.repeat > 1) {
-            let other = if self.confirm { "--confirm" } else { "--repeat" };
+        if self.journal.is_some() && (self.confirm || is_several) {
+            let other = if self.confirm { "--confirm" } else { several };
             return Err(format!(
                 "--journal and {other} conflict: a journal is of one run; remove one"
             ));

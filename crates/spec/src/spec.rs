@@ -177,6 +177,7 @@ impl SpecBuilder<'_> {
         job.name = name.to_string();
         job.place = place;
         apply(&mut job, lines, false, self.sources, &mut self.problems);
+        let minute = self.spec.output.steady_state.then(|| round_of_a_minute(&mut job)).flatten();
         let without_runtime = without_runtime(&mut job);
         self.traces(&mut job);
         job.complete();
@@ -196,6 +197,7 @@ impl SpecBuilder<'_> {
             self.problems.add(job_error(&job, &why));
         }
         self.spec.notes.extend(notes(&job));
+        self.spec.notes.extend(minute);
         self.spec.notes.extend(without_runtime);
         self.spec.notes.extend(self.spec.fio_form.then(|| default_engine(&job)).flatten());
         self.spec.jobs.push(job);
@@ -446,6 +448,17 @@ fn contradiction(
             first.key, first.value, last.key, last.value
         )
     })
+}
+
+/// A round of `--steady-state` lasts a minute, as in SNIA's specification, unless the job says when it ends.
+fn round_of_a_minute(job: &mut Job) -> Option<String> {
+    let ends = job.until.runtime_ns.is_some() || job.until.ios.is_some() || job.io_size.is_some();
+    if ends || job.loops > 1 || !job.read_iolog.is_empty() {
+        return None;
+    }
+    (job.until.runtime_ns, job.time_based) = (Some(60_000_000_000), true);
+    let name = shorten(&job.name);
+    Some(format!("job '{name}': each round lasts a minute; set runtime for another time"))
 }
 
 /// As in fio, `time_based` without `runtime` is ignored, with a note.

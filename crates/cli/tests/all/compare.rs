@@ -1,6 +1,6 @@
 //! `fathom compare` as a user sees it, on recorded runs. None of these asserts a speed.
 
-use crate::common::{MIB, Place, assert_one_error, says, until};
+use crate::common::{Loop, MIB, Place, as_root, assert_one_error, says, until};
 use fathom_model::experiment::{ExperimentRecord, TrialWindow};
 use fathom_model::outcome::Outcome;
 use fathom_model::window::CpuTime;
@@ -433,6 +433,38 @@ fn a_run_is_compared_and_held_to_requirements() {
         assert_eq!(answer.code, Some(1), "{}", answer.stdout);
         assert_one_error(&answer.stderr, &[why]);
     }
+}
+
+#[test]
+fn rounds_until_a_steady_state_begin_with_a_discarded_and_twice_written_device() {
+    let Some(_guard) = as_root("rounds until a steady state") else { return };
+    let place = Place::new();
+    place.write("image", vec![0; 4 * MIB]);
+    let device = Loop::on(&place.path("image"));
+    let (erase, file) = (format!("--erase={}", device.0), format!("--filename={}", device.0));
+    // Its rate is met on any machine.
+    let job = ["--rw=randwrite", "--rate_iops=100", "--runtime=500ms", "--time_based"];
+    let run = |args: &[&str]| {
+        let run = ["run", "--eta=never", "--steady-state=snia", "--name=writes", &file];
+        place.ask(&[&run[..], &job, args].concat())
+    };
+    let steady = run(&[&erase, "--repeat=12"]).done();
+    says(&steady.stdout, &["steady state", "reached in rounds ", "rounds until steady"]);
+    let prepared = "4.00 MiB discarded, then 8.00 MiB written in blocks of 128kiB, 2 times all";
+    says(&steady.stdout, &[prepared]);
+    let list = place.ask(&["runs", "--json"]).done().json();
+    assert!(list.as_array().unwrap().len() >= 6, "{list}");
+    // Two rounds are too few to tell.
+    let short = run(&[&erase, "--repeat=2", "--no-record"]);
+    assert_eq!(short.code, Some(1), "{}", short.stderr);
+    says(&short.stderr, &["steady state: not known after 2 rounds: it takes 5"]);
+    // What is only read is left as it is.
+    let before = fs::read(&device.0).unwrap();
+    let reads = run(&["--rw=randread", "--repeat=1", "--no-record"]);
+    says(&reads.stdout, &["was neither discarded nor written: --erase="]);
+    assert!(fs::read(&device.0).unwrap() == before);
+    let refused = run(&[&erase, "--confirm"]);
+    assert_one_error(&refused.stderr, &["--confirm and --steady-state conflict"]);
 }
 
 #[test]

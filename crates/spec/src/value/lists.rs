@@ -64,7 +64,8 @@ fn push(paths: &mut [String], c: char) {
     }
 }
 
-pub(crate) fn escape_path(path: &str) -> String {
+/// `path` as one of `filename`, in which colons separate paths.
+pub fn escape_path(path: &str) -> String {
     path.replace(':', "\\:")
 }
 

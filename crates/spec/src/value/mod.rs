@@ -8,8 +8,9 @@ pub(crate) use arithmetic::evaluate;
 pub(crate) use buffer::{pattern, verify_pattern, with_files};
 pub(crate) use lists::errno;
 pub(crate) use lists::{
-    absolute_zones, block_split, escape_path, floats, path_list, triple, zones,
+    absolute_zones, block_split, floats, path_list, triple, zones,
 };
+pub use lists::escape_path;
 
 use crate::job::Size;
 
