@@ -63,7 +63,7 @@ pub struct Args {
     /// Account for the processes that the program waits for as well
     ///
     /// These are at the other end of its pipes and sockets on this machine: a client waits for what its server does.
-    #[arg(long, value_name = "on|off", value_parser = quantity::on_off(), default_value = "on")]
+    #[arg(long, value_name = "on|off", value_parser = quantity::on_off(), default_value = "on", action = clap::ArgAction::Set)]
     follow_peers: bool,
     /// Afterwards test the first limiter of the processes, which continue to run, for up to 30 s
     ///
