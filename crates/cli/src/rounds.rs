@@ -193,11 +193,10 @@ impl Rounds {
     pub fn page(&self) -> Result<Document, String> {
         let fail_if = if self.baseline.is_none() { &self.fail_if[..] } else { &[] };
         let header = self.header.clone().unwrap_or_default();
-        let mut page = pages::rounds(&rounds(self.counted(), fail_if)?, &header, page::zone());
-        if let Some(steadiness) = self.steadiness() {
-            let prepared = self.steady.as_deref().unwrap_or_default();
-            pages::steadiness(&mut page, &steadiness, prepared);
-        }
+        let steadiness = self.steadiness();
+        let steady = steadiness.as_ref().zip(self.steady.as_deref());
+        let counted = rounds(self.counted(), fail_if)?;
+        let mut page = pages::rounds(&counted, &header, steady, page::zone());
         if let (Some(_), Ok(judged)) = (&self.baseline, self.judged()) {
             page.blocks.extend(judged.section().blocks);
         }

@@ -374,7 +374,9 @@ impl Request<'_> {
         let used = targets.iter().chain(&output.file).chain(job_files).map(String::as_str);
         view.logs = LogWriters::create(plan, output.bandwidth_log.as_deref(), used).map_err(one)?;
         // After the targets were opened, so that a refusal is a single line.
-        print_notes(plan, output);
+        if round == 1 {
+            print_notes(plan, output);
+        }
         let ran = runner.run(plan, &mut view);
         let errors = view.logs.finish();
         view.report_errors(&errors);

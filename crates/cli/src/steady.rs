@@ -6,9 +6,9 @@ use fathom_model::record::RunRecord;
 use fathom_model::{Dir, Facts, Plan, units};
 use fathom_spec::escape_path;
 
-/// Times that the capacity is written, and with which block size ("workload-independent preconditioning").
+/// Times that the capacity is written ("workload-independent preconditioning"), and the block size.
 const PASSES: u64 = 2;
-const BLOCK: &str = "128k";
+const BLOCK: u64 = 128 << 10;
 
 /// The jobs that prepare the targets, and why some are left out.
 #[derive(Debug, Default)]
@@ -75,7 +75,7 @@ impl Preparation {
         let (written, discarded) = (sum(Dir::Write), sum(Dir::Trim));
         let is_whole = |written: u64| {
             // The last block of a device may be a part of one.
-            let blocks = record.jobs.len() as u64 * PASSES * (128 << 10);
+            let blocks = record.jobs.len() as u64 * PASSES * BLOCK;
             written + blocks >= self.bytes
         };
         if !record.is_complete() || !is_whole(written) {
@@ -91,8 +91,9 @@ impl Preparation {
         };
         let seconds = record.header.elapsed_ns as f64 / 1e9;
         Ok(format!(
-            "{discarded}{} written in blocks of {BLOCK}iB, {PASSES} times all, in {seconds:.0} s",
-            units::bytes(written)
+            "{discarded}{} written in blocks of {}, {PASSES} times all, in {seconds:.0} s",
+            units::bytes(written),
+            units::bytes(BLOCK)
         ))
     }
 }

@@ -54,7 +54,7 @@ pub use run::run;
 pub use runs::{LeftoverRow, RunRow, RunSummary, leftovers, run_result, run_summary, runs};
 pub use settings::{SettingRow, restored, settings};
 pub use stacks::stacks;
-pub use steadiness::{not_steady, steadiness};
+pub use steadiness::not_steady;
 use threads::thread_states;
 pub use threads::threads;
 pub use topo::topo;

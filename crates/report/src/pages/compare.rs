@@ -10,7 +10,7 @@ use crate::doc::{
 use crate::figures;
 use fathom_analysis::compare::{
     ComparedFigure, ComparedPart, ComparedRun, ComparedSide, Comparison, Difference, FigureVerdict,
-    RunConditions,
+    RunConditions, Steadiness,
 };
 use fathom_analysis::metrics::{FigureUnit, MetricRow};
 use fathom_model::finding::Finding;
@@ -66,8 +66,14 @@ pub fn compared(comparison: &Comparison, zone: &TimeZone) -> Document {
 }
 
 /// Runs of one plan by themselves: the mean of each figure with its interval between runs, and their range. `header` is
-/// that of the first, with the findings of all.
-pub fn rounds(rounds: &Comparison, header: &Header, zone: &TimeZone) -> Document {
+/// that of the first, with the findings of all; `steady` is whether they are steady, and what was done to the targets before,
+/// where that was asked for.
+pub fn rounds(
+    rounds: &Comparison,
+    header: &Header,
+    steady: Option<(&Steadiness, &[String])>,
+    zone: &TimeZone,
+) -> Document {
     let mut page = Document::headed(Origin::of("run", header).heading());
     let runs = &rounds.after.runs;
     let main = |part: &ComparedPart| {
@@ -79,6 +85,9 @@ pub fn rounds(rounds: &Comparison, header: &Header, zone: &TimeZone) -> Document
     let first = rounds.parts.first();
     let counted = first.and_then(|part| part.figures.first()).map_or(0, |of| of.after_runs.len());
     page.paragraph(text!(plural(counted as u64, "round"), ": ", Text::from(first.and_then(main))));
+    if let Some((steadiness, prepared)) = steady {
+        super::steadiness::outcome(&mut page, steadiness, prepared);
+    }
     page.findings(&header.findings);
     let left_out = if counted < runs.len() { " and not counted" } else { "" };
     for (run, why) in runs.iter().filter_map(|run| Some((run, run.incomplete.as_ref()?))) {
@@ -112,6 +121,7 @@ pub fn rounds(rounds: &Comparison, header: &Header, zone: &TimeZone) -> Document
         table.table(columns, part.figures.iter().map(row).collect());
         page.named(&part.name, Text::default(), table);
     }
+    steady.iter().for_each(|(steadiness, _)| super::steadiness::rounds(&mut page, steadiness));
     let unlimited = ComparedSide { limited_by: Vec::new(), ..rounds.after.clone() };
     conditions(&mut page, &[("range", &unlimited)]);
     page.in_zone(zone)

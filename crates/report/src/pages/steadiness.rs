@@ -11,23 +11,27 @@ use fathom_analysis::compare::{
 /// Jobs with a column of their own; charts show all.
 const JOBS_SHOWN: usize = 4;
 
-/// Adds whether the rounds are steady, what was done to the targets before, and the IOPS of each round.
-pub fn steadiness(page: &mut Document, steadiness: &Steadiness, prepared: &[String]) {
-    for (index, line) in prepared.iter().enumerate() {
-        page.entry(if index == 0 { "preparation" } else { "" }, line.clone());
-    }
+/// Adds whether the rounds are steady, and what was done to the targets before.
+pub(super) fn outcome(page: &mut Document, steadiness: &Steadiness, prepared: &[String]) {
     let verdict = match steadiness.is_attained() {
         true => {
             let (first, last) = steadiness.rounds;
             let worst = steadiness.worst().map(|job| figures(steadiness, job));
             format!(
-                "reached in rounds {first} to {last}, from which the figures below are: {}",
+                "reached in rounds {first} to {last}, whose figures are below: {}",
                 worst.unwrap_or_default()
             )
         }
         false => not_steady(steadiness),
     };
     page.entry("steady state", verdict);
+    for (index, line) in prepared.iter().enumerate() {
+        page.entry(if index == 0 { "preparation" } else { "" }, line.clone());
+    }
+}
+
+/// Adds the IOPS of each round.
+pub(super) fn rounds(page: &mut Document, steadiness: &Steadiness) {
     let mut body = Document::default();
     let shown = &steadiness.jobs[..steadiness.jobs.len().min(JOBS_SHOWN)];
     let mut columns = vec![DataColumn::text("round")];
