@@ -87,10 +87,13 @@ fn could_not_keep_up(record: &RunRecord) -> Option<Claim> {
     let much = unstarted as f64 > share.max(last) || behind_ios > share.max(LATE_FEW);
     let severity = if much { Severity::Warning } else { Severity::Info };
     let traced = behind.iter().all(|job| job.plan.replay.is_some());
-    let verb = match (much, traced) {
-        (true, true) => "could not keep to the times of its trace",
-        (true, false) => "could not sustain its rate",
-        (false, _) => "was late occasionally",
+    let verb = match (much, traced, behind.len()) {
+        (true, true, 1) => "could not keep to the times of its trace",
+        (true, true, _) => "could not keep to the times of their traces",
+        (true, false, 1) => "could not sustain its rate",
+        (true, false, _) => "could not sustain their rates",
+        (false, _, 1) => "was late occasionally",
+        (false, ..) => "were late occasionally",
     };
     let summary = format!(
         "{} {verb}: of {} I/Os due, {} started late and {} never started.",
