@@ -363,7 +363,8 @@ fn figure(id: &'static str, sides: &[Vec<&MeasuredPart>; 2]) -> Option<ComparedF
     let shown = |runs: &[f64], side: usize| merged(id, &sides[side]).unwrap_or_else(|| mean(runs));
     Some(ComparedFigure {
         id,
-        title: row.title,
+        // In sentences, its value comes before: `2.1 MiB/s of I/O`.
+        title: row.title.strip_prefix("of ").unwrap_or(row.title),
         unit: row.unit.name(),
         before: shown(&before_runs, 0),
         after: shown(&after_runs, 1),

@@ -28,6 +28,22 @@ const THROTTLED_DIFFER: f64 = 0.05;
 const STEAL_DIFFER: f64 = 0.02;
 /// Sides of which the disks served a part of the bytes read that is larger by so much are not comparable.
 const CACHED_DIFFER: f64 = 0.10;
+/// Figures that say how fast something is, and those of them that latency can be traded for.
+const SPEED: [&str; 10] = [
+    "runtime_ms",
+    "iops",
+    "bandwidth_bytes_per_s",
+    "mean_ms",
+    "p50_ms",
+    "p99_ms",
+    "p999_ms",
+    "disk_bytes_per_s",
+    "reads_per_s",
+    "writes_per_s",
+];
+const RATES: [&str; 2] = ["iops", "bandwidth_bytes_per_s"];
+/// Change of a rate, also if it is not shown, beyond which a change of latency the other way says nothing.
+const TRADED: f64 = 0.03;
 /// Figures named in the answer.
 const NAMED: usize = 3;
 const STAT: &str = "/proc/PID/stat";
@@ -380,9 +396,16 @@ fn difference(comparison: &Comparison) -> Option<Claim> {
     };
     if !changed.is_empty() {
         let better = |wanted| changed.iter().any(|(_, figure)| figure.is_better() == Some(wanted));
-        // Less CPU time per I/O alone makes nothing faster.
-        let is_speed = changed.iter().any(|(_, figure)| figure.id != "cpu_ms_per_io");
+        // Less CPU time per I/O, or fewer I/Os in flight, make nothing faster.
+        let is_speed = changed.iter().any(|(_, figure)| SPEED.contains(&figure.id));
+        // Nor does latency that a lower rate may have bought.
+        let is_traded = all.iter().any(|(_, figure)| {
+            let rate = figure.ratio.filter(|_| RATES.contains(&figure.id)).unwrap_or(1.0);
+            better(true) && rate < 1.0 - TRADED || better(false) && rate > 1.0 + TRADED
+        });
         let word = match (better(true), better(false), is_speed) {
+            (true, true, _) => "Different",
+            (.., true) if is_traded => "Different",
             (true, false, true) => "Faster",
             (false, true, true) => "Slower",
             (true, false, false) => "Better",
@@ -446,6 +469,28 @@ mod tests {
         );
         let shown = "No difference is shown: IOPS −10.0% (95% CI −12.0 to −8.0).";
         assert_eq!(answer(&with(FigureVerdict::NotShown)), shown);
+        let figure = |id: &'static str, ratio: f64, verdict| ComparedFigure {
+            id,
+            title: id,
+            ratio: Some(ratio),
+            verdict,
+            ..ComparedFigure::default()
+        };
+        let of = |figures: Vec<ComparedFigure>| {
+            let part = crate::compare::ComparedPart { name: "a".into(), figures };
+            answer(&Comparison { parts: vec![part], ..Comparison::default() })
+        };
+        let (changed, open) = (FigureVerdict::Changed, FigureVerdict::NotShown);
+        for (figures, word) in [
+            (vec![figure("iops", 0.9, open), figure("cpu_ms_per_io", 1.6, changed)], "Worse: "),
+            (vec![figure("iops", 1.0, open), figure("ios_in_flight", 0.9, changed)], "Different: "),
+            (vec![figure("iops", 1.0, open), figure("p99_ms", 0.5, changed)], "Faster: "),
+            // Fewer I/Os in flight: the latency is that of a lower rate.
+            (vec![figure("iops", 0.8, open), figure("p99_ms", 0.5, changed)], "Different: "),
+            (vec![figure("iops", 1.1, changed), figure("p99_ms", 1.5, changed)], "Different: "),
+        ] {
+            assert!(of(figures.clone()).starts_with(word), "{word}: {}", of(figures));
+        }
         let mut unknown = with(FigureVerdict::Unknown);
         unknown.parts[0].figures[0].interval = None;
         let text = "No difference is claimed (IOPS −10.0%): how much runs differ by themselves is not known.";
