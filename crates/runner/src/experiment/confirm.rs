@@ -109,9 +109,10 @@ fn test_causes(
             }
             Err(why) => Confirmed::not_tested(why),
         };
-        let is_refuted = confirmed.verdict == ConfirmedVerdict::Refuted;
+        let is_open =
+            matches!(confirmed.verdict, ConfirmedVerdict::Refuted | ConfirmedVerdict::NotTested);
         record.header.findings[index].confirmed = Some(confirmed);
-        if !is_refuted {
+        if !is_open {
             break;
         }
     }
@@ -201,7 +202,15 @@ fn measure(
 ) -> Result<Confirmed, String> {
     // What cannot be changed is known before windows are spent on it.
     match Settings::system().apply(&test.settings) {
-        Ok(guard) => all_restored(&guard.restore(), hooks).map_err(|failure| failure.why)?,
+        Ok(guard) => {
+            let is_same = guard.applied().iter().all(|one| one.old == one.change.value);
+            let changes_nothing = !guard.applied().is_empty() && is_same;
+            all_restored(&guard.restore(), hooks).map_err(|failure| failure.why)?;
+            if changes_nothing {
+                let why = format!("{} changes nothing: it is so already", test.experiment);
+                return Ok(Confirmed::not_tested(why));
+            }
+        }
         Err(error @ SettingsError::NotRestored { .. }) => return Err(error.to_string()),
         Err(refused) => return Ok(Confirmed::not_tested(refused.to_string())),
     }
