@@ -1,9 +1,11 @@
 //! `fathom report`: recorded runs as one file to forward.
 
 use crate::page::{self, FormatArgs, PageFormat};
-use crate::show::{completed, find, find_all, shown, view};
+use crate::show::{completed, find_all, shown, view};
+use crate::stdio;
 use crate::{output, output::Destination};
 use fathom_report::pages::{self, LimitPageOptions, ReportedRun};
+use fathom_store::Runs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -32,7 +34,7 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
         dirs.extend(find_all(named)?);
     }
     if args.runs.is_empty() {
-        dirs.push(find(None)?);
+        dirs.push(latest()?);
     }
     let mut seen = Vec::new();
     dirs.retain(|dir| {
@@ -42,7 +44,20 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
         }
     });
     let to = args.output.as_deref().map(|file| Destination::open(file, None)).transpose()?;
-    let runs = dirs.iter().map(|dir| one(dir, args.verbose)).collect::<Result<Vec<_>, String>>()?;
+    let (mut runs, mut left_out) = (Vec::new(), Vec::new());
+    for dir in &dirs {
+        match one(dir, args.verbose)? {
+            Some(run) => runs.push(run),
+            None => left_out.push(format!(
+                "{} holds samples without a result; print it with `fathom show`",
+                name(dir)
+            )),
+        }
+    }
+    if let (true, Some(why)) = (runs.is_empty(), left_out.first()) {
+        return Err(why.clone());
+    }
+    left_out.iter().for_each(|why| stdio::info(&format!("fathom: note: {why}")));
     let mut page = pages::report(runs);
     if dirs.len() > 1 {
         page.heading = page::heading("report", None);
@@ -52,14 +67,26 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn one(dir: &Path, verbose: bool) -> Result<ReportedRun, String> {
+/// The latest run with a result.
+fn latest() -> Result<PathBuf, String> {
+    let runs = Runs::open()?.map_or(Ok(Vec::new()), |runs| runs.list())?;
+    let has_result = |dir: &PathBuf| completed(dir).is_ok_and(|record| view(&record).is_none());
+    let found = runs.into_iter().rev().map(|run| run.path).find(has_result);
+    found.ok_or_else(|| "no runs with a result are recorded; name a run directory".to_string())
+}
+
+fn name(dir: &Path) -> String {
+    dir.file_name().unwrap_or(dir.as_os_str()).to_string_lossy().into_owned()
+}
+
+/// Nothing for samples without a result.
+fn one(dir: &Path, verbose: bool) -> Result<Option<ReportedRun>, String> {
     let record = completed(dir)?;
-    let name = dir.file_name().unwrap_or(dir.as_os_str()).to_string_lossy().into_owned();
     if view(&record).is_some() {
-        return Err(format!("{name} holds samples without a result; print it with `fathom show`"));
+        return Ok(None);
     }
     let summary = pages::run_summary(&record);
     let options = LimitPageOptions { paragraph: false, verbose };
     let (page, _) = shown(record, dir, options, false)?;
-    Ok(ReportedRun { name, summary, page })
+    Ok(Some(ReportedRun { name: name(dir), summary, page }))
 }

@@ -32,7 +32,13 @@ pub struct Args {
 /// Prints a topic, the manual page of a command, or the list of commands.
 pub fn command(args: &Args, cli: &Command) -> Result<ExitCode, String> {
     let style = page::style(false);
-    let topic = TOPICS.iter().find(|(name, _)| [*name] == args.name[..]);
+    let wanted = args.name.join("-").to_lowercase().replace([' ', '_'], "-");
+    // What one page explains together has several names.
+    let wanted = match wanted.as_str() {
+        "response-time" | "service-time" | "response-and-service-time" => "latency",
+        other => other,
+    };
+    let topic = TOPICS.iter().find(|(name, _)| *name == wanted);
     let text = match (topic, Manual::find(cli, &args.name)) {
         (Some((_, markdown)), _) => render::text(&document(markdown), style),
         (None, _) if args.name.is_empty() => {

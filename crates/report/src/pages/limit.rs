@@ -514,7 +514,7 @@ fn answer(block: &BlockLimit, limit: Option<&Finding>) -> Text {
     let highest = text!(rates(block, peak), ", ", latency(peak), sure);
     let knee = block.knee.as_ref().map(|knee| &knee.point);
     let knee = knee.filter(|knee| knee.setting() != peak.setting());
-    let knee = knee.map(|knee| text!(rate(block, knee), ", ", latency(knee)));
+    let knee = knee.map(|knee| text!("knee at ", rate(block, knee), ", ", latency(knee)));
     let limit = limit.map(|verdict| match &verdict.limited_by {
         Some(limit) => format!("limited by {limit}"),
         None => "what limits it is inconclusive".to_string(),

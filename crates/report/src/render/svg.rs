@@ -62,9 +62,28 @@ fn direct_labels(chart: &Chart, size: &Size) -> Option<f64> {
     let space = longest as f64 * LETTER + 2.0 * GAP;
     match chart.series.len() {
         0 | 1 => Some(RIGHT),
-        2..=COLORS if space <= size.width / 4.0 => Some(space.max(RIGHT)),
+        2..=COLORS if space <= size.width / 4.0 && are_apart(chart, size) => Some(space.max(RIGHT)),
         _ => None,
     }
+}
+
+/// Whether the names at the ends of lines would be near these, and not moved up by others.
+fn are_apart(chart: &Chart, size: &Size) -> bool {
+    let area = Area::new(chart, size, RIGHT, 0);
+    let mut ends: Vec<f64> =
+        chart.series.iter().filter_map(|one| Some(area.y(end_of(chart, one)?.y))).collect();
+    ends.sort_by(f64::total_cmp);
+    let mut taken = f64::NEG_INFINITY;
+    ends.iter().all(|end| {
+        taken = end.max(taken + LINE);
+        taken - end <= LINE
+    })
+}
+
+/// The last point of the line of a series.
+fn end_of<'a>(chart: &Chart, series: &'a ChartSeries) -> Option<&'a ChartPoint> {
+    let drawn = series.points.iter().filter(|p| is_drawn(chart, p) && !p.is_aside);
+    drawn.max_by(|a, b| a.x.total_cmp(&b.x))
 }
 
 fn legend(chart: &Chart, size: &Size) -> String {
@@ -109,7 +128,9 @@ impl<'a> Area<'a> {
         let bottom = size.height - 2.0 * LINE - 2.0 * GAP;
         let mut area = Self { chart, xs, ys, left: 0.0, right: size.width - right, top, bottom };
         let ticks = area.y_ticks().into_iter().map(|tick| tick_text(tick, &chart.y));
-        let widest = ticks.map(|tick| tick.chars().count()).max().unwrap_or(0);
+        // A percent sign is as wide as two letters.
+        let letters = |tick: String| tick.chars().count() + tick.matches('%').count();
+        let widest = ticks.map(letters).max().unwrap_or(0);
         area.left = widest as f64 * LETTER + GAP;
         area
     }
@@ -263,8 +284,7 @@ fn lines(chart: &Chart, size: &Size) -> String {
     }
     if right.is_some() && chart.series.len() > 1 {
         for (at, series) in chart.series.iter().enumerate() {
-            let drawn = series.points.iter().filter(|p| is_drawn(chart, p) && !p.is_aside);
-            if let Some(last) = drawn.max_by(|a, b| a.x.total_cmp(&b.x)) {
+            if let Some(last) = end_of(chart, series) {
                 let place = (area.x(last.x) + GAP, area.y(last.y) + 4.0);
                 labels.after(&mut out, place, &area, (at, series));
             }
@@ -395,7 +415,7 @@ impl Labels {
 
     /// The name of a value, centered on it, from `y` down. Returns its baseline.
     fn above(&mut self, out: &mut String, (x, y): (f64, f64), area: &Area<'_>, words: &str) -> f64 {
-        let width = words.chars().count() as f64 * LETTER + GAP;
+        let width = words.chars().count() as f64 * LETTER + 2.0 * GAP;
         let from = (x - width / 2.0).min(area.right + RIGHT - width).max(0.0);
         let y = self.free((from, from + width), y, LINE);
         classed(out, "label", "middle", (from + width / 2.0, y), words);
