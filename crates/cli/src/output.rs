@@ -35,6 +35,19 @@ pub fn write(
         page.in_zone(page::zone())
     });
     let mut text = before.to_string();
+    let is_mixed = output.as_fio && formats(output).len() > 1;
+    if is_mixed && formats(output).contains(&Format::Normal) {
+        let pid = std::process::id();
+        text.push_str(&fio_text::heading(&record.plan.jobs));
+        // fio's order, whatever order they were requested in.
+        for wanted in [Format::Terse, Format::Json, Format::JsonPlus] {
+            if formats(output).contains(&wanted) {
+                text.push_str(&for_programs(record, Some(observed), output, wanted));
+            }
+        }
+        text.push_str(&Kind::Lines.safe(&fio_text::results(record, pid)));
+        return emit(&text, kind(output), to);
+    }
     for format in formats(output) {
         text.push_str(&match is_for_programs(output, *format) {
             true => for_programs(record, Some(observed), output, *format),

@@ -9,6 +9,8 @@ use fathom_spec::escape_path;
 /// Times that the capacity is written ("workload-independent preconditioning"), and the block size.
 const PASSES: u64 = 2;
 const BLOCK: u64 = 128 << 10;
+/// Bytes discarded at a time.
+const DISCARD: u64 = 16 << 20;
 
 /// The jobs that prepare the targets, and why some are left out.
 #[derive(Debug, Default)]
@@ -50,16 +52,19 @@ impl Preparation {
                     continue;
                 }
             };
+            // The largest power of two that fits in.
+            let fits = 1 << size.max(1).ilog2();
             let can_discard = found.kind == TargetKind::BlockDevice
                 && found.device.as_ref().and_then(|device| device.discard_max_bytes) > Some(0);
             if can_discard {
-                waves[0].push(job("discard", path, "rw=trim bs=16m"));
+                waves[0].push(job("discard", path, &format!("rw=trim bs={}", DISCARD.min(fits))));
             } else if found.kind == TargetKind::BlockDevice {
                 all.left_out.push(format!("{path} was not discarded: it does not support that"));
             }
             all.bytes += PASSES * size;
             let write = format!(
-                "rw=write bs={BLOCK} size={size} loops={PASSES} iodepth=32 direct=1 refill_buffers=1"
+                "rw=write bs={} size={size} loops={PASSES} iodepth=32 direct=1 refill_buffers=1",
+                BLOCK.min(fits)
             );
             waves[1].push(job("precondition", path, &write));
         }
@@ -89,11 +94,11 @@ impl Preparation {
             0 => String::new(),
             bytes => format!("{} discarded, then ", units::bytes(bytes)),
         };
-        let seconds = record.header.elapsed_ns as f64 / 1e9;
         Ok(format!(
-            "{discarded}{} written in blocks of {}, {PASSES} times all, in {seconds:.0} s",
+            "{discarded}{} written in blocks of {}, {PASSES} times all, in {}",
             units::bytes(written),
-            units::bytes(BLOCK)
+            units::bytes(BLOCK),
+            units::time(record.header.elapsed_ns as f64)
         ))
     }
 }

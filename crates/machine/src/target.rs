@@ -85,8 +85,9 @@ impl Lookup {
     }
 
     fn place(&self, facts: &mut TargetFacts, fd: &OwnedFd, stat: &Statx) {
-        facts.free_bytes =
-            rustix::fs::fstatvfs(fd).ok().map(|fs| fs.f_bavail.saturating_mul(fs.f_frsize));
+        // Without blocks (ramfs), how many are free is not known.
+        let system = rustix::fs::fstatvfs(fd).ok().filter(|fs| fs.f_blocks > 0);
+        facts.free_bytes = system.map(|fs| fs.f_bavail.saturating_mul(fs.f_frsize));
         let mount = self.mount_of(stat);
         facts.file_system = mount.map(|mount| mount.file_system.clone());
         let holders = Holders { roots: &self.roots, mounts: &self.mounts };

@@ -47,7 +47,7 @@ struct Root<'a> {
     timestamp: u64,
     timestamp_ms: u64,
     time: String,
-    #[serde(rename = "global options")]
+    #[serde(rename = "global options", skip_serializing_if = "BTreeMap::is_empty")]
     global_options: &'a BTreeMap<String, String>,
     jobs: Vec<FioJob<'a>>,
     disk_util: Vec<FioDisk<'a>>,
@@ -175,8 +175,11 @@ fn job<'a>(record: &'a RunRecord, entry: Entry<'a>, plus: bool) -> FioJob<'a> {
 
 fn options(record: &RunRecord, plan: &JobPlan, index: usize) -> BTreeMap<String, String> {
     let mut options = plan.options.clone();
+    let globals = &record.plan.global_options;
     let mut ensure = |key: &str, value: String| {
-        options.entry(key.to_string()).or_insert(value);
+        if !globals.contains_key(key) {
+            options.entry(key.to_string()).or_insert(value);
+        }
     };
     ensure("rw", direction_name(plan).to_string());
     ensure("bs", block_sizes(plan));

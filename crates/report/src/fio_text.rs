@@ -21,11 +21,16 @@ macro_rules! line {
 
 /// The result of the process `pid`.
 pub fn render(record: &RunRecord, pid: u32) -> String {
-    heading(&record.plan.jobs) + &of_json(&fio_json::value(record), pid)
+    heading(&record.plan.jobs) + &results(record, pid)
+}
+
+/// The same without the lines with which fio begins.
+pub fn results(record: &RunRecord, pid: u32) -> String {
+    of_json(&fio_json::value(record), pid)
 }
 
 /// The lines with which fio begins: what the jobs are.
-fn heading(jobs: &[JobPlan]) -> String {
+pub fn heading(jobs: &[JobPlan]) -> String {
     let mut text = String::new();
     for (index, job) in jobs.iter().enumerate().filter(|(_, job)| job.clone == 0) {
         let sizes = |dir: Dir| {

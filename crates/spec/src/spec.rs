@@ -205,6 +205,10 @@ impl SpecBuilder<'_> {
 
     /// Reads the traces that `job` replays.
     fn traces(&mut self, job: &mut Job) {
+        let is_there = |path: &String| self.sources.is_regular(path);
+        if self.spec.output.parse_only && !job.read_iolog.iter().all(is_there) {
+            return;
+        }
         let readonly = self.spec.output.readonly;
         match trace::load(job, readonly, self.sources) {
             Ok(traces) => job.traces = traces,

@@ -75,7 +75,8 @@ impl Steadiness {
         let mut jobs: Vec<JobSteadiness> = Vec::new();
         for part in runs.iter().take(1).flat_map(|run| &run.parts) {
             // The directions of a job follow it.
-            let is_direction = jobs.iter().any(|job| part.name.starts_with(&format!("{} ", job.name)));
+            let is_direction =
+                jobs.iter().any(|job| part.name.starts_with(&format!("{} ", job.name)));
             if let Some(iops) = iops(&part.name).filter(|_| !is_direction) {
                 jobs.push(JobSteadiness::of(&part.name, iops));
             }

@@ -450,7 +450,7 @@ fn rounds_until_a_steady_state_begin_with_a_discarded_and_twice_written_device()
     };
     let steady = run(&[&erase, "--repeat=12"]).done();
     says(&steady.stdout, &["steady state", "reached in rounds ", "rounds until steady"]);
-    let prepared = "4.00 MiB discarded, then 8.00 MiB written in blocks of 128 KiB, 2 times all";
+    let prepared = "4 MiB discarded, then 8 MiB written in blocks of 128 KiB, 2 times all";
     says(&steady.stdout, &[prepared]);
     let list = place.ask(&["runs", "--json"]).done().json();
     assert!(list.as_array().unwrap().len() >= 6, "{list}");

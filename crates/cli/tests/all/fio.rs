@@ -38,6 +38,30 @@ fn started_as_fio_it_prints_what_fio_prints() {
     assert!(place.home().read_dir().unwrap().next().is_none(), "no record is kept");
 }
 
+#[test]
+fn several_formats_come_in_fios_order_and_options_are_those_of_the_section() {
+    let place = Place::new();
+    symlink(FATHOM, place.path("fio")).unwrap();
+    let job = "[global]\nbs=4k\nioengine=psync\nsize=64k\nfilename=f\niodepth=1\nnumjobs=1\n\
+               steadystate=iops:50%%\nss_dur=9\nruntime=9\n[a]\nrw=write\n";
+    place.write("job.fio", job.replace("steadystate=iops:50%%\nss_dur=9\nruntime=9\n", ""));
+    place.write("steady.fio", job);
+    let fio = |args: &[&str]| Running::start(&mut place.command("./fio", args)).wait();
+    fio(&["--parse-only", "steady.fio"]).done();
+    let all = fio(&["--output-format=json,normal,terse", "--eta=never", "job.fio"]).done().stdout;
+    let at = |text: &str| all.find(text).unwrap_or_else(|| panic!("{text}: {all}"));
+    let order = [at("a: (g=0): rw=write"), at("Starting 1 process\n"), at("3;fio-"), at("{\n")];
+    assert!(order.is_sorted() && order[3] < at("a: (groupid=0"), "{all}");
+    let json: Value = serde_json::from_str(&all[order[3]..=at("\n}\n") + 1]).unwrap();
+    assert_eq!(json["jobs"][0]["job options"], serde_json::json!({ "rw": "write" }));
+    let alone = fio(&["--output-format=json", "--eta=never", "--name=b", "--size=4k", "--rw=read"]);
+    let alone = alone.done().json();
+    assert_eq!(alone["jobs"][0]["job options"]["name"], "b");
+    assert!(alone.get("global options").is_none(), "{alone}");
+    // The trace may come later.
+    fio(&["--parse-only", "--name=c", "--read_iolog=not-there"]).done();
+}
+
 /// What a shell script prints that executes `fio`.
 pub fn script(place: &Place, text: &str) -> Answer {
     let _ = symlink(FATHOM, place.path("fio"));

@@ -38,7 +38,9 @@ pub(super) fn rounds(page: &mut Document, steadiness: &Steadiness) {
     columns.extend(shown.iter().map(|job| DataColumn::number(&format!("{} IOPS", job.name))));
     let row = |index: usize| {
         let mut row = vec![Text::from((index + 1).to_string())];
-        row.extend(shown.iter().map(|job| Text::from(job.iops.get(index).map(|iops| count(*iops)))));
+        row.extend(
+            shown.iter().map(|job| Text::from(job.iops.get(index).map(|iops| count(*iops)))),
+        );
         row
     };
     body.table(columns, (0..steadiness.rounds.1).map(row).collect());

@@ -117,7 +117,8 @@ fn steady(job: &mut Job, v: KeyValue<'_>) -> Result<(), String> {
         let number = text.trim().parse::<f64>().ok().filter(|n| n.is_finite() && *n >= 0.0);
         number.ok_or_else(|| format!("'{limit}' is no limit; use a number or a percentage"))
     };
-    let (limit, percent) = match (limit.strip_suffix('%'), figure) {
+    // `%%` is `%`, as Python's configparser writes it.
+    let (limit, percent) = match (limit.strip_suffix("%%").or(limit.strip_suffix('%')), figure) {
         (Some(percent), _) => (number(percent)?, true),
         (None, SteadyFigure::Iops) => (number(limit)?, false),
         (None, SteadyFigure::Bandwidth) => (v.with(limit).bytes()? as f64, false),

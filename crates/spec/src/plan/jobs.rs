@@ -26,7 +26,10 @@ pub(super) fn resolve(job: &Job, clone: u32, number: usize, start: Start, entrop
     plan.logs = job.logging.any().then(|| logs(job, number));
     let own = job.given.iter().filter(|given| !given.global);
     plan.options = own.map(|given| (given.key.to_string(), given.value.clone())).collect();
-    plan.options.insert("name".to_string(), job.name.clone());
+    // As in fio: a section's name is no key.
+    if job.place.is_none() {
+        plan.options.insert("name".to_string(), job.name.clone());
+    }
     plan
 }
 

@@ -7,10 +7,8 @@ mod lists;
 pub(crate) use arithmetic::evaluate;
 pub(crate) use buffer::{pattern, verify_pattern, with_files};
 pub(crate) use lists::errno;
-pub(crate) use lists::{
-    absolute_zones, block_split, floats, path_list, triple, zones,
-};
 pub use lists::escape_path;
+pub(crate) use lists::{absolute_zones, block_split, floats, path_list, triple, zones};
 
 use crate::job::Size;
 
