@@ -70,7 +70,7 @@ pub(super) fn of_run(
     if let Some((topology, seen)) = record.header.facts.topology.as_ref().zip(seen) {
         traffic(&mut all, topology, seen);
     }
-    seen.iter().for_each(|seen| samples(&mut all, seen));
+    seen.iter().for_each(|seen| samples(&mut all, seen, is_of_machine(record)));
     page.html_only(all);
 }
 
@@ -91,7 +91,7 @@ fn traffic(page: &mut Document, topology: &Topology, seen: &Observed) {
 }
 
 /// How many requests and completions come together, and the functions that ran.
-fn samples(page: &mut Document, seen: &Observed) {
+fn samples(page: &mut Document, seen: &Observed, of_machine: bool) {
     let mut body = Document::default();
     let last = seen.last();
     let sizes = last.blocks.iter().map(|blocks| ("requests per plug flush", &blocks.unplugs));
@@ -113,21 +113,32 @@ fn samples(page: &mut Document, seen: &Observed) {
     page.section_if_any("batches", "how many of them come at once", body);
     let intervals = seen.stacks().map(|stacks| (seen.elapsed_ns, stacks));
     let intervals = intervals.into_iter().collect();
-    flame(page, &Sampled { intervals, stacks: seen.known_stacks.clone(), started_unix_ns: 0 });
+    let sampled = Sampled { intervals, stacks: seen.known_stacks.clone(), started_unix_ns: 0 };
+    flame(page, &sampled, if of_machine { "whole machine: " } else { "" });
 }
 
-/// The flame graph of CPU samples.
-pub(super) fn flame(page: &mut Document, sampled: &Sampled) {
+/// Whether samples are not of the run's threads alone (`--sampling=full`).
+pub(super) fn is_of_machine(record: &RunRecord) -> bool {
+    record.header.sampling.as_ref().is_some_and(|sampling| sampling.pids.is_empty())
+}
+
+/// The flame graph of CPU samples, which are `of` what.
+pub(super) fn flame(page: &mut Document, sampled: &Sampled, of: &str) {
     if let Some(svg) = flame_part(sampled) {
         let body = Document { blocks: vec![Block::Svg(svg)], ..Document::default() };
         let about =
             "CPU samples by call chain, the innermost function on top; kernel functions are blue";
-        page.section("flame graph", about, body);
+        page.section("flame graph", format!("{of}{about}"), body);
     }
 }
 
 /// The threads that worked, or waited for what is not idle, over time.
-fn threads_over_time(page: &mut Document, seen: &Observed, (events, from_ns): (&[Event], u64)) {
+fn threads_over_time(
+    page: &mut Document,
+    seen: &Observed,
+    of: &str,
+    (events, from_ns): (&[Event], u64),
+) {
     let mut spans = seen.threads_over_time.spans();
     for span in &mut spans {
         (span.from_ns, span.to_ns) = (span.from_ns + from_ns, span.to_ns + from_ns);
@@ -146,7 +157,7 @@ fn threads_over_time(page: &mut Document, seen: &Observed, (events, from_ns): (&
     let series: Vec<ChartSeries> = series.filter(is_shown).collect();
     if spans.len() >= SPANS_MIN {
         page.chart(Chart {
-            title: "threads by state over time".into(),
+            title: format!("threads{of} by state over time"),
             kind: ChartKind::Lines,
             x: times.axis(),
             y: Axis::linear("threads", QuantityUnit::Number),
@@ -232,7 +243,8 @@ fn jobs_over_time(page: &mut Document, record: &RunRecord, seen: &Observed) {
         y: Axis::log("completion latency", QuantityUnit::Nanoseconds),
         series: latencies,
     });
-    threads_over_time(&mut body, seen, (&events, seen.began_ns()));
+    let of = if is_of_machine(record) { " of the whole machine" } else { "" };
+    threads_over_time(&mut body, seen, of, (&events, seen.began_ns()));
     over_time(page, &spans, body);
 }
 
@@ -270,10 +282,10 @@ pub(super) fn disks_over_time(page: &mut Document, findings: &[Finding], seen: &
         y: Axis::log("mean latency", QuantityUnit::Nanoseconds),
         series,
     });
-    threads_over_time(&mut body, seen, (&events, 0));
+    threads_over_time(&mut body, seen, "", (&events, 0));
     let mut all = Document::default();
     over_time(&mut all, &spans, body);
-    samples(&mut all, seen);
+    samples(&mut all, seen, false);
     page.html_only(all);
 }
 

@@ -13,7 +13,7 @@ pub fn stacks(sampled: &Sampled, rows: usize) -> Document {
     header(&mut page, sampled, busy);
     if busy > 0 {
         let mut drawn = Document::default();
-        charts::flame(&mut drawn, sampled);
+        charts::flame(&mut drawn, sampled, "");
         page.html_only(drawn);
         functions(&mut page, sampled, busy, rows);
         processes(&mut page, sampled, busy);

@@ -60,7 +60,7 @@ pub fn watch(seen: &Observed, record: &RunRecord, verbose: bool) -> Document {
     limited_by(&mut page, &record.header.findings);
     charts::disks_over_time(&mut page, &record.header.findings, seen);
     account(&mut page, seen);
-    layer_table(&mut page, seen, None);
+    layer_table(&mut page, seen, None, "");
     system_calls(&mut page, seen);
     threads(&mut page, seen);
     let mut rest = Document::default();
@@ -104,8 +104,9 @@ pub(super) fn machine(
     overhead(page, seen, watch);
     not_measured(page, missing, verbose);
     // The whole machine's samples are not those of the run's I/Os.
-    let is_own = !watch.pids.is_empty();
-    layer_table(page, seen, is_own.then(|| io_cost(record)).flatten());
+    let is_own = !charts::is_of_machine(record);
+    let about = if is_own { "" } else { "the whole machine" };
+    layer_table(page, seen, is_own.then(|| io_cost(record)).flatten(), about);
     if is_full {
         account(page, seen);
         system_calls(page, seen);
@@ -291,7 +292,7 @@ fn threads(page: &mut Document, seen: &Observed) {
 }
 
 /// CPU time by kernel layer; of an I/O where its CPU time in nanoseconds is given, with the IOPS where those are known.
-fn layer_table(page: &mut Document, seen: &Observed, io: Option<(f64, Option<f64>)>) {
+fn layer_table(page: &mut Document, seen: &Observed, io: Option<(f64, Option<f64>)>, about: &str) {
     let Some(samples) = seen.stacks() else { return };
     let times = LayerTimes::of([&samples], &seen.known_stacks, |_| true);
     let elapsed_ns = seen.elapsed_ns;
@@ -306,7 +307,7 @@ fn layer_table(page: &mut Document, seen: &Observed, io: Option<(f64, Option<f64
     if samples.lost > 0 {
         body.paragraph(text!(of(events(samples.lost), "samples lost"), ": a buffer was full."));
     }
-    page.section("CPU time by layer", Text::default(), body);
+    page.section("CPU time by layer", about, body);
 }
 
 fn block_layer(page: &mut Document, blocks: &BlocksSample, rates: &MachineRates) {
