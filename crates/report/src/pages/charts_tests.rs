@@ -26,7 +26,7 @@ fn charts(page: &Document) -> Vec<&Chart> {
                 Block::Chart(chart) => found.push(chart),
                 Block::HtmlOnly(inner) => parts.push(inner),
                 Block::Section(section) => parts.push(&section.body),
-                Block::Svg(_) => {}
+                Block::Svg(_) | Block::Multiples(_) => {}
                 other => panic!("{other:?}"),
             }
         }
