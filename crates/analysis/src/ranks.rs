@@ -81,8 +81,9 @@ pub fn over_time(spans: &[TimeSpan<PerDir<IoSum>>]) -> Vec<RankSpan> {
         RankSpan {
             from_ns: some.first().map_or(0, |first| first.from_ns),
             to_ns: some.last().map_or(0, |last| last.to_ns),
-            iops: ios / seconds,
-            bytes_per_second: bytes / seconds,
+            // As many digits as anybody reads: there are many spans.
+            iops: (ios / seconds * 100.0).round() / 100.0,
+            bytes_per_second: (bytes / seconds).round(),
             clat_p99_ns: clat.percentile(99.0),
         }
     };

@@ -116,6 +116,7 @@ impl Histogram {
         if h.total > 0 {
             (h.sum_ns, h.min_ns, h.max_ns) = (sum_ns, min_ns, max_ns);
         }
+        h.counts.shrink_to_fit();
         h
     }
 

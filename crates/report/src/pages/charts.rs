@@ -281,8 +281,8 @@ fn ranks_over_time(page: &mut Document, record: &RunRecord) {
         if each.is_empty() {
             continue;
         }
-        let scale = if y.log { ", on a logarithmic scale" } else { "" };
-        let about = format!("all on the same axes{scale}; the horizontal one is {}", times.name);
+        let scale = if y.log { ", the vertical one logarithmic" } else { "" };
+        let about = format!("all charts have the same axes{scale}; time in {}", times.name);
         let body = Document { blocks: vec![Block::Multiples(each)], ..Document::default() };
         page.section(&format!("{} by host", y.name), about, body);
     }
