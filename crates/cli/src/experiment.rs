@@ -339,6 +339,12 @@ pub fn resume(
     if record.header.outcome.is_finished() {
         return Err(format!("{} is complete; `fathom show` prints it", dir.display()));
     }
+    if !record.ranks.is_empty() {
+        return Err(format!(
+            "{} was measured by several ranks, which is not supported by --resume; start it anew",
+            dir.display()
+        ));
+    }
     let mut request = record.request;
     if let Some(duration) = args.duration {
         request.protocol.seconds = duration.as_secs_f64();
@@ -395,7 +401,8 @@ fn perform(
     // After the result is printed: the record's disk may be full, or stall.
     let finished = runner.finish(&mut record, |record| &mut record.header, &mut view);
     shown.and(closed).and(finished)?;
-    if let Some(dir) = dir.filter(|_| !record.header.outcome.is_finished()) {
+    let may_resume = !record.header.outcome.is_finished() && record.ranks.is_empty();
+    if let Some(dir) = dir.filter(|_| may_resume) {
         let path = fathom_model::shell::quoted(&dir.display().to_string()).into_owned();
         stdio::info(&format!("fathom: continue with `fathom try --resume {path}`"));
     }

@@ -147,6 +147,9 @@ impl ExperimentRunner {
         let request = self.how.options.request.clone();
         let mut trial = Trial::replayed(&request, &self.how.earlier)?;
         let mut record = self.new_record(&trial);
+        let of_ranks =
+            |peers: &Option<Peers>| peers.as_ref().map(Peers::record).unwrap_or_default();
+        record.ranks = of_ranks(peers);
         let unfinished = ExperimentRecord { header: record.header.unfinished(), ..record.clone() };
         let session = &mut self.session;
         session.begin(&unfinished, &mut |text: &str| hooks.notice(text))?;
@@ -165,7 +168,7 @@ impl ExperimentRunner {
         record.header.elapsed_ns = began.elapsed().as_nanos() as u64;
         record.header.outcome = interrupted.map_or(Outcome::Finished, Outcome::interrupted);
         record.report = report(&trial, &request, &details);
-        record.ranks = peers.as_ref().map(Peers::record).unwrap_or_default();
+        record.ranks = of_ranks(peers);
         record.header.findings = judge_experiment(&record);
         Ok(record)
     }

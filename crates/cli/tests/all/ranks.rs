@@ -335,20 +335,41 @@ fn a_search_is_refused_by_all_or_none() {
     assert!(!answer.stderr.contains("(rank 0): "), "{}", answer.stderr);
 }
 
+/// Whether a search or an experiment has measured something.
+fn has_windows(place: &Place) -> bool {
+    let runs = fs::read_dir(place.home().join(".local/state/fathom/runs"));
+    let windows = |dir: fs::DirEntry| fs::metadata(dir.path().join("windows.ndjson"));
+    runs.is_ok_and(|mut runs| {
+        runs.any(|dir| windows(dir.unwrap()).is_ok_and(|file| file.len() > 0))
+    })
+}
+
+#[test]
+fn an_experiment_ends_in_order_when_a_rank_stops() {
+    let place = Place::new();
+    let args = [&["try", "-t", "60", "--sampling=off"], &SLOWER[..]].concat();
+    let Some(running) = mpiexec(&place, &["-n", "3"], &args) else { return };
+    until("the first windows", || has_windows(&place));
+    let victim = Pid::from_raw(pids(&running)[2] as i32).unwrap();
+    kill_process(victim, Signal::STOP).unwrap();
+    until("the end", || records(&place).iter().any(is_lost));
+    kill_process(victim, Signal::CONT).unwrap();
+    let answer = running.wait();
+    assert_ne!(answer.code, Some(0));
+    says(&answer.stdout, &["INCOMPLETE", "the loss of another rank"]);
+    let runs = fs::read_dir(place.home().join(".local/state/fathom/runs")).unwrap();
+    let dir = runs.flatten().next().unwrap().path();
+    let resumed = place.ask(&["try", "--resume", dir.to_str().unwrap()]);
+    says(&resumed.stderr, &["was measured by several ranks"]);
+}
+
 #[test]
 fn the_others_are_told_when_a_search_ends() {
     let place = Place::new();
     place.data("data", MIB);
     let args = ["limit", "-t", "60", "--bs=4k", "--sampling=off", "data"];
     let Some(running) = mpiexec(&place, &["-n", "2"], &args) else { return };
-    let has_begun = || {
-        let runs = fs::read_dir(place.home().join(".local/state/fathom/runs"));
-        let windows = |dir: fs::DirEntry| fs::metadata(dir.path().join("windows.ndjson"));
-        runs.is_ok_and(|mut runs| {
-            runs.any(|dir| windows(dir.unwrap()).is_ok_and(|file| file.len() > 0))
-        })
-    };
-    until("the first windows", has_begun);
+    until("the first windows", || has_windows(&place));
     kill_process(Pid::from_raw(running.id() as i32).unwrap(), Signal::INT).unwrap();
     // The exit status is mpiexec's.
     let answer = running.wait();
