@@ -1,9 +1,11 @@
 //! `fathom try`: variants compared with each other, one thing changed at a time; and what it shares with `fathom sweep`.
 
 use crate::live::MeasureView;
+use crate::output::Destination;
 use crate::page::{PageArgs, RecordArgs};
+use crate::ranks::{self, Member};
 use crate::signals::{self, Signals};
-use crate::{quantity, show, stdio};
+use crate::{Command, quantity, show, stdio, sweep};
 use fathom_machine::guard::Permissions;
 use fathom_model::Record;
 use fathom_model::experiment::{Experiment, ExperimentRecord, Metric, Protocol, Request};
@@ -11,7 +13,8 @@ use fathom_model::watch::Level;
 use fathom_report::json;
 use fathom_report::pages::{self, ShippedExperiment};
 use fathom_runner::experiment::{ExperimentOptions, ExperimentRunner};
-use fathom_runner::{RecordTo, System};
+use fathom_runner::ranks::Gate;
+use fathom_runner::{Hooks, RecordTo, System};
 use fathom_spec::{Sources, SpecError, experiment};
 use fathom_store::{RunDir, read_record};
 use std::ffi::OsString;
@@ -79,9 +82,9 @@ pub struct Args {
     #[arg(long, value_name = "DIR|NAME", conflicts_with_all = ["words", "record", "no_record"])]
     resume: Option<PathBuf>,
     #[command(flatten)]
-    measure: MeasureArgs,
+    pub measure: MeasureArgs,
     #[command(flatten)]
-    page: PageArgs,
+    pub page: PageArgs,
 }
 
 /// `args` with the leading dashes of jobs removed, which would be taken for options: `--rw=read --bs=4k` in one word.
@@ -111,15 +114,19 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
         return Ok(ExitCode::SUCCESS);
     }
     if let Some(named) = &args.resume {
+        if ranks::is_one_of_several(args.measure.no_ranks) {
+            return Err(
+                "--resume is not supported with several ranks; start the experiment anew".into()
+            );
+        }
         let dir = show::find(Some(named))?;
         let record: ExperimentRecord = stored(&dir)?;
         return resume(&args.measure, &args.page, &dir, record);
     }
-    let (experiment, targets) = match args.experiment() {
-        Ok(found) => found,
-        Err(error) => return Ok(stdio::usage_error(&error)),
-    };
-    measure(&args.measure, &args.page, MeasurePlan { experiment, targets, is_sweep: false })
+    measure(&args.measure, &args.page, &|| {
+        let (experiment, targets) = args.experiment()?;
+        Ok(MeasurePlan { experiment, targets, is_sweep: false })
+    })
 }
 
 impl Args {
@@ -246,6 +253,9 @@ pub struct MeasureArgs {
     /// How much of the machine to sample: by default each variant once, after the rounds
     #[arg(long, value_parser = quantity::level(), default_value = "default")]
     sampling: Level,
+    /// Measure alone, even if a launcher (mpiexec, srun) started several
+    #[arg(long)]
+    no_ranks: bool,
 }
 
 pub struct MeasurePlan {
@@ -262,33 +272,61 @@ fn percent(text: &str) -> Result<f64, String> {
         .ok_or_else(|| "expected a percentage from 0.1 to 50".to_string())
 }
 
-pub fn measure(args: &MeasureArgs, page: &PageArgs, plan: MeasurePlan) -> Result<ExitCode, String> {
-    let protocol = args.protocol(&plan);
-    let MeasurePlan { mut experiment, targets, is_sweep } = plan;
-    if args.sampling == Level::Full {
-        experiment.conditions.iter_mut().for_each(|condition| condition.sampling = Level::Full);
+/// Measures what `plan` says: alone, or as one of several ranks, for all of which rank 0 makes it.
+pub fn measure(
+    args: &MeasureArgs,
+    page: &PageArgs,
+    plan: &dyn Fn() -> Result<MeasurePlan, String>,
+) -> Result<ExitCode, String> {
+    let request = || plan().map(|plan| args.request(plan));
+    let text = || serde_json::to_string(&request()).unwrap_or_default();
+    if let Some((member, given, text)) = ranks::joined(args.no_ranks, Gate::Ready, &text)? {
+        return measure_as_rank(member, &given, &text);
     }
-    let details = args.sampling != Level::Off && experiment.conditions.len() <= DETAILS_MAX;
-    let request = Request {
-        experiment,
-        protocol,
-        targets,
-        scratch_bytes: args.size.unwrap_or(SCRATCH),
-        scratch_dir: args.scratch_dir.clone(),
-        details,
-        is_sweep,
-        ..Request::default()
+    let request = match request().and_then(|request| check_ranks(request, None)) {
+        Ok(request) => request,
+        Err(error) => return Ok(stdio::usage_error(&error)),
     };
-    perform(
-        args,
-        page,
-        ExperimentOptions {
-            request,
-            is_scratch_exact: args.size.is_some(),
-            record: args.record.to(),
-            ..ExperimentOptions::default()
-        },
-    )
+    perform(args, page, args.options(request), None)
+}
+
+/// The same as one of several ranks: the command line of rank 0 is `given`, and what it requests is in `text`.
+fn measure_as_rank(member: Member, given: &[String], text: &str) -> Result<ExitCode, String> {
+    let request = serde_json::from_str::<Result<Request, String>>(text);
+    let request = request.map_err(|error| error.to_string()).and_then(|request| request);
+    let request = request.and_then(|request| check_ranks(request, Some(member.size)));
+    let request = match request {
+        Ok(request) => request,
+        Err(why) => {
+            // Rank 0 says it for all.
+            let own = if member.rank == 0 { Err(why) } else { Ok(()) };
+            let _ = member.pass(Gate::Opened, own);
+            return Ok(ExitCode::FAILURE);
+        }
+    };
+    let (mut args, page) = match crate::parsed_again(given)? {
+        Command::Try(Args { measure, page, .. }) => (measure, page),
+        Command::Sweep(sweep::Args { measure, page, .. }) => (measure, page),
+        _ => return Err("rank 0 runs another command; start the same one on all hosts".into()),
+    };
+    if member.rank > 0 {
+        args.record = RecordArgs::default();
+        args.record.no_record = true;
+    }
+    let options = args.options(request);
+    perform(&args, &page, options, Some(member))
+}
+
+/// Refuses numbers of ranks beyond those that there are.
+fn check_ranks(request: Request, size: Option<u32>) -> Result<Request, String> {
+    let most = request.experiment.conditions.iter().filter_map(|condition| condition.ranks).max();
+    match (most, size) {
+        (Some(_), None) => Err("--ranks is for several ranks: docs/many-machines.md".into()),
+        (Some(most), Some(size)) if most > size => {
+            Err(format!("--ranks: {most} of {size} ranks cannot take part; shorten the list"))
+        }
+        _ => Ok(request),
+    }
 }
 
 /// Continues the experiment whose record in `dir` is `record`.
@@ -301,38 +339,60 @@ pub fn resume(
     if record.header.outcome.is_finished() {
         return Err(format!("{} is complete; `fathom show` prints it", dir.display()));
     }
+    if !record.ranks.is_empty() {
+        return Err(format!(
+            "{} was measured by several ranks, which is not supported by --resume; start it anew",
+            dir.display()
+        ));
+    }
     let mut request = record.request;
     if let Some(duration) = args.duration {
         request.protocol.seconds = duration.as_secs_f64();
     }
     let resume = Some(dir.to_path_buf());
     let record = RecordTo::Required(None);
-    perform(
-        args,
-        page,
-        ExperimentOptions { request, resume, record, ..ExperimentOptions::default() },
-    )
+    let options = ExperimentOptions { request, resume, record, ..ExperimentOptions::default() };
+    perform(args, page, options, None)
 }
 
 fn perform(
     args: &MeasureArgs,
     page: &PageArgs,
     options: ExperimentOptions,
+    member: Option<Member>,
 ) -> Result<ExitCode, String> {
-    let signals = Signals::take()?;
-    let mut used = options.record.check()?;
-    used.extend(record_files(options.resume.as_slice()));
-    let options = ExperimentOptions {
-        permissions: Permissions { erase: args.erase.clone(), overwrite: args.overwrite.clone() },
-        cancel: signals.cancel_token().clone(),
-        command_limits: signals::raise_limits(),
-        ..options
-    };
+    let signals =
+        member.as_ref().map_or_else(Signals::take, |member| Ok(member.signals.clone()))?;
+    let is_first = member.as_ref().is_none_or(|member| member.rank == 0);
     let mut view = MeasureView::of_experiment();
-    let mut runner = ExperimentRunner::open(options, &mut view)?;
-    let targets = runner.targets().facts.targets.iter().map(|target| &target.path);
-    let to = page.destination(targets.chain(&used).map(String::as_str))?;
-    let mut record = runner.run(&mut view)?;
+    let mut quiet = ();
+    let hooks: &mut dyn Hooks = if is_first { &mut view } else { &mut quiet };
+    let opened = open(args, page, options, (&signals, is_first), hooks);
+    let (mut runner, to, mut ranks) = match member {
+        None => {
+            let (mut runner, to) = opened?;
+            runner.lay_out(hooks)?;
+            (runner, to, None)
+        }
+        Some(member) => {
+            let opened = member.pass(Gate::Opened, opened);
+            let Some((mut runner, to)) = opened else { return Ok(ExitCode::FAILURE) };
+            let laid_out = runner.lay_out(hooks);
+            let ready = member.in_step(Gate::Ready, laid_out);
+            let Some((_, ranks)) = ready else { return Ok(ExitCode::FAILURE) };
+            (runner, to, Some(ranks))
+        }
+    };
+    if let Some(ranks) = ranks.take_if(|ranks| ranks.rank > 0) {
+        let (mut ranks, served) = runner.serve(ranks);
+        // The launcher may have gone already.
+        let _ = ranks.leave();
+        let served = served.map_err(|lost| lost.to_string());
+        return served.and(runner.close_targets()).map(|()| ExitCode::SUCCESS);
+    }
+    let measured = runner.run(hooks, &mut ranks);
+    let _ = ranks.map(|mut ranks| ranks.leave());
+    let mut record = measured?;
     view.clear();
     let closed = runner.close_targets();
     let shown =
@@ -341,14 +401,70 @@ fn perform(
     // After the result is printed: the record's disk may be full, or stall.
     let finished = runner.finish(&mut record, |record| &mut record.header, &mut view);
     shown.and(closed).and(finished)?;
-    if let Some(dir) = dir.filter(|_| !record.header.outcome.is_finished()) {
+    let may_resume = !record.header.outcome.is_finished() && record.ranks.is_empty();
+    if let Some(dir) = dir.filter(|_| may_resume) {
         let path = fathom_model::shell::quoted(&dir.display().to_string()).into_owned();
         stdio::info(&format!("fathom: continue with `fathom try --resume {path}`"));
     }
     Ok(if record.is_complete() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
+type Opened = (ExperimentRunner, Option<Destination>);
+
+/// Opens the experiment, and where its result goes, if this is the rank that prints it.
+fn open(
+    args: &MeasureArgs,
+    page: &PageArgs,
+    options: ExperimentOptions,
+    (signals, is_first): (&Signals, bool),
+    hooks: &mut dyn Hooks,
+) -> Result<Opened, String> {
+    let mut used = options.record.check()?;
+    used.extend(record_files(options.resume.as_slice()));
+    let options = ExperimentOptions {
+        permissions: Permissions { erase: args.erase.clone(), overwrite: args.overwrite.clone() },
+        cancel: signals.cancel_token().clone(),
+        command_limits: signals::raise_limits(),
+        ..options
+    };
+    let runner = ExperimentRunner::open(options, hooks)?;
+    let targets = runner.targets().facts.targets.iter().map(|target| &target.path);
+    let to = match is_first {
+        true => page.destination(targets.chain(&used).map(String::as_str))?,
+        false => None,
+    };
+    Ok((runner, to))
+}
+
 impl MeasureArgs {
+    fn request(&self, plan: MeasurePlan) -> Request {
+        let protocol = self.protocol(&plan);
+        let MeasurePlan { mut experiment, targets, is_sweep } = plan;
+        if self.sampling == Level::Full {
+            experiment.conditions.iter_mut().for_each(|condition| condition.sampling = Level::Full);
+        }
+        let details = self.sampling != Level::Off && experiment.conditions.len() <= DETAILS_MAX;
+        Request {
+            experiment,
+            protocol,
+            targets,
+            scratch_bytes: self.size.unwrap_or(SCRATCH),
+            scratch_dir: self.scratch_dir.clone(),
+            details,
+            is_sweep,
+            ..Request::default()
+        }
+    }
+
+    fn options(&self, request: Request) -> ExperimentOptions {
+        ExperimentOptions {
+            request,
+            is_scratch_exact: self.size.is_some(),
+            record: self.record.to(),
+            ..ExperimentOptions::default()
+        }
+    }
+
     fn protocol(&self, plan: &MeasurePlan) -> Protocol {
         let conditions = plan.experiment.conditions.len().max(1) as f64;
         let mut levels = plan.experiment.conditions.iter().map(|condition| condition.sampling);

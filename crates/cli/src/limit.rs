@@ -83,7 +83,8 @@ pub struct Args {
 }
 
 pub fn command(args: &Args) -> Result<ExitCode, String> {
-    let Some((member, given)) = ranks::joined(args.no_ranks, Gate::Opened)? else {
+    let joined = ranks::joined(args.no_ranks, Gate::Opened, &String::new)?;
+    let Some((member, given, _)) = joined else {
         return measure(args, &Signals::take()?, None);
     };
     let Command::Limit(args) = crate::parsed_again(&given)? else {
@@ -93,15 +94,24 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     if member.rank == 0 {
         return measure(&args, &signals, Some(member));
     }
-    let options = LimitOptions { record: RecordTo::Nowhere, ..args.options(&signals) };
+    // A directory that is named may be that of rank 0.
+    let record = match args.record.to() {
+        RecordTo::Required(_) => RecordTo::Nowhere,
+        usual => usual,
+    };
+    let options = LimitOptions { record, ..args.options(&signals) };
     let opened = Limit::open(options, &mut ()).map_err(OpenError::into_text);
     let Some((mut limit, mut ranks)) = member.in_step(Gate::Opened, opened) else {
         return Ok(ExitCode::FAILURE);
     };
-    let served = limit.serve(&mut ranks).map_err(|lost| lost.to_string());
+    let served = limit.serve(&mut ranks);
     // The launcher may have gone already.
     let _ = ranks.leave();
-    served.and(limit.close_targets()).map(|()| ExitCode::SUCCESS)
+    let mut record = served?;
+    let closed = limit.close_targets();
+    let finished = limit.finish(&mut record, |record| &mut record.header, &mut ());
+    closed.and(finished)?;
+    Ok(if record.header.outcome.is_finished() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Alone, or as rank 0 of several.

@@ -421,6 +421,7 @@ fn utf8(args: Vec<OsString>) -> Result<Vec<String>, String> {
 
 /// A command line that has been parsed before, with the names of a rank in it.
 fn parsed_again(args: &[String]) -> Result<Command, String> {
+    let args = experiment::without_dashes(args.iter().map(OsString::from).collect());
     let parsed = Cli::try_parse_from(args).map_err(|error| error.to_string());
     parsed.map(|cli| cli.command)
 }

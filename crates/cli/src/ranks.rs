@@ -6,16 +6,18 @@ use crate::page::{self, PageArgs};
 use crate::signals::Signals;
 use crate::stdio::{self, error};
 use fathom_analysis::hosts::{HostsReport, InspectedHost};
-use fathom_analysis::ranks::{OfRank, merge};
+use fathom_analysis::ranks::{OfRank, merge, over_time};
+use fathom_analysis::watch::Observed;
 use fathom_engine::clock::unix_ns;
 use fathom_machine::Roots;
 use fathom_model::facts::HeldBy;
 use fathom_model::record::RunRecord;
-use fathom_model::{Dir, Facts, Plan, Progress, escape, list};
+use fathom_model::{Dir, Facts, Plan, Progress, escape, list, split_mix};
 use fathom_runner::ranks::{
     ClockBounds, Gate, Given, Lost, Ranks, Reading, Received, Status, Together,
 };
 use fathom_spec::{Output, Share};
+use std::cell::{Cell, RefCell, RefMut};
 use std::time::Duration;
 
 /// The launcher's variable without which there are no ranks.
@@ -34,12 +36,19 @@ pub struct Joined {
 
 /// This rank, while its run is prepared and in progress.
 pub struct Member {
-    together: Together,
+    together: RefCell<Together>,
+    /// Between two runs.
+    ranks: RefCell<Option<Ranks>>,
     pub rank: u32,
-    size: u32,
+    pub size: u32,
     host: String,
-    clock: ClockBounds,
+    clock: Cell<ClockBounds>,
     pub signals: Signals,
+}
+
+/// Whether a launcher started this one, and it is not to ignore that.
+pub fn is_one_of_several(no_ranks: bool) -> bool {
+    !no_ranks && std::env::var_os(FD).is_some()
 }
 
 /// Joins the other ranks, if there are any and `args` do not say otherwise.
@@ -54,18 +63,22 @@ pub fn join(args: &[String]) -> Result<Option<Joined>, String> {
     Ok(Some(Joined { ranks, signals, clock: ClockBounds::NONE }))
 }
 
-/// The same for commands that read no files: this rank, and rank 0's command line.
-pub fn joined(no_ranks: bool, last: Gate) -> Result<Option<(Member, Vec<String>)>, String> {
-    if no_ranks || std::env::var_os(FD).is_none() {
+/// The same for other commands than `run`: this rank, rank 0's command line, and the `text` that rank 0 makes for all.
+pub fn joined(
+    no_ranks: bool,
+    last: Gate,
+    text: &dyn Fn() -> String,
+) -> Result<Option<(Member, Vec<String>, String)>, String> {
+    if !is_one_of_several(no_ranks) {
         return Ok(None);
     }
     let own = crate::utf8(std::env::args_os().collect())?;
     let Some(mut joined) = join(&own)? else { return Ok(None) };
-    let first = joined.is_first().then(Reading::default);
-    let Some(given) = joined.share(first.as_ref().map(|reading| (reading, true)), &own)? else {
+    let first = joined.is_first().then(|| Reading::default().given(&own).with_text(text()));
+    let Some(given) = joined.share(first)? else {
         return Err("rank 0 has no command".into());
     };
-    joined.begin(given, last).map(|(member, args, _)| Some((member, args)))
+    joined.begin(given, last).map(|(member, args, received)| Some((member, args, received.text)))
 }
 
 /// How each rank's host differs from the others, printed by rank 0: `own` is the JSON of one. `None` without ranks; otherwise
@@ -76,7 +89,8 @@ pub fn compare_hosts(
     page: &PageArgs,
     own: impl FnOnce(&Command) -> Result<String, String>,
 ) -> Result<Option<(bool, HostsReport)>, String> {
-    let Some((member, args)) = joined(no_ranks, Gate::Done)? else { return Ok(None) };
+    let joined = joined(no_ranks, Gate::Done, &String::new)?;
+    let Some((member, args, _)) = joined else { return Ok(None) };
     let is_first = member.rank == 0;
     let to = if is_first { page.destination(None) } else { Ok(None) };
     let found = to.map(|to| {
@@ -118,15 +132,9 @@ impl Joined {
         let _ = self.ranks.leave();
     }
 
-    /// What rank 0 has read for all; `own` is what it read, and whether it could be parsed. `None` if it could not.
-    pub fn share(
-        &mut self,
-        own: Option<(&Reading, bool)>,
-        args: &[String],
-    ) -> Result<Option<Given>, String> {
-        let own = own.map_or_else(Given::default, |(reading, is_valid)| {
-            if is_valid { reading.given(args) } else { Given::refused() }
-        });
+    /// What rank 0 has read for all, its `own`. `None` if it could not parse it.
+    pub fn share(&mut self, own: Option<Given>) -> Result<Option<Given>, String> {
+        let own = own.unwrap_or_default();
         let who = format!("rank {} of {}", self.ranks.rank, self.ranks.size);
         let told = |lost: Lost| format!("{who}: {lost}");
         let given = self.ranks.broadcast(&own, READ).map_err(told)?;
@@ -149,7 +157,9 @@ impl Joined {
         let (args, received) = given.received(rank, size, &host);
         let together = Together::begin(self.ranks, &host, self.signals.cancel_token(), last)?;
         let Self { signals, clock, .. } = self;
-        let member = Member { together, rank, size, host, clock, signals };
+        let (together, clock, ranks) =
+            (RefCell::new(together), Cell::new(clock), RefCell::default());
+        let member = Member { together, ranks, rank, size, host, clock, signals };
         Ok((member, args, received))
     }
 }
@@ -168,24 +178,26 @@ impl Member {
             Ok(own) => (Some(own), Vec::new()),
             Err(refusals) => (None, refusals),
         };
-        match self.together.reach(gate, refusals) {
+        match self.together.borrow().reach(gate, refusals) {
             Ok(()) => Ok(own),
             Err(all) if self.rank == 0 => Err(all),
             Err(_) => Ok(None),
         }
     }
 
+    /// The same, where rank 0 prints the reasons.
+    pub fn pass<T>(&self, gate: Gate, own: Result<T, String>) -> Option<T> {
+        self.reach(gate, own.map_err(|why| vec![why])).unwrap_or_else(|all| {
+            all.iter().for_each(|why| error!("{why}"));
+            None
+        })
+    }
+
     /// Waits until all ranks have reached the last gate, where this one has `own`; then they do everything in step. `None` if one
     /// of them cannot take part: rank 0 has said why.
     pub fn in_step<T>(self, last: Gate, own: Result<T, String>) -> Option<(T, Ranks)> {
-        let own = match self.reach(last, own.map_err(|why| vec![why])) {
-            Ok(own) => own?,
-            Err(all) => {
-                all.iter().for_each(|why| error!("{why}"));
-                return None;
-            }
-        };
-        match self.together.end() {
+        let own = self.pass(last, own)?;
+        match self.together.borrow().end() {
             (Some(ranks), None) => Some((own, ranks)),
             (_, lost) => {
                 lost.iter().for_each(|lost| error!("{lost}"));
@@ -204,20 +216,31 @@ impl Member {
         if share == Some(Share::Split) {
             split(plan, self.rank, self.size)?;
         }
+        if self.rank > 0 {
+            // Not all read the same blocks at the same time, which would come from a cache.
+            let unverified = plan.jobs.iter_mut().filter(|job| job.verify.is_none());
+            unverified.for_each(|job| {
+                job.access.seed = split_mix::nth(job.access.seed, self.rank.into())
+            });
+        }
+        let is_checked = matches!(share, None | Some(Share::Own));
         let writers = plan.jobs.iter().filter(|job| job.used_dirs().any(Dir::modifies));
         let written = writers
             .flat_map(|job| &job.regions)
             .filter_map(|region| facts.targets.get(region.target));
-        let shared = written.filter(|target| target.held_by == HeldBy::Hidden && share.is_none());
-        self.together.writes(list::ascending(shared.map(|target| target.resolved.clone())));
+        let shared = written.filter(|target| target.held_by == HeldBy::Hidden && is_checked);
+        self.together
+            .borrow()
+            .writes(list::ascending(shared.map(|target| target.resolved.clone())));
         Ok(())
     }
 
     /// Waits until all ranks are ready, and then until the common start.
     pub fn start(&self) -> Result<(), String> {
-        self.together.reach(Gate::Ready, Vec::new()).map_err(|why| why.join("; "))?;
-        let start = self.together.start_unix_ns().unwrap_or(0);
-        let start = start.saturating_add_signed(self.clock.offset_ns());
+        let together = self.together.borrow();
+        together.reach(Gate::Ready, Vec::new()).map_err(|why| why.join("; "))?;
+        let start = together.start_unix_ns().unwrap_or(0);
+        let start = start.saturating_add_signed(self.clock.get().offset_ns());
         std::thread::sleep(Duration::from_nanos(start.saturating_sub(unix_ns())));
         Ok(())
     }
@@ -225,27 +248,31 @@ impl Member {
     pub fn progress(&self, progress: &Progress) {
         let counts =
             || progress.jobs.iter().flat_map(|job| job.dirs.iter().map(|(_, counts)| counts));
-        self.together.progress(counts().map(|c| c.ios).sum(), counts().map(|c| c.bytes).sum());
+        self.together
+            .borrow()
+            .progress(counts().map(|c| c.ios).sum(), counts().map(|c| c.bytes).sum());
     }
 
     /// What all ranks did so far, for the progress line of rank 0.
     pub fn all(&self) -> Vec<Status> {
-        self.together.all()
+        self.together.borrow().all()
     }
 
-    /// Makes `record` that of all ranks, on rank 0; whether none was lost.
-    pub fn merge(&self, record: &mut RunRecord) -> bool {
-        let reached = self.together.reach(Gate::Done, Vec::new());
+    /// Makes `record` that of all ranks, on rank 0; whether none was lost. What `observed` holds of its jobs over time comes with
+    /// it.
+    pub fn merge(&self, record: &mut RunRecord, observed: &Observed) -> bool {
+        let together = self.together.borrow();
+        let reached = together.reach(Gate::Done, Vec::new());
         let own = || OfRank {
             record: record.clone(),
-            clock_offset_ns: self.clock.offset_ns(),
-            clock_error_ns: self.clock.error_ns(),
+            over_time: over_time(&observed.jobs_over_time.spans()),
+            clock_offset_ns: self.clock.get().offset_ns(),
+            clock_error_ns: self.clock.get().error_ns(),
         };
-        let (ranks, lost) = self.together.end();
+        let (ranks, lost) = together.end();
         let gathered = match (reached, ranks, lost) {
             (Ok(()), Some(mut ranks), None) => ranks.gather(&own(), GATHER).inspect(|_| {
-                // The launcher may have gone already.
-                let _ = ranks.leave();
+                *self.ranks.borrow_mut() = Some(ranks);
             }),
             (_, ranks, Some(lost)) => {
                 // A launcher may kill the others once one ends without a word.
@@ -260,7 +287,7 @@ impl Member {
         };
         match gathered {
             Ok(all) => {
-                if let Some(merged) = merge(&all) {
+                if let Some(merged) = merge(all) {
                     *record = merged;
                 }
                 true
@@ -272,6 +299,37 @@ impl Member {
         }
     }
 
+    /// The ranks between two runs, if none was lost.
+    pub fn between_runs(&self) -> RefMut<'_, Option<Ranks>> {
+        self.ranks.borrow_mut()
+    }
+
+    /// Begins another run of all, if this rank and all others want one; whether there is one.
+    pub fn again(&self, wants: bool) -> Result<bool, String> {
+        let Some(mut ranks) = self.ranks.take() else { return Ok(false) };
+        let mut agree = || {
+            let all = ranks.gather(&wants, GATHER)?;
+            let goes_on = ranks.broadcast(&all.iter().all(|wants| *wants), GATHER)?;
+            let clock = if goes_on { ranks.compare_clocks(GATHER)? } else { self.clock.get() };
+            Ok((goes_on, clock))
+        };
+        let (goes_on, clock) = agree().map_err(|lost: Lost| lost.to_string())?;
+        if !goes_on {
+            *self.ranks.borrow_mut() = Some(ranks);
+            return Ok(false);
+        }
+        let together = Together::begin(ranks, &self.host, self.signals.cancel_token(), Gate::Done)?;
+        *self.together.borrow_mut() = together;
+        self.clock.set(clock);
+        Ok(true)
+    }
+
+    /// Leaves the others in order.
+    pub fn leave(&self) {
+        // The launcher may have gone already.
+        let _ = self.ranks.take().map(|mut ranks| ranks.leave());
+    }
+
     /// Says that this rank has the result of its own host only, and on rank 0 how far the others were.
     fn report_lost(&self, lost: &Lost) {
         let host = escape::text(&self.host);
@@ -279,7 +337,7 @@ impl Member {
         if self.rank > 0 {
             return;
         }
-        for (rank, status) in self.together.all().iter().enumerate().skip(1) {
+        for (rank, status) in self.all().iter().enumerate().skip(1) {
             let (host, ios) = (escape::text(&status.host), status.ios);
             stdio::info(&format!("fathom: {host} (rank {rank}): {ios} I/Os when last heard of"));
         }
@@ -310,15 +368,10 @@ fn split(plan: &mut Plan, rank: u32, size: u32) -> Result<(), String> {
     Ok(())
 }
 
-/// Refuses options that ask for more than one run of all ranks.
+/// Refuses what is of a single machine.
 pub fn unsuited(output: &Output) -> Result<(), String> {
-    let options = [
-        ("--repeat", output.repeat > 1),
-        ("--steady-state", output.steady_state),
-        ("--confirm", output.confirm),
-        ("--compare", output.compare.is_some()),
-        ("--journal", output.journal.is_some()),
-    ];
+    let options =
+        [("--journal", output.journal.is_some()), ("--steady-state", output.steady_state)];
     match options.iter().find(|(_, is_given)| *is_given) {
         Some((name, _)) => Err(format!(
             "{name} is not supported with several ranks yet; remove it, or use --no-ranks for a run of each by itself"

@@ -23,7 +23,7 @@ use fathom_model::{Facts, Plan, Progress, RunRecord, escape, shell};
 use fathom_report::doc::Document;
 use fathom_runner::experiment;
 use fathom_runner::journal;
-use fathom_runner::ranks::{Gate, Reading};
+use fathom_runner::ranks::{Gate, Given, Reading};
 use fathom_runner::{Hooks, RecordTo, RunOptions, Runner, System, cost, new_header};
 use fathom_spec::{Eta, Format, Help, Output, Problems, Share, Spec};
 use fathom_store::Runs;
@@ -53,16 +53,30 @@ fn as_rank(args: &[String], mut joined: Joined) -> Result<ExitCode, String> {
     let runs = |parsed: &Result<Spec, Problems>| {
         parsed.as_ref().is_ok_and(|spec| answer_without_running(spec).is_none())
     };
-    let read = first.as_ref().map(|(reading, parsed)| (reading, runs(parsed)));
-    let Some(given) = joined.share(read, args)? else {
+    let read = first.as_ref().map(|(reading, parsed)| match runs(parsed) {
+        true => reading.given(args),
+        false => Given::refused(),
+    });
+    let Some(given) = joined.share(read)? else {
         joined.leave();
         return first.map_or(Ok(ExitCode::SUCCESS), |(reading, parsed)| {
             perform_or_explain(args, parsed, &reading.into_files(), None)
         });
     };
     let (member, args, received) = joined.begin(given, Gate::Done)?;
-    let parsed = fathom_spec::parse(&args, &received);
-    perform_or_explain(&args, parsed, &received.into_files(), Some(&member))
+    let parsed = fathom_spec::parse(&args, &received).and_then(|mut spec| {
+        // The user's own names of ranks distinguish them already.
+        let is_own = spec.output.share == Some(Share::Own) && !received.uses_names;
+        let is_special = |path: &str| std::fs::metadata(path).is_ok_and(|found| !found.is_file());
+        let errors = if is_own { spec.own_files(member.rank, &is_special) } else { Vec::new() };
+        match errors.is_empty() {
+            true => Ok(spec),
+            false => Err(Problems::of(errors, spec)),
+        }
+    });
+    let status = perform_or_explain(&args, parsed, &received.into_files(), Some(&member));
+    member.leave();
+    status
 }
 
 /// The same for the program started as `fio`.
@@ -139,21 +153,23 @@ fn execute(
         return checked.map(|()| ExitCode::SUCCESS).map_err(|problems| texts(&problems));
     }
     let is_restored = settings::recover();
+    let resolve = |known: Facts| {
+        let (mut plan, facts) = plan(spec, known)?;
+        if let Some(member) = member {
+            member.share(&mut plan, &facts, spec.output.share).map_err(one)?;
+        }
+        Ok((plan, facts))
+    };
     let prepare = || {
+        if member.is_none() && matches!(spec.output.share, Some(Share::Split | Share::Own)) {
+            return Err(vec![
+                "--share=split and own are for several ranks: docs/many-machines.md".into(),
+            ]);
+        }
         let rounds = Rounds::of(&spec.output).map_err(one)?;
         let known = facts(spec).map_err(one)?;
         let to = check_outputs(&spec.output, &known, job_files).map_err(one)?;
-        let (mut plan, facts) = plan(spec, known)?;
-        match member {
-            Some(member) => member.share(&mut plan, &facts, spec.output.share).map_err(one)?,
-            None if spec.output.share == Some(Share::Split) => {
-                return Err(vec![
-                    "--share=split is for several ranks: docs/many-machines.md".into(),
-                ]);
-            }
-            None => {}
-        }
-        Ok((rounds, to, Some((plan, facts))))
+        Ok((rounds, to, resolve(known)?))
     };
     let prepared = match member {
         None => Some(prepare()?),
@@ -162,19 +178,28 @@ fn execute(
             member.reach(Gate::Planned, refused.map_err(one).and_then(|()| prepare()))?
         }
     };
-    let Some((mut rounds, to, mut planned)) = prepared else { return Ok(ExitCode::FAILURE) };
+    let Some((mut rounds, to, first)) = prepared else { return Ok(ExitCode::FAILURE) };
     let signals = member.map_or_else(Signals::take, |member| Ok(member.signals.clone()));
     let signals = signals.map_err(one)?;
+    let is_printed = member.is_none_or(|member| member.rank == 0);
     let request = Request { spec, job_files, to: to.as_ref(), signals: &signals, member };
-    let mut done = is_restored;
+    let (mut done, mut planned) = (is_restored, Some(first));
     if let Some((plan, facts)) = planned.as_ref().filter(|_| spec.output.steady_state) {
         rounds.prepared(request.prepare_targets(plan, facts)?);
         planned = None;
     }
     for round in 1..=rounds.count() {
         // The last round may have created files.
-        let ran = planned.take().map_or_else(|| plan(spec, facts(spec).map_err(one)?), Ok);
-        let ran = ran.and_then(|(plan, facts)| request.perform(&plan, facts, round, &mut rounds));
+        let again = || facts(spec).map_err(one).and_then(resolve);
+        let ran = match (planned.take(), member) {
+            (Some(first), _) => Ok(Some(first)),
+            (None, None) => again().map(Some),
+            (None, Some(member)) => member.reach(Gate::Planned, again()),
+        };
+        let ran = ran.and_then(|planned| match planned {
+            Some((plan, facts)) => request.perform(&plan, facts, round, &mut rounds),
+            None => Ok(false),
+        });
         match ran {
             Ok(is_done) => done &= is_done,
             Err(errors) if round == 1 => return Err(errors),
@@ -185,20 +210,28 @@ fn execute(
                 break;
             }
         }
-        if let Some(reason) = signals.cancel_token().reason() {
-            if round < rounds.count() {
-                error!("{reason} after {round} of {} rounds", rounds.count());
-                done = false;
-            }
+        if round == rounds.count() || rounds.is_steady() {
             break;
         }
-        if rounds.is_steady() {
-            break;
+        let reason = signals.cancel_token().reason();
+        let goes_on = member.map_or(Ok(reason.is_none()), |member| member.again(reason.is_none()));
+        if goes_on == Ok(true) {
+            continue;
         }
+        if is_printed {
+            let why = goes_on.err().or(reason.map(String::from));
+            let why = why.unwrap_or_else(|| "another rank ended".into());
+            error!("{why} after {round} of {} rounds", rounds.count());
+        }
+        done = false;
+        break;
     }
     if let Some(why) = rounds.why_not_steady() {
         error!("steady state: {why}");
         done = false;
+    }
+    if !is_printed {
+        return Ok(if done { ExitCode::SUCCESS } else { ExitCode::FAILURE });
     }
     let concluded = conclude(&rounds, &spec.output, to.as_ref());
     concluded.as_ref().err().iter().for_each(|error| error!("{error}"));
@@ -389,8 +422,9 @@ impl Request<'_> {
             record.device_limits = device_limits(&record);
         }
         record.header.findings = fathom_analysis::rules::judge(&record, runner.observed());
-        let is_confirmed = self.confirm(&runner, &mut record, &mut view);
-        let is_whole = member.is_none_or(|member| member.merge(&mut record));
+        let own = member.filter(|_| output.confirm).map(|_| record.clone());
+        let is_whole = member.is_none_or(|member| member.merge(&mut record, runner.observed()));
+        let is_confirmed = self.confirm(&runner, &mut record, own.as_ref(), &mut view);
         let is_printed = member.is_none_or(|member| member.rank == 0);
         let closed = runner.close_targets();
         let dir = runner.record_dir().map(Path::to_path_buf);
@@ -468,16 +502,36 @@ impl Request<'_> {
         Ok(lines)
     }
 
-    /// Tests the verdict of a run that finished, if requested; whether that was possible.
-    fn confirm(&self, runner: &Runner, record: &mut RunRecord, view: &mut RunView<'_>) -> bool {
+    /// Tests the verdict of a run that finished, if requested; whether that was possible. `own` is the record of this rank, if it is
+    /// one of several.
+    fn confirm(
+        &self,
+        runner: &Runner,
+        record: &mut RunRecord,
+        own: Option<&RunRecord>,
+        view: &mut RunView<'_>,
+    ) -> bool {
         let output = &self.spec.output;
-        if !output.confirm || !record.header.outcome.is_finished() {
+        if !output.confirm || self.member.is_none() && !record.header.outcome.is_finished() {
             return true;
         }
+        let cancel = self.signals.cancel_token();
+        let mut ranks = self.member.map(Member::between_runs);
         let mut progress = MeasureView::of_experiment();
         let hooks: &mut dyn Hooks = if is_quiet(output) { view } else { &mut progress };
-        let cancel = self.signals.cancel_token();
-        let confirmed = experiment::confirm(runner.targets(), record, cancel, hooks);
+        let confirmed = match (ranks.as_deref_mut(), own) {
+            (Some(ranks), Some(own)) if self.member.is_some_and(|member| member.rank > 0) => {
+                // Without the others, rank 0 has said why.
+                let Some(taken) = ranks.take() else { return true };
+                let (taken, served) =
+                    experiment::confirm_as_rank(runner.targets(), own, taken, cancel);
+                *ranks = Some(taken);
+                served.map_err(|lost| lost.to_string())
+            }
+            (ranks, own) => {
+                experiment::confirm(runner.targets(), record, ranks.zip(own), cancel, hooks)
+            }
+        };
         progress.clear();
         if let Err(why) = &confirmed {
             error!("not confirmed: {why}");

@@ -13,12 +13,20 @@ pub struct Args {
     /// List the changed settings without restoring them
     #[arg(long)]
     list: bool,
+    /// Wait until standard input is closed, as it is when the fathom that holds it is killed, and restore what that one left
+    #[arg(long, hide = true)]
+    once_killed: bool,
     #[command(flatten)]
     page: PageArgs,
 }
 
 /// Restores settings, or lists them. The exit status is 0 only if everything was restored.
 pub fn command(args: &Args) -> Result<ExitCode, String> {
+    if args.once_killed {
+        // However it ends: the other end is closed.
+        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+        return Ok(if recover() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+    }
     let to = args.page.destination(None)?;
     let settings = Settings::system();
     let heading = page::heading("restore", None);

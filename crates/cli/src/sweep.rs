@@ -2,7 +2,6 @@
 
 use crate::experiment::{MeasureArgs, MeasurePlan, joined};
 use crate::page::PageArgs;
-use crate::stdio;
 use fathom_model::experiment::Experiment;
 use fathom_spec::experiment;
 use std::process::ExitCode;
@@ -24,9 +23,12 @@ pub struct Args {
     /// Workers per target, such as 1..8
     #[arg(long, value_name = "LIST")]
     numjobs: Option<String>,
-    /// Queue depths per worker, such as 1..128; the default if neither workers nor rates vary
+    /// Queue depths per worker, such as 1..128; the default if neither workers, ranks nor rates vary
     #[arg(long, value_name = "LIST")]
     iodepth: Option<String>,
+    /// How many of several machines take part, such as 1..40; the others wait (docs/many-machines.md)
+    #[arg(long, value_name = "LIST")]
+    ranks: Option<String>,
     /// Loads as percentages of the measured peak, such as 10%..100%
     #[arg(long, value_name = "LIST")]
     rate: Option<String>,
@@ -34,9 +36,9 @@ pub struct Args {
     #[arg(long, value_name = "KEY=LIST")]
     key: Vec<String>,
     #[command(flatten)]
-    measure: MeasureArgs,
+    pub measure: MeasureArgs,
     #[command(flatten)]
-    page: PageArgs,
+    pub page: PageArgs,
 }
 
 /// Queue depths where nothing else varies along the curves, and the depth of a given load.
@@ -44,12 +46,10 @@ const DEPTHS: &str = "1..128";
 const DEPTH_RATED: &str = "128";
 
 pub fn command(args: &Args) -> Result<ExitCode, String> {
-    let experiment = match args.experiment() {
-        Ok(experiment) => experiment,
-        Err(error) => return Ok(stdio::usage_error(&error)),
-    };
-    let plan = MeasurePlan { experiment, targets: args.targets.clone(), is_sweep: true };
-    crate::experiment::measure(&args.measure, &args.page, plan)
+    crate::experiment::measure(&args.measure, &args.page, &|| {
+        let experiment = args.experiment()?;
+        Ok(MeasurePlan { experiment, targets: args.targets.clone(), is_sweep: true })
+    })
 }
 
 #[derive(Default)]
@@ -88,20 +88,22 @@ impl Args {
         add("bs", &self.bs);
         self.ioengine.iter().for_each(|list| add("ioengine", list));
         self.numjobs.iter().for_each(|list| add("numjobs", list));
-        let depths = match (&self.iodepth, &self.numjobs, &self.rate) {
+        let others = self.numjobs.as_ref().or(self.ranks.as_ref());
+        let depths = match (&self.iodepth, others, &self.rate) {
             (Some(list), ..) => list,
             (None, _, Some(_)) => DEPTH_RATED,
             (None, None, None) => DEPTHS,
             (None, Some(_), None) => "32",
         };
         add("iodepth", depths);
+        self.ranks.iter().for_each(|list| add(experiment::RANKS, list));
         self.rate.iter().for_each(|list| add("rate", list));
         let mut grid = Grid::default();
         for (key, list) in keys {
             let is_list =
                 experiment::values(&list).map_err(|why| format!("--{key}={list}: {why}"))?.len()
                     > 1;
-            match is_list || list.ends_with('%') {
+            match is_list || list.ends_with('%') || key == experiment::RANKS {
                 true => grid.axes.push((key, list)),
                 false => grid.job.push(format!("{key}={list}")),
             }

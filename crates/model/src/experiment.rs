@@ -91,6 +91,9 @@ pub struct Condition {
     /// Arrival rate in I/Os per second, as a share of its cell's peak without a rate limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_share: Option<f64>,
+    /// How many of several machines take part, by rank; absent for all. The others wait.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ranks: Option<u32>,
     /// Indices of the conditions to whose sum it is compared; empty for a baseline.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub against: Vec<usize>,
@@ -195,6 +198,20 @@ pub struct ExperimentRecord {
     pub conditions: Vec<Conditions>,
     /// What was found.
     pub report: TrialReport,
+    /// The machines that measured together, by rank; empty for one alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ranks: Vec<TrialRank>,
+}
+
+/// One of several machines that measured an experiment together.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TrialRank {
+    /// Its host name.
+    pub hostname: String,
+    /// Kernel release.
+    pub kernel: String,
+    /// The experiment's metric over all its windows, by condition; absent where it did nothing.
+    pub metrics: Vec<Option<f64>>,
 }
 
 impl ExperimentRecord {

@@ -50,8 +50,10 @@ pub const fn bucket_mid(index: usize) -> u64 {
 /// Serialized as its non-empty buckets, to keep records small.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Histogram {
-    /// Empty, or `BUCKETS` long: an unused direction needs no memory.
+    /// From the first bucket that has values to the last one: records of thousands of machines are held at once.
     counts: Vec<u64>,
+    /// Index of the first of `counts`.
+    first: usize,
     total: u64,
     sum_ns: u64,
     min_ns: u64,
@@ -60,7 +62,7 @@ pub struct Histogram {
 
 impl Default for Histogram {
     fn default() -> Self {
-        Self { counts: Vec::new(), total: 0, sum_ns: 0, min_ns: u64::MAX, max_ns: 0 }
+        Self { counts: Vec::new(), first: 0, total: 0, sum_ns: 0, min_ns: u64::MAX, max_ns: 0 }
     }
 }
 
@@ -114,14 +116,23 @@ impl Histogram {
         if h.total > 0 {
             (h.sum_ns, h.min_ns, h.max_ns) = (sum_ns, min_ns, max_ns);
         }
+        h.counts.shrink_to_fit();
         h
     }
 
     fn add_bucket(&mut self, index: usize, n: u64) {
         if self.counts.is_empty() {
-            self.counts = vec![0; BUCKETS];
+            self.first = index;
         }
-        self.counts[index] += n;
+        if index < self.first {
+            self.counts.splice(..0, std::iter::repeat_n(0, self.first - index));
+            self.first = index;
+        }
+        let at = index - self.first;
+        if at >= self.counts.len() {
+            self.counts.resize(at + 1, 0);
+        }
+        self.counts[at] += n;
         self.total += n;
     }
 
@@ -140,7 +151,8 @@ impl Histogram {
     pub fn since(&self, earlier: &Self) -> Self {
         let mut h = Self::default();
         for (index, n) in self.indexed() {
-            let n = n.saturating_sub(earlier.counts.get(index).copied().unwrap_or(0));
+            let before = index.checked_sub(earlier.first).and_then(|at| earlier.counts.get(at));
+            let n = n.saturating_sub(before.copied().unwrap_or(0));
             if n > 0 {
                 h.add_bucket(index, n);
                 h.min_ns = h.min_ns.min(bucket_low(index).max(self.min_ns));
@@ -217,7 +229,8 @@ impl Histogram {
     }
 
     fn indexed(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
-        self.counts.iter().enumerate().filter(|(_, n)| **n > 0).map(|(index, n)| (index, *n))
+        let used = self.counts.iter().enumerate().filter(|(_, n)| **n > 0);
+        used.map(|(at, n)| (self.first + at, *n))
     }
 }
 

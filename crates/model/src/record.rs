@@ -88,6 +88,9 @@ pub struct RunRecord {
     /// The machines that ran these jobs together, by rank; empty for one alone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ranks: Vec<RankRecord>,
+    /// What all of them did over time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ranks_over_time: Vec<RankSpan>,
 }
 
 /// One of several fathoms that a launcher started together.
@@ -112,6 +115,25 @@ pub struct RankRecord {
     /// What limited it most: the rule, and its sentence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limited_by: Option<Finding>,
+    /// What it did over time; of many machines, only that of all together is kept.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub over_time: Vec<RankSpan>,
+}
+
+/// What one or all of several machines did in a span of time.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RankSpan {
+    /// Its ends, in nanoseconds after the start of the earliest rank.
+    pub from_ns: u64,
+    /// See `from_ns`.
+    pub to_ns: u64,
+    /// I/Os per second.
+    pub iops: f64,
+    /// Bytes per second.
+    pub bytes_per_second: f64,
+    /// 99th percentile of completion latency, in nanoseconds; absent for all together, and where nothing completed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clat_p99_ns: Option<u64>,
 }
 
 /// The peak of a device in an earlier search.

@@ -30,6 +30,8 @@ pub enum Block {
     Table(DataTable),
     Tree(Tree),
     Chart(Chart),
+    /// Small charts side by side with the same axes, for HTML only.
+    Multiples(Vec<Chart>),
     Finding(Finding),
     /// A picture complete in itself, for HTML only.
     Svg(String),

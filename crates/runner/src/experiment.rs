@@ -5,11 +5,13 @@ mod confirm;
 mod executor;
 mod plans;
 mod processes;
+mod ranks;
 
 pub use command::Limits;
-pub use confirm::{confirm, confirm_recorded, confirm_watched};
+pub use confirm::{confirm, confirm_as_rank, confirm_recorded, confirm_watched};
 
 use crate::cancel::CancelToken;
+use crate::ranks::{Lost, Ranks};
 use crate::run::Hooks;
 use crate::session::{Measuring, RecordTo, Session, new_header};
 use crate::targets::{OpenTargets, scratch_file};
@@ -24,6 +26,7 @@ use fathom_model::outcome::{Outcome, RecordKind};
 use fathom_model::plan::Plan;
 use fathom_model::window::Conditions;
 use plans::Plans;
+use ranks::Peers;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -88,8 +91,8 @@ impl ExperimentRunner {
         Ok(Self { targets, session, how })
     }
 
-    /// Measures until all effects are known, the time is up or the experiment is cancelled.
-    pub fn run(&mut self, hooks: &mut dyn Hooks) -> Result<ExperimentRecord, String> {
+    /// Lays out the targets, so that they can be measured.
+    pub fn lay_out(&mut self, hooks: &mut dyn Hooks) -> Result<(), String> {
         let cancel = self.how.options.cancel.clone();
         let is_scratch = self.how.conditions.iter().any(|conditions| conditions.scratch);
         let laid_out = self.targets.lay_out(&cancel, |path, done, total| {
@@ -98,38 +101,89 @@ impl ExperimentRunner {
         });
         laid_out.or_else(|error| cancel.reason().map(|_| ()).ok_or(error))?;
         self.targets.keep();
-        self.peaks(hooks)?;
+        Ok(())
+    }
+
+    /// Measures until all effects are known, the time is up or the experiment is cancelled. With `ranks`, of which this one is
+    /// rank 0, all of them measure each window; if one is gone, that ends the experiment.
+    pub fn run(
+        &mut self,
+        hooks: &mut dyn Hooks,
+        ranks: &mut Option<Ranks>,
+    ) -> Result<ExperimentRecord, String> {
+        let host = &self.targets.facts.host;
+        let mut peers = ranks.take().map(|ranks| Peers::meet(ranks, host));
+        let measured = self.measure(hooks, &mut peers);
+        if let Some(mut peers) = peers {
+            if let Err(lost) = peers.release() {
+                hooks.notice(&lost.to_string());
+            }
+            *ranks = Some(peers.into_ranks());
+        }
+        measured
+    }
+
+    /// Measures, as another rank than 0, the windows of that one's experiment.
+    ///
+    /// # Errors
+    /// Another rank is gone.
+    pub fn serve(&mut self, ranks: Ranks) -> (Ranks, Result<(), Lost>) {
+        let Resolved { plans, options, .. } = &self.how;
+        let mut peers = Peers::meet(ranks, &self.targets.facts.host);
+        let executor =
+            ConditionExecutor::new(&self.targets, plans, &options.request, &options.cancel);
+        let mut executor = executor.at(peers.place());
+        let served = peers.serve(&mut executor, &mut ());
+        (peers.into_ranks(), served)
+    }
+
+    fn measure(
+        &mut self,
+        hooks: &mut dyn Hooks,
+        peers: &mut Option<Peers>,
+    ) -> Result<ExperimentRecord, String> {
+        let cancel = self.how.options.cancel.clone();
+        self.peaks(hooks, peers)?;
         let request = self.how.options.request.clone();
         let mut trial = Trial::replayed(&request, &self.how.earlier)?;
         let mut record = self.new_record(&trial);
+        let of_ranks =
+            |peers: &Option<Peers>| peers.as_ref().map(Peers::record).unwrap_or_default();
+        record.ranks = of_ranks(peers);
         let unfinished = ExperimentRecord { header: record.header.unfinished(), ..record.clone() };
         let session = &mut self.session;
         session.begin(&unfinished, &mut |text: &str| hooks.notice(text))?;
         let began = Instant::now();
-        let mut executor =
-            ConditionExecutor::new(&self.targets, &self.how.plans, &request, &cancel);
+        let executor = ConditionExecutor::new(&self.targets, &self.how.plans, &request, &cancel);
+        let mut executor = executor.among(peers.take());
         executor.number = u64::from(trial.windows());
-        let interrupted = rounds(&mut trial, &mut executor, hooks, None, &mut |window, hooks| {
+        let measured = rounds(&mut trial, &mut executor, hooks, None, &mut |window, hooks| {
             session.window(window);
             session.report(&mut |text: &str| hooks.notice(text));
-        })?;
-        let details = details(&mut executor, &trial, hooks)?;
+        });
+        let details = measured
+            .and_then(|interrupted| Ok((interrupted, details(&mut executor, &trial, hooks)?)));
+        *peers = executor.peers.take();
+        let (interrupted, details) = details?;
         record.header.elapsed_ns = began.elapsed().as_nanos() as u64;
         record.header.outcome = interrupted.map_or(Outcome::Finished, Outcome::interrupted);
         record.report = report(&trial, &request, &details);
+        record.ranks = of_ranks(peers);
         record.header.findings = judge_experiment(&record);
         Ok(record)
     }
 
     /// Measures what each cell reaches without a limit, where its load is a share of that.
-    fn peaks(&mut self, hooks: &mut dyn Hooks) -> Result<(), String> {
+    fn peaks(&mut self, hooks: &mut dyn Hooks, peers: &mut Option<Peers>) -> Result<(), String> {
         let request = self.how.options.request.clone();
         let mut peaks: BTreeMap<String, f64> = request.peaks.clone();
         let length = Duration::from_nanos(request.protocol.window_ns);
         let Resolved { plans, options, .. } = &self.how;
-        let mut executor = ConditionExecutor::new(&self.targets, plans, &request, &options.cancel);
+        let executor = ConditionExecutor::new(&self.targets, plans, &request, &options.cancel);
+        let mut executor = executor.among(peers.take());
         executor.is_unlimited = true;
-        for (index, condition) in request.experiment.conditions.iter().enumerate() {
+        let mut fatal = Ok(());
+        'conditions: for (index, condition) in request.experiment.conditions.iter().enumerate() {
             let key = peak_key(condition);
             if condition.rate_share.is_none() || peaks.contains_key(&key) {
                 continue;
@@ -141,7 +195,10 @@ impl ExperimentRunner {
             for _ in 0..PEAK_WINDOWS {
                 match executor.window(index, length, hooks) {
                     Ok(w) => rates.push(w.ios as f64 * 1e9 / w.elapsed_ns.max(1) as f64),
-                    Err(failure) if failure.is_fatal => return Err(failure.why),
+                    Err(failure) if failure.is_fatal => {
+                        fatal = Err(failure.why);
+                        break 'conditions;
+                    }
                     Err(_) => {}
                 }
             }
@@ -151,8 +208,9 @@ impl ExperimentRunner {
                 peaks.insert(key, *rate);
             }
         }
+        *peers = executor.peers.take();
         self.how.options.request.peaks = peaks;
-        Ok(())
+        fatal
     }
 
     fn new_record(&self, trial: &Trial) -> ExperimentRecord {
@@ -166,6 +224,7 @@ impl ExperimentRunner {
             request: self.how.options.request.clone(),
             conditions: self.how.conditions.clone(),
             report: report(trial, &self.how.options.request, &[]),
+            ranks: Vec::new(),
         }
     }
 }
@@ -204,12 +263,13 @@ fn rounds(
     Ok(executor.cancel.reason())
 }
 
-/// What distinguishes the peaks of a grid: the keys without the rate.
+/// What distinguishes the peaks of a grid: the keys without the rate, and how many ranks take part.
 fn peak_key(condition: &Condition) -> String {
-    match &condition.load {
+    let load = match &condition.load {
         Load::Job(keys) => keys.join(" "),
         Load::Command(command) => command.clone(),
-    }
+    };
+    condition.ranks.map_or(load.clone(), |ranks| format!("{load} ranks={ranks}"))
 }
 
 type Opened = (OpenTargets, Plans);

@@ -7,7 +7,7 @@ mod targets;
 use crate::cancel::CancelToken;
 use crate::cost;
 use crate::memory;
-use crate::ranks::{Lost, Ranks};
+use crate::ranks::{Ranks, SILENCE};
 use crate::run::Hooks;
 use crate::session::{Measuring, RecordTo, Session, new_header};
 use crate::targets::OpenTargets;
@@ -131,12 +131,11 @@ impl Limit {
         session.sample_load(self.how.options.sampling, self.targets.devices());
         let cancel = &self.how.options.cancel;
         let stop = || cancel.reason();
-        if let Some(ranks) = ranks {
+        let mut is_whole = Ok(());
+        if let Some(ranks) = ranks.as_deref_mut() {
             let mut executor = RanksExecutor::new(executor, ranks, cancel, about);
             search(&mut record, &mut executor, session, hooks, stop);
-            if let Err(lost) = executor.end(&mut record) {
-                hooks.notice(&lost.to_string());
-            }
+            is_whole = executor.end(&mut record);
             record.costs_missing = Some(COSTS_OF_RANKS.into());
         } else {
             search(&mut record, &mut executor, session, hooks, stop);
@@ -148,18 +147,51 @@ impl Limit {
             measure_costs(&self.targets, cancel, &mut record);
         }
         record.header.findings = judge_limit(&record);
+        // Each host keeps the result of all.
+        let told = is_whole.and_then(|()| {
+            ranks.map_or(Ok(()), |ranks| ranks.broadcast(&record, SILENCE).map(drop))
+        });
+        told.err().iter().for_each(|lost| hooks.notice(&lost.to_string()));
         Ok(record)
     }
 
-    /// Measures, as another rank than 0, the windows of that one's search.
-    ///
-    /// # Errors
-    /// Another rank is gone.
-    pub fn serve(&mut self, ranks: &mut Ranks) -> Result<(), Lost> {
-        ranks::introduce(ranks, &self.targets.facts.host, &mut self.config())?;
+    /// Measures, as another rank than 0, the windows of that one's search, and returns its result as the record of this host. If
+    /// another rank is gone, the record says so.
+    pub fn serve(&mut self, ranks: &mut Ranks) -> Result<LimitRecord, String> {
+        let mut config = self.config();
+        let met = ranks::introduce(ranks, &self.targets.facts.host, &mut config);
+        met.map_err(|lost| lost.to_string())?;
+        let mut record = self.new_record(config);
+        let unfinished = LimitRecord { header: record.header.unfinished(), ..record.clone() };
+        let session = &mut self.session;
+        // A host without a record of its own measures nevertheless.
+        let _ = session.begin(&unfinished, &mut |_| ());
+        let began = Instant::now();
         let conditions = self.how.conditions.clone();
         let mut executor = EngineExecutor::new(&self.targets, conditions, place(ranks));
-        ranks::serve(ranks, &mut executor, &self.how.options.cancel)
+        session.sample_load(self.how.options.sampling, self.targets.devices());
+        let cancel = &self.how.options.cancel;
+        let served = ranks::serve(ranks, &mut executor, cancel, |window| {
+            while session.next(Duration::ZERO).is_some() {}
+            session.window(window);
+        });
+        let told = served.and_then(|()| ranks.broadcast(&record, SILENCE));
+        let header = &mut record.header;
+        header.elapsed_ns = began.elapsed().as_nanos() as u64;
+        header.sampling = session.stop_sampling(|sample, _| sample).1;
+        match told {
+            Ok(all) => {
+                let mut header = record.header;
+                (header.outcome, header.findings) = (all.header.outcome, all.header.findings);
+                Ok(LimitRecord { header, ..all })
+            }
+            Err(_) => {
+                cancel.cancel_for_lost_rank();
+                let reason = cancel.reason().unwrap_or_default();
+                record.header.outcome = Outcome::interrupted(reason);
+                Ok(record)
+            }
+        }
     }
 
     fn config(&self) -> Config {

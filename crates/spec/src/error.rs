@@ -62,6 +62,11 @@ pub struct Problems {
 }
 
 impl Problems {
+    /// Errors found in a request that could be parsed.
+    pub fn of(errors: Vec<SpecError>, request: Spec) -> Self {
+        Self { errors, request: Box::new(request), notes: Vec::new() }
+    }
+
     /// Adds a problem unless it is known already, as when two sections include one file.
     pub(crate) fn add(&mut self, error: SpecError) {
         if !self.is_full() && !self.errors.contains(&error) {

@@ -18,6 +18,8 @@ use crate::value::escape_path;
 use fathom_model::experiment::{CONDITIONS_MAX, Condition, Experiment, Load, Metric, TargetUse};
 use fathom_model::watch::Level;
 
+/// The axis of a sweep that is no key: how many of several machines take part.
+pub const RANKS: &str = "ranks";
 /// Name of the repetition of a baseline.
 const AGAIN: &str = "again (A/A)";
 
@@ -59,7 +61,7 @@ pub fn compare_jobs(jobs: &[Vec<String>], metric: Metric) -> Result<Experiment, 
 }
 
 /// A grid of keys, each cell of which stands for itself: `axes` with their lists of values, and the keys that all
-/// cells have. A `rate` in percent is one of the peak.
+/// cells have. A `rate` in percent is one of the peak; `ranks` is no key, but how many machines take part.
 pub fn sweep(axes: &[(String, String)], job: &[String]) -> Result<Experiment, Vec<SpecError>> {
     let mut problems = Vec::new();
     let base: Vec<Pair> = job.iter().map(|word| pair(word)).collect();
@@ -71,7 +73,11 @@ pub fn sweep(axes: &[(String, String)], job: &[String]) -> Result<Experiment, Ve
         match values(list).map_err(|why| format!("--{key}={list}: {why}")) {
             Ok(all) => {
                 for value in all.iter().filter(|value| !is_share(key, value)) {
-                    problems.extend(check(key, value).err().map(SpecError::new));
+                    let checked = match key.as_str() {
+                        RANKS => number_of_ranks(value).map(drop),
+                        _ => check(key, value),
+                    };
+                    problems.extend(checked.err().map(SpecError::new));
                 }
                 grid.push((key.clone(), all));
             }
@@ -139,6 +145,11 @@ fn pair(word: &str) -> Pair {
 
 fn is_share(key: &str, value: &str) -> bool {
     key == "rate" && value.ends_with('%')
+}
+
+fn number_of_ranks(value: &str) -> Result<u32, String> {
+    let number = value.parse().ok().filter(|number| *number > 0);
+    number.ok_or_else(|| format!("ranks: '{value}' is not a number of 1 or more"))
 }
 
 fn check(key: &str, value: &str) -> Result<(), String> {
@@ -255,13 +266,14 @@ fn each_target(
 
 fn condition(draft: &ExperimentDraft, variant: &VariantDraft, cell: &[String]) -> Condition {
     let mut job = draft.base.clone();
-    let mut rate_share = None;
+    let (mut rate_share, mut ranks) = (None, None);
     let mut set = |(key, value): Pair| match job.iter_mut().find(|(known, _)| *known == key) {
         Some(known) => known.1 = value,
         None => job.push((key, value)),
     };
     for ((key, _), value) in draft.grid.iter().zip(cell) {
         match value.strip_suffix('%').filter(|_| is_share(key, value)) {
+            _ if key == RANKS => ranks = number_of_ranks(value).ok(),
             Some(percent) => rate_share = percent.parse::<f64>().ok().map(|share| share / 100.0),
             None => set((key.clone(), value.clone())),
         }
@@ -281,6 +293,7 @@ fn condition(draft: &ExperimentDraft, variant: &VariantDraft, cell: &[String]) -
         settings: variant.settings.clone(),
         sampling: variant.sampling.unwrap_or(Level::Off),
         rate_share,
+        ranks,
         published: variant.published.clone().filter(|_| is_published),
         ..Condition::default()
     }

@@ -7,6 +7,8 @@ use crate::trace::Trace;
 use std::collections::HashMap;
 
 pub(crate) const PATHS_MAX: usize = 1 << 20;
+/// fio's names of files that are not named.
+const GENERATED: &str = "$jobname.$jobnum.$filenum";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TargetQuery {
@@ -37,6 +39,28 @@ impl Spec {
             }
         }
         Ok(queries)
+    }
+
+    /// Gives one of several ranks files of its own: their names end with its number. `is_special` says of a path whether it is
+    /// something else than a file. Names in traces stay as they are.
+    pub fn own_files(&mut self, rank: u32, is_special: &dyn Fn(&str) -> bool) -> Vec<SpecError> {
+        let mut problems = Vec::new();
+        for job in self.jobs.iter_mut().filter(|job| job.uses_files() && job.traces.is_empty()) {
+            let named = (0..job.numjobs).map(|clone| paths(job, clone));
+            let named: Vec<String> = named.flatten().flatten().collect();
+            if let Some(path) = named.iter().find(|path| is_special(path)) {
+                let why =
+                    format!("--share=own gives each rank files of its own, and {path} is none");
+                problems.push(job_error(job, &format!("{why}; use --share=split or same")));
+                continue;
+            }
+            job.filename.iter_mut().for_each(|name| name.push_str(&format!(".{rank}")));
+            if job.filename.is_empty() {
+                let format = Some(job.filename_format.as_str()).filter(|format| !format.is_empty());
+                job.filename_format = format!("{}.{rank}", format.unwrap_or(GENERATED));
+            }
+        }
+        problems
     }
 }
 
@@ -77,7 +101,7 @@ pub(crate) fn directory(job: &Job, clone: u32) -> Option<&str> {
 
 fn generated(job: &Job, clone: u32, number: u32) -> String {
     let format = match job.filename_format.as_str() {
-        "" => "$jobname.$jobnum.$filenum",
+        "" => GENERATED,
         format => format,
     };
     let mut name = String::new();
@@ -150,6 +174,21 @@ mod tests {
         assert_eq!(paths(&j, 1).unwrap(), ["/y/a.1.0", "/y/a.1.1"]);
         j.filename_format = "f.$jobnum.$FILENUM.$x".into();
         assert_eq!(paths(&j, 1).unwrap()[1], "/y/f.1.1.$x");
+    }
+
+    #[test]
+    fn a_rank_has_files_of_its_own() {
+        let (mut named, mut formatted) = (job("a"), job("b"));
+        named.filename = vec!["/x/data".into(), "/dev/shm/data".into()];
+        formatted.filename_format = "f.$jobnum".into();
+        let jobs = vec![named, formatted, job("c")];
+        let mut spec = Spec { jobs, ..Spec::default() };
+        let refused = spec.clone().own_files(3, &|path| path.starts_with("/dev/"));
+        assert!(refused[0].message.contains("/dev/shm/data is none"), "{refused:?}");
+        assert!(spec.own_files(3, &|_| false).is_empty());
+        let all = spec.target_paths().unwrap();
+        let all: Vec<&str> = all.iter().map(|query| query.path.as_str()).collect();
+        assert_eq!(all, ["/x/data.3", "/dev/shm/data.3", "f.0.3", "c.0.0.3"]);
     }
 
     #[test]

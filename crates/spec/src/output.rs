@@ -65,6 +65,8 @@ pub enum Share {
     Same,
     /// Each has its own part.
     Split,
+    /// Each has its own files.
+    Own,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -226,8 +228,8 @@ options! {
     "utc": "Show times in UTC instead of local time" => |o, _, _| o.utc = true;
     "color" "auto|always|never": "When to use color" => |o, _, v| o.color =
         value(v).choice(&[("auto", None), ("always", Some(true)), ("never", Some(false))])?;
-    "share" "same|split": "Whether several ranks use all of one file, or each its own part"
-        => |o, _, v| o.share = Some(value(v).choice(&[("same", Share::Same), ("split", Share::Split)])?);
+    "share" "same|split|own": "Whether several ranks use all of one file, each its own part, or each its own files"
+        => |o, _, v| o.share = Some(value(v).choice(&[("same", Share::Same), ("split", Share::Split), ("own", Share::Own)])?);
     "no-ranks": "Run alone, also as one of several that a launcher started" => |o, _, _| o.no_ranks = true;
     "no-record": "Write no run directory" => |o, _, _| o.no_record = true;
     "sampling" "off|default|full": "How much of the machine to sample"

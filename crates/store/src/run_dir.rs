@@ -14,6 +14,8 @@ use std::path::{Path, PathBuf};
 
 /// The user's tags of a run, one on each line.
 pub(crate) const TAGS: &str = "tags";
+/// A longer record is written without indentation.
+const PRETTY_MAX: usize = 4 << 20;
 /// Bytes of windows that are read.
 pub(crate) const WINDOWS_MAX: u64 = 256 << 20;
 
@@ -169,7 +171,11 @@ impl RunDir {
 
     /// Like [`RunDir::record`], with the kind of the error.
     pub fn try_record(&self, record: &impl Serialize) -> io::Result<()> {
-        let mut text = serde_json::to_vec_pretty(record)?;
+        let mut text = serde_json::to_vec(record)?;
+        // That of many machines is for programs; most of it would be indentation.
+        if text.len() <= PRETTY_MAX {
+            text = serde_json::to_vec_pretty(record)?;
+        }
         text.push(b'\n');
         self.dir.replace("record.json", &text, Readers::Owner)
     }

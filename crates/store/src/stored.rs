@@ -9,8 +9,8 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use std::path::Path;
 
-/// Maximum size of a `record.json` in bytes. Those of the largest machines have some MiB.
-pub(crate) const RECORD_MAX: u64 = 64 << 20;
+/// Maximum size of a `record.json` in bytes. Those of the largest machines have some MiB, that of 10,000 of them 600 MiB.
+pub(crate) const RECORD_MAX: u64 = 1 << 30;
 
 /// A record of version 3 has its kind within so many bytes.
 const KIND_WITHIN: usize = 256;

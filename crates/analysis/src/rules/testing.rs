@@ -346,6 +346,7 @@ pub(super) fn experiment() -> ExperimentRecord {
         },
         conditions: vec![Conditions { direct: true, scratch: false }],
         report: TrialReport { conditions: vec![found; 2], ..TrialReport::default() },
+        ranks: Vec::new(),
     }
 }
 

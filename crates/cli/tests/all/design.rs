@@ -37,7 +37,7 @@ const CRATES: [(&str, &[&str], &[&str]); 13] = [
         &["model", "spec", "machine", "engine", "watch", "analysis", "report", "store", "runner"],
         &[SAFE, SILENT_CLAP, RETURNS_CLAP],
     ),
-    ("xtask", &["model", "analysis", "watch"], &[SAFE, RETURNS_CLAP]),
+    ("xtask", &["model", "analysis", "report", "watch"], &[SAFE, RETURNS_CLAP]),
 ];
 /// Where else these lints may be named: paths below the root, and the lint.
 const EXCEPTIONS: [(&str, &str); 5] = [

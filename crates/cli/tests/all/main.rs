@@ -81,6 +81,8 @@ mod run;
 mod show;
 #[cfg(test)]
 mod signals;
+#[cfg(test)]
+mod slurm;
 mod sources;
 #[cfg(test)]
 mod stacks;

@@ -1,7 +1,8 @@
 //! `fathom run`, `limit`, `doctor` and `topo` under MPICH's mpiexec. Where that is not installed, nothing is tested.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use crate::common::{Answer, FATHOM, MIB, Place, Running, as_root, says, until};
+use crate::common::{Answer, FATHOM, Loop, MIB, Place, Running, as_root, says, until};
+use fathom_model::experiment::ExperimentRecord;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs;
@@ -24,7 +25,7 @@ fn ranks(place: &Place, count: &str, args: &[&str]) -> Option<Answer> {
 }
 
 /// Records of all runs, that of rank 0 last.
-fn records(place: &Place) -> Vec<Value> {
+pub fn records(place: &Place) -> Vec<Value> {
     let runs = fs::read_dir(place.home().join(".local/state/fathom/runs")).unwrap();
     let read = |dir: fs::DirEntry| fs::read(dir.path().join("record.json")).unwrap();
     let mut all: Vec<Value> =
@@ -102,18 +103,67 @@ fn sixteen_ranks_have_names_of_their_own() {
     }
 }
 
-/// In place of ssh: options, host, command. Each host has its own name.
-const SSH: &str = "#!/bin/sh\nwhile [ \"${1#-}\" != \"$1\" ]; do shift; done\nhost=$1; shift\n\
-                   exec unshare --uts sh -c \"hostname $host; $*\"\n";
+/// In place of ssh: options, host, command. Each host has its own name; what is `second` begins the command of the second.
+fn ssh(second: &str) -> String {
+    format!(
+        "#!/bin/sh\nwhile [ \"${{1#-}}\" != \"$1\" ]; do shift; done\nhost=$1; shift\n\
+         case $host in node2) set -- {second} \"$@\" ;; esac\nexec unshare --uts sh -c \"hostname $host; $*\"\n"
+    )
+}
 
 /// On three hosts.
 fn on_nodes(place: &Place, args: &[&str]) -> Option<Answer> {
-    place.write("ssh", SSH);
+    on_unequal_nodes(place, "", args)
+}
+
+fn on_unequal_nodes(place: &Place, second: &str, args: &[&str]) -> Option<Answer> {
+    place.write("ssh", ssh(second));
     fs::set_permissions(place.path("ssh"), fs::Permissions::from_mode(0o755)).unwrap();
     let ssh = place.path("ssh");
     let launcher = ["-launcher", "ssh", "-launcher-exec", ssh.to_str().unwrap()];
     let launcher = [&launcher[..], &["-hosts", "node1,node2,node3", "-n", "3"]].concat();
     mpiexec(place, &launcher, args).map(Running::wait)
+}
+
+#[test]
+fn clocks_that_differ_do_not_matter() {
+    let Some(_alone) = as_root("time namespaces") else { return };
+    let place = Place::new();
+    place.data("data", MIB);
+    // Eleven days.
+    let second = "unshare --time --monotonic 1000000 --fork";
+    let args = ["run", "--eta=never", "--rw=randread", "--bs=4k", "--time_based", "--runtime=3"];
+    let Some(answer) = on_unequal_nodes(&place, second, &[&args[..], &["data"]].concat()) else {
+        return;
+    };
+    says(&answer.done().stdout, &["3 started within", "node2"]);
+    let merged = records(&place).pop().unwrap();
+    let hours = 3_600_000_000_000_u64;
+    for rank in merged["ranks"].as_array().unwrap() {
+        assert!(rank["started_ns"].as_u64().unwrap() < hours, "{rank}");
+        assert!(rank["ended_ns"].as_u64().unwrap() < hours, "{rank}");
+        for span in rank["over_time"].as_array().unwrap() {
+            assert!(span["to_ns"].as_u64().unwrap() < hours, "{rank}");
+        }
+    }
+}
+
+#[test]
+fn a_rank_without_permission_is_named() {
+    let Some(_alone) = as_root("other users") else { return };
+    let place = Place::new();
+    place.data("data", MIB);
+    let mode = |name: &str, mode: u32| {
+        fs::set_permissions(place.path(name), fs::Permissions::from_mode(mode)).unwrap();
+    };
+    mode("data", 0o600);
+    mode(".", 0o755);
+    let read = ["run", "--eta=never", "--rw=randread", "--number_ios=9", "--no-record", "data"];
+    let second = "setpriv --reuid=65534 --clear-groups";
+    let Some(answer) = on_unequal_nodes(&place, second, &read) else { return };
+    assert_eq!((answer.code, answer.stdout.as_str()), (Some(1), ""), "{}", answer.stderr);
+    says(&answer.stderr, &["node2 (rank 1): ", "data", "ermission"]);
+    assert!(!answer.stderr.contains("(rank 0): "), "{}", answer.stderr);
 }
 
 #[test]
@@ -191,6 +241,15 @@ fn ranks_that_are_ignored_run_alone() {
     assert!(records(&place).iter().all(|record| record["ranks"].is_null()));
 }
 
+/// The processes of the ranks.
+fn pids(running: &Running) -> Vec<u32> {
+    let children = |of: u32| -> Vec<u32> {
+        let list = fs::read_to_string(format!("/proc/{of}/task/{of}/children")).unwrap_or_default();
+        list.split_whitespace().map(|pid| pid.parse().unwrap()).collect()
+    };
+    children(running.id()).into_iter().flat_map(children).collect()
+}
+
 fn is_lost(record: &Value) -> bool {
     record["outcome"]["interrupted"]["by"] == "the loss of another rank"
 }
@@ -203,13 +262,8 @@ fn the_others_keep_their_results_when_one_stops() {
     let args = [&args[..], &["--time_based", "data"]].concat();
     let launcher = ["-n", "3"];
     let Some(running) = mpiexec(&place, &launcher, &args) else { return };
-    let children = |of: u32| -> Vec<u32> {
-        let list = fs::read_to_string(format!("/proc/{of}/task/{of}/children")).unwrap_or_default();
-        list.split_whitespace().map(|pid| pid.parse().unwrap()).collect()
-    };
     let started = || {
-        let proxies = children(running.id());
-        let all: Vec<u32> = proxies.into_iter().flat_map(children).collect();
+        let all = pids(&running);
         // All have begun their jobs.
         let runs = fs::read_dir(place.home().join(".local/state/fathom/runs"));
         let begun = runs.map_or(0, |runs| {
@@ -258,9 +312,14 @@ fn a_search_measures_from_all_hosts() {
     // Means of several windows, of the same I/Os.
     let share = of_peak("iops") / peak["iops"]["mean"].as_f64().unwrap();
     assert!((0.5..2.0).contains(&share), "{share}");
-    // One record, which is shown again.
+    // Each host has the result, which is shown again.
     let all = records(&place);
-    assert_eq!(all.len(), 1);
+    let mut hosts: Vec<_> =
+        all.iter().map(|one| one["facts"]["host"]["hostname"].as_str()).collect();
+    hosts.sort_unstable();
+    assert_eq!(hosts, ["node1", "node2", "node3"].map(Some));
+    let windows = &json["report"]["windows"];
+    assert!(all.iter().all(|one| one["report"]["windows"] == *windows));
     let page = place.ask(&["show"]).done().stdout;
     says(&page, &["3 ranks measured together", "node1", "node3", "workers"]);
 }
@@ -276,26 +335,208 @@ fn a_search_is_refused_by_all_or_none() {
     assert!(!answer.stderr.contains("(rank 0): "), "{}", answer.stderr);
 }
 
+/// Whether a search or an experiment has measured something.
+fn has_windows(place: &Place) -> bool {
+    let runs = fs::read_dir(place.home().join(".local/state/fathom/runs"));
+    let windows = |dir: fs::DirEntry| fs::metadata(dir.path().join("windows.ndjson"));
+    runs.is_ok_and(|mut runs| {
+        runs.any(|dir| windows(dir.unwrap()).is_ok_and(|file| file.len() > 0))
+    })
+}
+
+#[test]
+fn an_experiment_ends_in_order_when_a_rank_stops() {
+    let place = Place::new();
+    let args = [&["try", "-t", "60", "--sampling=off"], &SLOWER[..]].concat();
+    let Some(running) = mpiexec(&place, &["-n", "3"], &args) else { return };
+    until("the first windows", || has_windows(&place));
+    let victim = Pid::from_raw(pids(&running)[2] as i32).unwrap();
+    kill_process(victim, Signal::STOP).unwrap();
+    until("the end", || records(&place).iter().any(is_lost));
+    kill_process(victim, Signal::CONT).unwrap();
+    let answer = running.wait();
+    assert_ne!(answer.code, Some(0));
+    says(&answer.stdout, &["INCOMPLETE", "the loss of another rank"]);
+    let runs = fs::read_dir(place.home().join(".local/state/fathom/runs")).unwrap();
+    let dir = runs.flatten().next().unwrap().path();
+    let resumed = place.ask(&["try", "--resume", dir.to_str().unwrap()]);
+    says(&resumed.stderr, &["was measured by several ranks"]);
+}
+
 #[test]
 fn the_others_are_told_when_a_search_ends() {
     let place = Place::new();
     place.data("data", MIB);
     let args = ["limit", "-t", "60", "--bs=4k", "--sampling=off", "data"];
     let Some(running) = mpiexec(&place, &["-n", "2"], &args) else { return };
-    let has_begun = || {
-        let runs = fs::read_dir(place.home().join(".local/state/fathom/runs"));
-        let windows = |dir: fs::DirEntry| fs::metadata(dir.path().join("windows.ndjson"));
-        runs.is_ok_and(|mut runs| {
-            runs.any(|dir| windows(dir.unwrap()).is_ok_and(|file| file.len() > 0))
-        })
-    };
-    until("the first windows", has_begun);
+    until("the first windows", || has_windows(&place));
     kill_process(Pid::from_raw(running.id() as i32).unwrap(), Signal::INT).unwrap();
     // The exit status is mpiexec's.
     let answer = running.wait();
     says(&answer.stdout, &["INCOMPLETE", "2 ranks measured together"]);
     let record = records(&place).pop().unwrap();
     assert!(record["outcome"]["interrupted"].is_object(), "{}", record["outcome"]);
+}
+
+/// Two jobs without a device, the second of which does less.
+pub const SLOWER: [&str; 2] = [
+    "rw=read bs=4k ioengine=null size=1m thinktime=200",
+    "rw=read bs=4k ioengine=null size=1m thinktime=1000",
+];
+
+#[test]
+fn variants_are_compared_on_all_hosts_at_once() {
+    let Some(_alone) = as_root("host names") else { return };
+    let place = Place::new();
+    let args = [&["try", "-t", "6", "--sampling=off", "--json"], &SLOWER[..]].concat();
+    let Some(answer) = on_nodes(&place, &args) else { return };
+    let record: ExperimentRecord = serde_json::from_str(&answer.stdout).expect(&answer.stderr);
+    let hosts: Vec<&str> = record.ranks.iter().map(|rank| rank.hostname.as_str()).collect();
+    assert_eq!(hosts, ["node1", "node2", "node3"]);
+    for (index, found) in record.report.conditions.iter().enumerate() {
+        let sum: f64 = record.ranks.iter().map(|rank| rank.metrics[index].unwrap()).sum();
+        // The sum also has the warm-up rounds.
+        assert!((0.5..2.0).contains(&(sum / found.metric.mean)), "{sum} {found:?}");
+    }
+    // A fifth of the I/Os, whatever the machine does.
+    let effect = record.report.conditions[2].effect.as_ref().unwrap();
+    assert!(effect.ratio.unwrap().value < 0.7, "{effect:?}");
+    // One record, which is shown again.
+    assert_eq!(records(&place).len(), 1);
+    says(&place.ask(&["show"]).done().stdout, &["3 ranks measured each window", "node1", "node3"]);
+    let Some(answer) = on_nodes(&place, &["try", "no-such-experiment"]) else { return };
+    assert_eq!((answer.code, answer.stdout.as_str()), (Some(1), ""), "{}", answer.stderr);
+    assert_eq!(answer.stderr.matches("unknown experiment").count(), 1, "{}", answer.stderr);
+}
+
+#[test]
+fn a_sweep_measures_with_more_and_more_ranks() {
+    let Some(_alone) = as_root("host names") else { return };
+    let place = Place::new();
+    let load = ["--key=ioengine=null", "--key=thinktime=500", "--key=size=1m"];
+    let args =
+        [&["sweep", "-t", "6", "--sampling=off", "--json", "--ranks=1..3"], &load[..]].concat();
+    let Some(answer) = on_nodes(&place, &args) else { return };
+    let record: ExperimentRecord = serde_json::from_str(&answer.stdout).expect(&answer.stderr);
+    let conditions = &record.request.experiment.conditions;
+    assert_eq!(conditions.iter().map(|c| c.ranks).collect::<Vec<_>>(), [1, 2, 3].map(Some));
+    let took_part =
+        |index: usize| record.ranks.iter().filter(|r| r.metrics[index].is_some()).count();
+    assert_eq!([0, 1, 2].map(took_part), [1, 2, 3]);
+    let iops = |index: usize| record.report.conditions[index].iops;
+    assert!(iops(2) > 1.5 * iops(0), "{} {}", iops(0), iops(2));
+    let Some(answer) = on_nodes(&place, &["sweep", "--ranks=2,5"]) else { return };
+    assert_eq!(answer.code, Some(1));
+    says(&answer.stderr, &["--ranks: 5 of 3 ranks cannot take part"]);
+    let alone = place.ask(&["sweep", "--ranks=1..3"]);
+    assert_eq!(alone.code, Some(2));
+    says(&alone.stderr, &["--ranks is for several ranks"]);
+}
+
+#[test]
+fn settings_are_restored_if_a_rank_is_killed() {
+    let Some(_alone) = as_root("settings of a loop device") else { return };
+    let place = Place::new();
+    place.data("image", 16 * MIB);
+    let device = Loop::on(&place.path("image"));
+    let setting = || fs::read_to_string(device.queue().join("read_ahead_kb")).unwrap();
+    let variant = |kb: u32| {
+        format!("[[variant]]\nname = \"{kb}\"\nsettings = {{ read_ahead_kb = \"{kb}\" }}\n")
+    };
+    let job = "[job]\nrw = \"read\"\nbs = \"4k\"\ndirect = 1\n";
+    let head = "name = \"ahead\"\nquestion = \"Which?\"\n";
+    place.write("ahead.toml", format!("{head}{job}{}{}", variant(1020), variant(1012)));
+    let before = setting();
+    let args = ["try", "./ahead.toml", "-t", "60", "--window=1s", "--sampling=off", &device.0];
+    let Some(running) = mpiexec(&place, &["-n", "2"], &args) else { return };
+    until("a changed setting", || setting() != before);
+    let victim = Pid::from_raw(pids(&running)[1] as i32).unwrap();
+    kill_process(victim, Signal::KILL).unwrap();
+    assert_ne!(running.wait().code, Some(0));
+    until("the old setting", || setting() == before);
+    // In order, too.
+    let args = ["try", "./ahead.toml", "-t", "5", "--sampling=off", "--json", &device.0];
+    let Some(answer) = mpiexec(&place, &["-n", "2"], &args).map(Running::wait) else { return };
+    let record: ExperimentRecord = serde_json::from_str(&answer.stdout).expect(&answer.stderr);
+    assert!(record.report.conditions.iter().all(|c| c.windows > 0 && c.rejected.is_none()));
+    assert_eq!(setting(), before);
+}
+
+#[test]
+fn all_ranks_start_each_round_together() {
+    let place = Place::new();
+    place.data("data", MIB);
+    let read = ["--rw=randread", "--bs=4k", "--number_ios=64", "--time_based=0", "data"];
+    let Some(answer) = ranks(&place, "2", &[&["--record=base.$rank"], &read[..]].concat()) else {
+        return;
+    };
+    answer.done();
+    let rounds = ["--repeat=2", "--compare=base.0", "--tag=both"];
+    let Some(answer) = ranks(&place, "2", &[&rounds[..], &read].concat()) else { return };
+    let page = answer.done().stdout;
+    says(&page, &["2 rounds", "base.0"]);
+    assert_eq!(page.matches("2 rounds").count(), 1, "{page}");
+    let all = records(&place);
+    assert_eq!(all.len(), 4);
+    assert_eq!(all.iter().filter(|record| record["ranks"].is_array()).count(), 2);
+    let merged = &all[3];
+    let ios = |job: &Value| job["dirs"]["read"]["counts"]["ios"].as_u64().unwrap();
+    assert_eq!(merged["jobs"].as_array().unwrap().iter().map(ios).sum::<u64>(), 128);
+    // Each has offsets of its own.
+    let seeds: Vec<&Value> = merged["plan"]["jobs"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|job| &job["access"]["seed"])
+        .collect();
+    assert_ne!(seeds[0], seeds[1]);
+}
+
+#[test]
+fn a_verdict_is_tested_on_all_ranks() {
+    let place = Place::new();
+    place.data("data", 16 * MIB);
+    let args = ["--confirm", "--sampling=default", "--rw=randread", "--bs=4k", "--direct=1"];
+    let args = [&args[..], &["--ioengine=psync", "--time_based", "--runtime=2", "data"]].concat();
+    let Some(answer) = ranks(&place, "2", &args) else { return };
+    let merged = records(&place).pop().unwrap();
+    let findings = merged["findings"].as_array().unwrap();
+    let confirmed: Vec<&Value> =
+        findings.iter().filter(|f| !f["confirmed"].is_null()).map(|f| &f["confirmed"]).collect();
+    // Something else may have kept the machine busy.
+    if confirmed.is_empty() {
+        says(&answer.stderr, &["not confirmed: "]);
+        return;
+    }
+    let page = answer.done().stdout;
+    assert!((1..=3).contains(&confirmed.len()), "{page}");
+    let label = confirmed[0]["verdict"].as_str().unwrap().replace('_', " ");
+    says(&page, &[&format!("{label}: ")]);
+}
+
+#[test]
+fn ranks_have_files_of_their_own() {
+    let place = Place::new();
+    let write = ["--share=own", "--name=w", "--rw=write", "--bs=64k", "--size=128k"];
+    let Some(answer) = ranks(&place, "3", &[&write[..], &["--filename=out"]].concat()) else {
+        return;
+    };
+    answer.done();
+    let Some(answer) = ranks(&place, "3", &write) else { return };
+    answer.done();
+    let Some(answer) = ranks(&place, "3", &[&write[..], &["--filename=r$rank"]].concat()) else {
+        return;
+    };
+    answer.done();
+    for name in ["out.0", "out.2", "w.0.0.1", "r0", "r2"] {
+        assert_eq!(fs::metadata(place.path(name)).expect(name).len(), 128 << 10);
+    }
+    assert!(!place.path("out").exists() && !place.path("r0.0").exists());
+    let Some(answer) = ranks(&place, "2", &[&write[..], &["--filename=/dev/null"]].concat()) else {
+        return;
+    };
+    assert_eq!(answer.code, Some(1));
+    says(&answer.stderr, &["--share=own gives each rank files of its own, and /dev/null is none"]);
 }
 
 #[test]

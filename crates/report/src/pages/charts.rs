@@ -21,7 +21,7 @@ use fathom_analysis::topology;
 use fathom_analysis::watch::Observed;
 use fathom_model::limit::{BlockLimit, TargetLimit, TargetResult};
 use fathom_model::plan::Show;
-use fathom_model::record::RunRecord;
+use fathom_model::record::{RankRecord, RankSpan, RunRecord};
 use fathom_model::topology::Topology;
 use fathom_model::window::Point;
 use fathom_model::{Dir, Finding, Histogram};
@@ -56,6 +56,7 @@ pub(super) fn of_run(
     // Of several ranks, the samples have the jobs of the first alone.
     let of_all = seen.filter(|_| record.ranks.is_empty());
     of_all.iter().for_each(|seen| jobs_over_time(&mut all, record, seen));
+    ranks_over_time(&mut all, record);
     let mut body = Document::default();
     for group in groups.iter().take(GROUPS_MAX) {
         let name = if groups.len() > 1 { format!(": {}", group.plan.name) } else { String::new() };
@@ -248,6 +249,57 @@ fn jobs_over_time(page: &mut Document, record: &RunRecord, seen: &Observed) {
     over_time(page, &spans, body);
 }
 
+/// What several machines did together over time, and each of them on the same axes.
+fn ranks_over_time(page: &mut Document, record: &RunRecord) {
+    let all = &record.ranks_over_time;
+    let Some(last) = all.last().filter(|_| all.len() >= SPANS_MIN) else { return };
+    let times = TimeAxis::within(last.to_ns, &[]);
+    let is_large = all.iter().any(|s| s.bytes_per_second >= LARGE_BYTES as f64 * s.iops.max(1.0));
+    let (name, unit) = match is_large {
+        true => ("bandwidth", bandwidth(0.0).unit),
+        false => ("IOPS", QuantityUnit::Count),
+    };
+    let rate = |span: &RankSpan| Some(if is_large { span.bytes_per_second } else { span.iops });
+    let p99 = |span: &RankSpan| span.clat_p99_ns.map(|ns| ns as f64);
+    type Value<'a> = &'a dyn Fn(&RankSpan) -> Option<f64>;
+    let chart = |title: String, y: &Axis, spans: &[RankSpan], value: Value<'_>| {
+        let point = |span: &RankSpan| {
+            let x =
+                f64::midpoint(span.from_ns as f64, span.to_ns as f64) / 1e9 / times.unit_seconds;
+            Some(ChartPoint { x, y: value(span)?, ..ChartPoint::default() })
+        };
+        let points = spans.iter().filter_map(point).collect();
+        let series = vec![ChartSeries::new("", points)];
+        let x = Axis::linear(times.name, QuantityUnit::Count);
+        Chart { title, kind: ChartKind::Lines, x, y: y.clone(), series }
+    };
+    let (rates, latencies) =
+        (Axis::linear(name, unit), Axis::log("p99 completion latency", QuantityUnit::Nanoseconds));
+    let mut body = Document::default();
+    body.chart(chart(format!("{name} of all ranks over time"), &rates, all, &rate));
+    page.section("over time", "", body);
+    let hosts: BTreeSet<&str> = record.ranks.iter().map(|rank| rank.hostname.as_str()).collect();
+    let title = |number: usize, rank: &RankRecord| match hosts.len() == record.ranks.len() {
+        true => rank.hostname.clone(),
+        false => format!("{}, rank {number}", rank.hostname),
+    };
+    let figures: [(&Axis, Value<'_>); 2] = [(&rates, &rate), (&latencies, &p99)];
+    for (y, value) in figures {
+        let of_rank = |(number, rank): (usize, &RankRecord)| {
+            chart(title(number, rank), y, &rank.over_time, value)
+        };
+        let mut each: Vec<Chart> = record.ranks.iter().enumerate().map(of_rank).collect();
+        each.retain(|chart| chart.points().count() >= SPANS_MIN);
+        if each.is_empty() {
+            continue;
+        }
+        let scale = if y.log { ", the vertical one logarithmic" } else { "" };
+        let about = format!("all charts have the same axes{scale}; time in {}", times.name);
+        let body = Document { blocks: vec![Block::Multiples(each)], ..Document::default() };
+        page.section(&format!("{} by host", y.name), about, body);
+    }
+}
+
 /// Throughput and latency of the disks with most traffic over time.
 pub(super) fn disks_over_time(page: &mut Document, findings: &[Finding], seen: &Observed) {
     let spans = seen.disks_over_time.spans();
@@ -330,8 +382,11 @@ struct TimeAxis<'a> {
 
 impl<'a> TimeAxis<'a> {
     fn of<T>(spans: &[TimeSpan<T>], events: &'a [Event]) -> Self {
-        let seconds = spans.last().map_or(0.0, |last| last.to_ns as f64 / 1e9);
-        let (unit_seconds, name) = match seconds {
+        Self::within(spans.last().map_or(0, |last| last.to_ns), events)
+    }
+
+    fn within(end_ns: u64, events: &'a [Event]) -> Self {
+        let (unit_seconds, name) = match end_ns as f64 / 1e9 {
             s if s > HOURS_FROM => (3600.0, "hours since the start"),
             s if s > MINUTES_FROM => (60.0, "minutes since the start"),
             _ => (1.0, "seconds since the start"),

@@ -26,7 +26,7 @@ fn charts(page: &Document) -> Vec<&Chart> {
                 Block::Chart(chart) => found.push(chart),
                 Block::HtmlOnly(inner) => parts.push(inner),
                 Block::Section(section) => parts.push(&section.body),
-                Block::Svg(_) => {}
+                Block::Svg(_) | Block::Multiples(_) => {}
                 other => panic!("{other:?}"),
             }
         }
@@ -306,4 +306,38 @@ fn large_blocks_have_bandwidth() {
     let mut page = Document::default();
     latency(&mut page, &BlockLimit { target: None, ..block });
     assert!(page.blocks.is_empty(), "one point is no curve");
+}
+
+#[test]
+fn hosts_have_small_charts_on_common_axes() {
+    let span = |at: u64, iops: f64| RankSpan {
+        from_ns: at * SECOND,
+        to_ns: (at + 1) * SECOND,
+        iops,
+        bytes_per_second: iops * 4096.0,
+        clat_p99_ns: Some(100_000 * (at + 1)),
+    };
+    let rank = |n: usize| RankRecord {
+        hostname: format!("node{n}"),
+        over_time: (0..5).map(|at| span(at, 1000.0 * (n + 1) as f64)).collect(),
+        ..RankRecord::default()
+    };
+    let mut record = RunRecord {
+        ranks: (0..64).map(rank).collect(),
+        ranks_over_time: (0..5).map(|at| span(at, 2_080_000.0)).collect(),
+        ..RunRecord::default()
+    };
+    let mut page = Document::default();
+    of_run(&mut page, &record, &[], None);
+    let html = render::html(&page);
+    assert_eq!(html.matches("<div class=\"multiples\">").count(), 2);
+    assert!(html.contains("IOPS by host") && html.contains("p99 completion latency by host"));
+    assert_eq!(html.matches("<figcaption>node63</figcaption>").count(), 2);
+    // All have the ticks of the fastest.
+    assert_eq!(html.matches(">50k</text>").count(), 64);
+    // Several ranks of a host have numbers.
+    record.ranks[1].hostname = "node0".into();
+    let mut page = Document::default();
+    of_run(&mut page, &record, &[], None);
+    assert!(render::html(&page).contains("<figcaption>node0, rank 1</figcaption>"));
 }

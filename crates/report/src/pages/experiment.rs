@@ -7,14 +7,17 @@ use crate::doc::{
     plural, text, time, whole,
 };
 use crate::pages::layers::SAMPLES_MIN;
-use fathom_analysis::experiment::{RUN_DELAY_MIN, curves};
-use fathom_model::Finding;
+use crate::pages::run::ranks::{kernels, selected};
+use fathom_analysis::experiment::{RUN_DELAY_MIN, curves, higher_is_better};
 use fathom_model::experiment::{
-    Claim, Condition, Direction, Effect, ExperimentRecord, MeasuredCondition, Metric,
+    Claim, Condition, Direction, Effect, ExperimentRecord, MeasuredCondition, Metric, TrialRank,
 };
 use fathom_model::window::{Estimate, Ratio};
+use fathom_model::{Finding, escape};
 use serde::Serialize;
 
+/// Of more variants, the table of ranks has only one.
+const RANK_COLUMNS: usize = 4;
 /// More effects than this are in the table only.
 const SENTENCES_MAX: usize = 8;
 
@@ -54,7 +57,60 @@ pub fn experiment(record: &ExperimentRecord, verbose: bool) -> Document {
     details(&mut body, record, verbose);
     not_measured(&mut body, record);
     page.section(&experiment.name, experiment.question.as_str(), body);
+    ranks(&mut page, record);
     page
+}
+
+/// What each of several machines did in each variant; of a grid, and of more variants than fit, in the one with most I/Os.
+fn ranks(page: &mut Document, record: &ExperimentRecord) {
+    let experiment = &record.request.experiment;
+    let measured: Vec<(usize, &Condition, &MeasuredCondition)> = all(record)
+        .enumerate()
+        .map(|(index, (condition, found))| (index, condition, found))
+        .filter(|(_, condition, found)| condition.repeats.is_none() && found.windows > 0)
+        .collect();
+    let best = measured.iter().max_by(|(_, _, a), (_, _, b)| a.iops.total_cmp(&b.iops));
+    let shown = match (record.request.is_sweep || measured.len() > RANK_COLUMNS, best) {
+        (true, Some(best)) => vec![*best],
+        _ => measured,
+    };
+    if record.ranks.is_empty() || shown.is_empty() {
+        return;
+    }
+    let mut columns = vec![DataColumn::text("host"), DataColumn::number("rank")];
+    let labels = shown.iter().map(|(_, condition, _)| condition.label(&experiment.axes));
+    let title = experiment.metric.title();
+    columns.extend(labels.map(|label| DataColumn::number(&format!("{title}, {label}"))));
+    let value = |rank: &TrialRank, index: usize| rank.metrics.get(index).copied().flatten();
+    let row =
+        |name: String, (number, rank): &(usize, &TrialRank)| {
+            let mut row: Vec<Text> = vec![name.into(), whole(*number as u64).into()];
+            row.extend(shown.iter().map(|(index, _, _)| {
+                let mean = value(rank, *index);
+                Text::from(mean.map(|mean| {
+                    estimate(experiment.metric, &Estimate { mean, ..Estimate::default() })
+                }))
+            }));
+            row
+        };
+    let slowest = |one: &(usize, &TrialRank)| {
+        let value = shown.first().and_then(|(index, _, _)| value(one.1, *index)).unwrap_or(0.0);
+        if higher_is_better(experiment.metric) { value } else { -value }
+    };
+    let host = |one: &(usize, &TrialRank)| escape::text(&one.1.hostname).into_owned();
+    let mut body = Document::default();
+    // Those that only waited are not the slowest.
+    let did = |(_, rank): &(usize, &TrialRank)| {
+        shown.iter().any(|(index, _, _)| value(rank, *index).is_some())
+    };
+    let members = record.ranks.iter().enumerate().filter(did).collect();
+    body.table(columns, selected(members, slowest, host, row));
+    kernels(&mut body, record.ranks.iter().map(|rank| rank.kernel.as_str()));
+    let about = text!(
+        plural(record.ranks.len() as u64, "rank"),
+        " measured each window together; IOPS and bandwidth are sums, percentiles those of all I/Os"
+    );
+    page.section("ranks", about, body);
 }
 
 fn header(page: &mut Document, record: &ExperimentRecord) {

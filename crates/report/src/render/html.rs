@@ -120,6 +120,7 @@ fn block(out: &mut String, block: &Block, level: usize) {
             table(out, &rows.table, Some(&rows));
         }
         Block::Chart(chart) => out.push_str(&svg::figure(chart)),
+        Block::Multiples(charts) => out.push_str(&svg::multiples(charts)),
         Block::Finding(found) => finding(out, found),
         Block::Svg(svg) => {
             let _ = writeln!(

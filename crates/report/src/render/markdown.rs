@@ -40,7 +40,7 @@ fn blocks(out: &mut String, document: &Document, level: usize) {
     let mut before: Option<&Block> = None;
     for block in &document.blocks {
         let runs_on = match (before, block) {
-            (_, Block::HtmlOnly(_) | Block::Svg(_)) => true,
+            (_, Block::HtmlOnly(_) | Block::Svg(_) | Block::Multiples(_)) => true,
             (before, Block::Finding(_)) => matches!(before, Some(Block::Finding(_))),
             _ => false,
         };
@@ -83,7 +83,7 @@ fn blocks(out: &mut String, document: &Document, level: usize) {
                 };
                 out.push_str(&format!("- **{label}**: {}\n", safe(&loose(&sentence(finding)))));
             }
-            Block::HtmlOnly(_) | Block::Svg(_) => continue,
+            Block::HtmlOnly(_) | Block::Svg(_) | Block::Multiples(_) => continue,
         }
         before = Some(block);
     }

@@ -17,6 +17,8 @@ const SIZES: [Size; 2] = [
     Size { class: "wide", width: 880.0, height: 360.0 },
     Size { class: "narrow", width: 360.0, height: 300.0 },
 ];
+/// One of several side by side, two of which fit on a phone.
+const SMALL: Size = Size { class: "small", width: 176.0, height: 116.0 };
 /// Width of a letter, and height of a line of text.
 const LETTER: f64 = 8.0;
 const LINE: f64 = 18.0;
@@ -45,7 +47,7 @@ const NEAR: f64 = 1.25;
 pub(super) fn figure(chart: &Chart) -> String {
     let drawn = |size: &Size| {
         let picture = match chart.kind {
-            ChartKind::Lines => lines(chart, size),
+            ChartKind::Lines => lines(chart, std::slice::from_ref(chart), size),
             ChartKind::Bars => bars(chart, size),
             ChartKind::Histogram => histogram(chart, size),
         };
@@ -54,6 +56,16 @@ pub(super) fn figure(chart: &Chart) -> String {
     let title = escaped(&chart.title);
     let drawn: String = SIZES.iter().map(drawn).collect();
     format!("<figure>\n<figcaption>{title}</figcaption>\n{drawn}</figure>\n")
+}
+
+/// Lines of several charts side by side, with the same axes.
+pub(super) fn multiples(charts: &[Chart]) -> String {
+    let one = |chart: &Chart| {
+        let (title, picture) = (escaped(&chart.title), lines(chart, charts, &SMALL));
+        format!("<figure>\n<figcaption>{title}</figcaption>\n<div>\n{picture}</div>\n</figure>\n")
+    };
+    let all: String = charts.iter().map(one).collect();
+    format!("<div class=\"multiples\">\n{all}</div>\n")
 }
 
 /// The space for the names of series at the ends of their lines; `None` where they do not fit, and a legend has them.
@@ -69,7 +81,7 @@ fn direct_labels(chart: &Chart, size: &Size) -> Option<f64> {
 
 /// Whether the names at the ends of lines would be near these, and not moved up by others.
 fn are_apart(chart: &Chart, size: &Size) -> bool {
-    let area = Area::new(chart, size, RIGHT, 0);
+    let area = Area::new(chart, std::slice::from_ref(chart), size, (RIGHT, 0));
     let mut ends: Vec<f64> =
         chart.series.iter().filter_map(|one| Some(area.y(end_of(chart, one)?.y))).collect();
     ends.sort_by(f64::total_cmp);
@@ -113,20 +125,26 @@ struct Area<'a> {
     right: f64,
     top: f64,
     bottom: f64,
+    /// Whether there is no room for the names of the axes.
+    is_small: bool,
 }
 
 impl<'a> Area<'a> {
-    /// With this margin on the right, and lines of text above.
-    fn new(chart: &'a Chart, size: &Size, right: f64, lines: usize) -> Self {
-        let xs = chart.points().map(|p| (p.x, p.x_interval));
+    /// With this margin on the right, and lines of text above, for the values of all charts in `among`.
+    fn new(chart: &'a Chart, among: &[Chart], size: &Size, (right, lines): (f64, usize)) -> Self {
+        let is_small = size.class == SMALL.class;
+        let points = || among.iter().flat_map(Chart::points);
+        let xs = points().map(|p| (p.x, p.x_interval));
         let xs = with_intervals(&chart.x, xs.collect());
-        let ys = chart.points().filter(|p| !is_value(chart, p)).map(|p| (p.y, p.interval));
+        let ys = points().filter(|p| !is_value(chart, p)).map(|p| (p.y, p.interval));
         let ys = with_intervals(&chart.y, ys.collect());
         let low = if chart.y.log { ys.0 / (1.0 + ROOM) } else { ys.0 };
         let ys = (low, ys.1 * (1.0 + ROOM));
-        let top = (lines + 1) as f64 * LINE + GAP;
-        let bottom = size.height - 2.0 * LINE - 2.0 * GAP;
-        let mut area = Self { chart, xs, ys, left: 0.0, right: size.width - right, top, bottom };
+        let (names, right) = if is_small { (0.0, right / 2.0) } else { (LINE + GAP, right) };
+        let top = lines as f64 * LINE + names.max(GAP);
+        let bottom = size.height - LINE - GAP - names;
+        let right = size.width - right;
+        let mut area = Self { chart, xs, ys, left: 0.0, right, top, bottom, is_small };
         let ticks = area.y_ticks().into_iter().map(|tick| tick_text(tick, &chart.y));
         // A percent sign is as wide as two letters.
         let letters = |tick: String| tick.chars().count() + tick.matches('%').count();
@@ -204,6 +222,9 @@ impl<'a> Area<'a> {
             text(out, "middle", (at, self.bottom + LINE + 3.0), &tick_text(tick, x));
         }
         out.push_str("</g>\n");
+        if self.is_small {
+            return;
+        }
         let middle = f64::midpoint(self.left, self.right);
         text(out, "middle", (middle, self.bottom + 2.0 * LINE + GAP), &axis_name(x));
         text(out, "start", (0.0, LINE - 4.0), &axis_name(y));
@@ -252,10 +273,10 @@ fn is_drawn(chart: &Chart, point: &ChartPoint) -> bool {
     on(&chart.x, point.x) && on(&chart.y, point.y)
 }
 
-fn lines(chart: &Chart, size: &Size) -> String {
+fn lines(chart: &Chart, among: &[Chart], size: &Size) -> String {
     let right = direct_labels(chart, size);
     let events = chart.x.events.as_deref().unwrap_or_default();
-    let mut area = Area::new(chart, size, right.unwrap_or(RIGHT), 0);
+    let mut area = Area::new(chart, among, size, (right.unwrap_or(RIGHT), 0));
     // A marked point may be the highest one.
     area.top += if chart.points().any(|point| point.mark.is_some()) { LINE } else { 0.0 };
     let shown = |event: &&AxisEvent| event.at > area.xs.0 && event.at < area.xs.1;
@@ -302,7 +323,7 @@ fn curve(out: &mut String, area: &Area<'_>, (at, series): (usize, &ChartSeries))
     area.group(out, (at, series), &on_line);
     // Writing to a string cannot fail.
     let _ = writeln!(out, "<polyline class=\"line\" points=\"{}\"/>", places.join(" "));
-    let has_dots = points.len() <= DOTS_MAX;
+    let has_dots = points.len() <= DOTS_MAX && !area.is_small;
     for point in points.into_iter().filter(|point| has_dots || point.mark.is_some()) {
         let (x, y) = (area.x(point.x), area.y(point.y));
         if let Some((low, high)) = point.interval {
@@ -334,7 +355,7 @@ fn described(chart: &Chart, series: &ChartSeries, point: &ChartPoint) -> String 
 /// The classes as an area, and values as lines across it.
 fn histogram(chart: &Chart, size: &Size) -> String {
     let values: Vec<&ChartPoint> = chart.points().filter(|point| is_value(chart, point)).collect();
-    let area = Area::new(chart, size, RIGHT, values.len());
+    let area = Area::new(chart, std::slice::from_ref(chart), size, (RIGHT, values.len()));
     let mut out = area.open(size);
     area.axes(&mut out);
     for (at, series) in chart.series.iter().enumerate() {

@@ -70,7 +70,7 @@ impl TextPage {
             let runs_on = match (before, block) {
                 _ if self.dense => true,
                 (None, _) => true,
-                (_, Block::HtmlOnly(_) | Block::Svg(_)) => true,
+                (_, Block::HtmlOnly(_) | Block::Svg(_) | Block::Multiples(_)) => true,
                 (Some(Block::Finding(_)), Block::Finding(_)) => true,
                 (Some(Block::Section(_)), _) | (_, Block::Section(_)) => false,
                 _ => indent > 0,
@@ -88,7 +88,7 @@ impl TextPage {
                 Block::Tree(tree) => self.tree(tree, indent),
                 Block::Chart(chart) => self.chart(chart, indent),
                 Block::Finding(finding) => self.finding(finding, indent),
-                Block::HtmlOnly(_) | Block::Svg(_) => continue,
+                Block::HtmlOnly(_) | Block::Svg(_) | Block::Multiples(_) => continue,
             }
             before = Some(block);
         }

@@ -3,8 +3,10 @@
 
 use super::executor::{ConditionExecutor, all_restored};
 use super::plans::{Plans, Work};
+use super::ranks::Peers;
 use super::rounds;
 use crate::cancel::CancelToken;
+use crate::ranks::{Lost, Ranks, SILENCE};
 use crate::run::Hooks;
 use crate::sources::System;
 use crate::targets::OpenTargets;
@@ -16,10 +18,11 @@ use fathom_machine::settings::{Settings, SettingsError};
 use fathom_machine::{Lookup, Roots};
 use fathom_model::experiment::{Condition, Experiment, Protocol, Request};
 use fathom_model::facts::{Facts, TargetFacts, TargetKind};
-use fathom_model::finding::{Confirmed, ConfirmedVerdict};
+use fathom_model::finding::{Confirmed, ConfirmedVerdict, Finding};
 use fathom_model::plan::{Plan, Target};
 use fathom_model::record::RunRecord;
 use fathom_spec::Sources;
+use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 
 /// Limiters that are tested at most, one after the other while each is refuted.
@@ -57,18 +60,84 @@ fn protocol(workload: Workload, time: Duration) -> Protocol {
 }
 
 /// Tests the first limiter in the verdict of `record`, whose jobs ran on `targets`, and while it is refuted the next one,
-/// and enters in the findings what was found. Settings are changed for single windows, and restored.
+/// and enters in the findings what was found. Settings are changed for single windows, and restored. With `ranks`, of which this
+/// one is rank 0, `record` is that of all, and the record is this one's own.
 ///
 /// # Errors
 /// For users, why nothing can be tested, what interrupted it, or a setting that could not be restored.
 pub fn confirm(
     targets: &OpenTargets,
     record: &mut RunRecord,
+    ranks: Option<(&mut Option<Ranks>, &RunRecord)>,
     cancel: &CancelToken,
     hooks: &mut dyn Hooks,
 ) -> Result<(), String> {
-    let base = repeatable(&record.plan)?;
-    test_causes((targets, Workload::Jobs(&base)), record, TIME_MAX, cancel, hooks)
+    let Some((ranks, own)) = ranks else {
+        let base = repeatable(&record.plan)?;
+        let test = (targets, Workload::Jobs(&base), TIME_MAX);
+        return test_causes(test, record, &mut Among::Alone, cancel, hooks);
+    };
+    let Some(taken) = ranks.take() else { return Err("another rank is gone".into()) };
+    let mut among = Among::Ranks(Box::new(Peers::meet(taken, &targets.facts.host)), own);
+    let is_finished = record.header.outcome.is_finished();
+    let tested = repeatable(&own.plan).and_then(|base| match is_finished {
+        true => {
+            let test = (targets, Workload::Jobs(&base), TIME_MAX);
+            test_causes(test, record, &mut among, cancel, hooks)
+        }
+        false => Ok(()),
+    });
+    let Among::Ranks(mut peers, _) = among else { return tested };
+    let ended = peers.broadcast(&None::<Finding>, SILENCE).map_err(|lost| lost.to_string());
+    *ranks = Some(peers.into_ranks());
+    tested.and(ended.map(drop))
+}
+
+/// Measures, as another rank than 0, the windows of that one's tests; `own` is the record of this one.
+///
+/// # Errors
+/// Another rank is gone.
+pub fn confirm_as_rank(
+    targets: &OpenTargets,
+    own: &RunRecord,
+    ranks: Ranks,
+    cancel: &CancelToken,
+) -> (Ranks, Result<(), Lost>) {
+    let mut peers = Peers::meet(ranks, &targets.facts.host);
+    let served = serve(targets, own, &mut peers, cancel);
+    (peers.into_ranks(), served)
+}
+
+fn serve(
+    targets: &OpenTargets,
+    own: &RunRecord,
+    peers: &mut Peers,
+    cancel: &CancelToken,
+) -> Result<(), Lost> {
+    let base = repeatable(&own.plan);
+    while let Some(finding) = peers.broadcast(&None::<Finding>, SILENCE)? {
+        let base = base.as_ref().map_err(|why| Refusal::from(why.clone()));
+        let test = base.clone().and_then(|base| {
+            let finding = of_own(own, &finding);
+            prepared(own, Workload::Jobs(base), finding, peers.is_first_of_host(), &mut ())
+        });
+        peers.gather(&test.as_ref().err().cloned(), SILENCE)?;
+        let goes_on = peers.broadcast(&false, SILENCE)?;
+        let (Ok(base), Ok(test), true) = (base, &test, goes_on) else { continue };
+        let workload = Workload::Jobs(base);
+        let protocol = protocol(workload, TIME_MAX);
+        let (request, plans) = windows(targets, workload, test, &protocol);
+        let executor = ConditionExecutor::new(targets, &plans, &request, cancel);
+        peers.serve(&mut executor.at(peers.place()), &mut ())?;
+    }
+    Ok(())
+}
+
+/// Who measures the windows of a test.
+enum Among<'a> {
+    Alone,
+    /// This rank 0, with its own record, and the others.
+    Ranks(Box<Peers>, &'a RunRecord),
 }
 
 /// The same for an observation of `processes`, which are still running: only settings outside of them are changed.
@@ -83,13 +152,14 @@ pub fn confirm_watched(
 ) -> Result<(), String> {
     let host = record.header.facts.host.clone();
     let targets = OpenTargets::with(host, Vec::new(), Vocabulary::Keys);
-    test_causes((&targets, Workload::Processes(processes)), record, TIME_MAX, cancel, hooks)
+    let test = (&targets, Workload::Processes(processes), TIME_MAX);
+    test_causes(test, record, &mut Among::Alone, cancel, hooks)
 }
 
 fn test_causes(
-    (targets, workload): (&OpenTargets, Workload),
+    (targets, workload, time): (&OpenTargets, Workload, Duration),
     record: &mut RunRecord,
-    time: Duration,
+    among: &mut Among<'_>,
     cancel: &CancelToken,
     hooks: &mut dyn Hooks,
 ) -> Result<(), String> {
@@ -102,12 +172,18 @@ fn test_causes(
     }
     let end = Instant::now().checked_add(time);
     for index in causes {
-        let confirmed = match confirmation_test(record, workload, &record.header.findings[index]) {
+        let finding = &record.header.findings[index];
+        let test = match among {
+            Among::Alone => prepared(record, workload, finding, true, hooks),
+            Among::Ranks(peers, own) => agreed(peers, own, workload, finding, hooks)?,
+        };
+        let confirmed = match test {
             Ok(test) => {
                 let protocol = protocol(workload, time);
-                measure(targets, workload, &test, (&protocol, end, cancel), hooks)?
+                measure((targets, workload, &test), (&protocol, end, cancel), among, hooks)?
             }
-            Err(why) => Confirmed::not_tested(why),
+            Err(Refusal { is_fatal: true, why }) => return Err(why),
+            Err(Refusal { why, .. }) => Confirmed::not_tested(why),
         };
         let is_open =
             matches!(confirmed.verdict, ConfirmedVerdict::Refuted | ConfirmedVerdict::NotTested);
@@ -145,7 +221,8 @@ pub fn confirm_recorded(
     let plan = Plan { targets, ..record.plan.clone() };
     let mut targets = OpenTargets::open(&plan, facts, permissions, cancel)?;
     let time = time.unwrap_or(TIME_MAX);
-    let confirmed = test_causes((&targets, Workload::Jobs(&base)), record, time, cancel, hooks);
+    let test = (&targets, Workload::Jobs(&base), time);
+    let confirmed = test_causes(test, record, &mut Among::Alone, cancel, hooks);
     let closed = targets.close();
     confirmed.and(closed)
 }
@@ -192,28 +269,84 @@ fn is_same(then: &TargetFacts, now: &TargetFacts) -> bool {
     }
 }
 
-/// Measures `test` against the unchanged `workload`.
-fn measure(
-    targets: &OpenTargets,
+/// Why a limiter is not tested.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Refusal {
+    why: String,
+    /// A setting could not be restored.
+    is_fatal: bool,
+}
+
+impl From<String> for Refusal {
+    fn from(why: String) -> Self {
+        Self { why, is_fatal: false }
+    }
+}
+
+/// The test of `finding`, if the settings that it changes can be changed, which is known before windows are spent on it.
+fn prepared(
+    record: &RunRecord,
     workload: Workload,
-    test: &ConfirmationTest,
-    (protocol, end, cancel): (&Protocol, Option<Instant>, &CancelToken),
+    finding: &Finding,
+    changes_settings: bool,
     hooks: &mut dyn Hooks,
-) -> Result<Confirmed, String> {
-    // What cannot be changed is known before windows are spent on it.
+) -> Result<ConfirmationTest, Refusal> {
+    let test = confirmation_test(record, workload, finding)?;
+    if !changes_settings {
+        return Ok(test);
+    }
+    let fatal = |why: String| Refusal { why, is_fatal: true };
     match Settings::system().apply(&test.settings) {
         Ok(guard) => {
             let is_same = guard.applied().iter().all(|one| one.old == one.change.value);
             let changes_nothing = !guard.applied().is_empty() && is_same;
-            all_restored(&guard.restore(), hooks).map_err(|failure| failure.why)?;
+            all_restored(&guard.restore(), hooks).map_err(|failure| fatal(failure.why))?;
             if changes_nothing {
-                let why = format!("{} changes nothing: it is so already", test.experiment);
-                return Ok(Confirmed::not_tested(why));
+                return Err(format!("{} changes nothing: it is so already", test.experiment).into());
             }
         }
-        Err(error @ SettingsError::NotRestored { .. }) => return Err(error.to_string()),
-        Err(refused) => return Ok(Confirmed::not_tested(refused.to_string())),
+        Err(error @ SettingsError::NotRestored { .. }) => return Err(fatal(error.to_string())),
+        Err(refused) => return Err(refused.to_string().into()),
     }
+    Ok(test)
+}
+
+/// The finding of the same limiter in the record `own`, which names the devices of this machine.
+fn of_own<'a>(own: &'a RunRecord, finding: &'a Finding) -> &'a Finding {
+    let is_same = |other: &&Finding| other.rule == finding.rule && other.is_cause();
+    own.header.findings.iter().find(is_same).unwrap_or(finding)
+}
+
+/// The same, if all ranks can test it.
+fn agreed(
+    peers: &mut Peers,
+    own: &RunRecord,
+    workload: Workload,
+    finding: &Finding,
+    hooks: &mut dyn Hooks,
+) -> Result<Result<ConfirmationTest, Refusal>, String> {
+    let lost = |lost: Lost| lost.to_string();
+    peers.broadcast(&Some(finding.clone()), SILENCE).map_err(lost)?;
+    let test = prepared(own, workload, of_own(own, finding), peers.is_first_of_host(), hooks);
+    let all = peers.gather(&test.as_ref().err().cloned(), SILENCE).map_err(lost)?;
+    let refused = peers.named(all).max_by_key(|(_, refusal)| refusal.is_fatal);
+    let refused = refused.map(|(host, refusal)| (host.to_string(), refusal));
+    peers.broadcast(&refused.is_none(), SILENCE).map_err(lost)?;
+    Ok(match refused {
+        Some((host, Refusal { why, is_fatal })) => {
+            Err(Refusal { why: format!("{host}: {why}"), is_fatal })
+        }
+        None => test,
+    })
+}
+
+/// The windows of `test`, and of the unchanged `workload`.
+fn windows(
+    targets: &OpenTargets,
+    workload: Workload,
+    test: &ConfirmationTest,
+    protocol: &Protocol,
+) -> (Request, Plans) {
     let condition = |name: &str| Condition { name: name.into(), ..Condition::default() };
     let conditions = vec![
         condition("the unchanged workload"),
@@ -237,9 +370,32 @@ fn measure(
         facts: targets.facts.clone(),
         ..Plans::default()
     };
+    (request, plans)
+}
+
+/// Measures `test` against the unchanged `workload`.
+fn measure(
+    (targets, workload, test): (&OpenTargets, Workload, &ConfirmationTest),
+    (protocol, end, cancel): (&Protocol, Option<Instant>, &CancelToken),
+    among: &mut Among<'_>,
+    hooks: &mut dyn Hooks,
+) -> Result<Confirmed, String> {
+    let (request, plans) = windows(targets, workload, test, protocol);
     let mut trial = Trial::new(request.experiment.clone(), protocol.clone());
-    let mut executor = ConditionExecutor::new(targets, &plans, &request, cancel);
-    if let Some(reason) = rounds(&mut trial, &mut executor, hooks, end, &mut |_, _| ())? {
+    let executor = ConditionExecutor::new(targets, &plans, &request, cancel);
+    let peers = match std::mem::replace(among, Among::Alone) {
+        Among::Ranks(peers, own) => Some((peers, own)),
+        Among::Alone => None,
+    };
+    let (peers, own) = peers.map_or((None, None), |(peers, own)| (Some(*peers), Some(own)));
+    let mut executor = executor.among(peers);
+    let ended = rounds(&mut trial, &mut executor, hooks, end, &mut |_, _| ());
+    if let Some((mut peers, own)) = executor.peers.take().zip(own) {
+        // One that is gone is noticed at the next step.
+        let _ = peers.release();
+        *among = Among::Ranks(Box::new(peers), own);
+    }
+    if let Some(reason) = ended? {
         return Err(format!("interrupted by {reason}"));
     }
     let failure = |index: usize| {
@@ -268,7 +424,7 @@ mod tests {
     use super::*;
     use fathom_model::Dir;
     use fathom_model::facts::Host;
-    use fathom_model::finding::{Finding, Subject};
+    use fathom_model::finding::Subject;
     use fathom_model::plan::{Engine, JobPlan, Mix, Order, Think};
 
     fn idle_targets() -> OpenTargets {
@@ -307,10 +463,9 @@ mod tests {
         };
         let cancel = CancelToken::default();
         let found = measure(
-            &idle_targets(),
-            Workload::Jobs(&base),
-            &changed,
+            (&idle_targets(), Workload::Jobs(&base), &changed),
             (&protocol, Instant::now().checked_add(TIME_MAX), &cancel),
+            &mut Among::Alone,
             &mut (),
         )
         .unwrap();
@@ -324,7 +479,8 @@ mod tests {
     #[test]
     fn what_cannot_be_tested_says_why() {
         let cancel = CancelToken::default();
-        let confirm = |record: &mut RunRecord| confirm(&idle_targets(), record, &cancel, &mut ());
+        let confirm =
+            |record: &mut RunRecord| confirm(&idle_targets(), record, None, &cancel, &mut ());
         let mut untestable = record(&["swapping", "device"]);
         confirm(&mut untestable).unwrap();
         let [first, second] = untestable.header.findings.as_slice() else { panic!() };
@@ -344,21 +500,9 @@ mod tests {
         let record = record(&["io-scheduler"]);
         let workload = Workload::Jobs(&record.plan);
         let test = confirmation_test(&record, workload, &record.header.findings[0]).unwrap();
-        let (protocol, cancel) = (
-            Protocol { window_ns: 20_000_000, ..protocol(workload, TIME_MAX) },
-            CancelToken::default(),
-        );
-        let found = measure(
-            &idle_targets(),
-            workload,
-            &test,
-            (&protocol, Instant::now().checked_add(TIME_MAX), &cancel),
-            &mut (),
-        )
-        .unwrap();
-        // On a busy machine, the unchanged jobs may have failed before.
-        let known = [ConfirmedVerdict::NotTested, ConfirmedVerdict::Inconclusive];
-        assert!(known.contains(&found.verdict) && found.ratio.is_none(), "{found:?}");
-        assert!(found.reason.is_some());
+        assert!(!test.settings.is_empty());
+        let finding = &record.header.findings[0];
+        let refusal = prepared(&record, workload, finding, true, &mut ()).err().unwrap();
+        assert!(!refusal.is_fatal && refusal.why.contains("no-such-device"), "{refusal:?}");
     }
 }

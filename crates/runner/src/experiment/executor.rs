@@ -3,7 +3,9 @@
 use super::command;
 use super::plans::{Plans, Work, pace};
 use super::processes;
+use super::ranks::{Asked, Peers};
 use crate::cancel::CancelToken;
+use crate::ranks::Lost;
 use crate::run::Hooks;
 use crate::sampling::{Sampling, SamplingOptions, during_run};
 use crate::targets::OpenTargets;
@@ -17,6 +19,7 @@ use fathom_model::progress::Sample;
 use fathom_model::record::JobRecord;
 use fathom_model::watch::Level;
 use fathom_watch::Scope;
+use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 
 /// Between two checks whether work of a fixed amount is done.
@@ -25,6 +28,7 @@ const TICK: Duration = Duration::from_millis(20);
 const DETAIL_WINDOW: Duration = Duration::from_millis(2000);
 const DETAIL_INTERVAL: Duration = Duration::from_millis(500);
 
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Failure {
     pub why: String,
     /// The condition cannot be measured on this machine.
@@ -58,6 +62,10 @@ pub(super) struct ConditionExecutor<'a> {
     pub number: u64,
     /// Whether conditions have no given rate, as where that is a share of what they reach without.
     pub is_unlimited: bool,
+    /// The others, if several ranks measure together.
+    pub peers: Option<Peers>,
+    /// This rank, and the number of ranks.
+    place: (u32, u32),
 }
 
 impl<'a> ConditionExecutor<'a> {
@@ -68,7 +76,20 @@ impl<'a> ConditionExecutor<'a> {
         cancel: &'a CancelToken,
     ) -> Self {
         let machine = MachineSnapshots::new(targets);
-        Self { targets, plans, request, machine, cancel, number: 0, is_unlimited: false }
+        let place = (0, 1);
+        let (number, is_unlimited, peers) = (0, false, None);
+        Self { targets, plans, request, machine, cancel, number, is_unlimited, peers, place }
+    }
+
+    /// The same as rank 0 of several, if there are any.
+    pub fn among(self, peers: Option<Peers>) -> Self {
+        let place = peers.as_ref().map_or(self.place, Peers::place);
+        Self { peers, ..self.at(place) }
+    }
+
+    /// The same as one of several ranks: its number, and theirs.
+    pub fn at(self, place: (u32, u32)) -> Self {
+        Self { place, ..self }
     }
 
     /// Measures a window of condition `index`, of `window` after the ramp, with its settings in effect.
@@ -78,20 +99,79 @@ impl<'a> ConditionExecutor<'a> {
         window: Duration,
         hooks: &mut dyn Hooks,
     ) -> Result<WindowResult, Failure> {
-        let changes = self.plans.settings.get(index).map_or(&[][..], Vec::as_slice);
-        if changes.is_empty() {
-            return self.measure(index, window);
-        }
-        let guard = Settings::system().apply(changes).map_err(|error| match error {
-            SettingsError::NotRestored { .. } => Failure::fatal(error.to_string()),
-            _ => Failure::rejected(error.to_string()),
-        })?;
-        let measured = self.measure(index, window);
-        all_restored(&guard.restore(), hooks)?;
+        let condition = &self.request.experiment.conditions[index];
+        let share = condition.rate_share.filter(|_| !self.is_unlimited);
+        let peak = self.request.peaks.get(&super::peak_key(condition)).copied();
+        let iops = match (share, peak) {
+            (Some(share), Some(peak)) => Some(peak * share),
+            (Some(_), None) => return Err(Failure::rejected("its peak could not be measured")),
+            (None, _) => None,
+        };
+        let asked = Asked { condition: index, length_ns: window.as_nanos() as u64, iops };
+        let Some(mut peers) = self.peers.take() else { return self.own(&asked, None, hooks) };
+        let measured = peers.ask(self, &asked, hooks);
+        self.peers = Some(peers);
         measured
     }
 
-    fn measure(&mut self, index: usize, window: Duration) -> Result<WindowResult, Failure> {
+    /// How many ranks take part; `None` for all.
+    pub fn members(&self, asked: &Asked) -> Option<u32> {
+        self.request.experiment.conditions.get(asked.condition)?.ranks
+    }
+
+    /// Whether the window is one of the rounds.
+    pub fn counts(&self, asked: &Asked) -> bool {
+        !self.is_unlimited && asked.length_ns == self.request.protocol.window_ns
+    }
+
+    /// Ends the experiment, because a rank is gone.
+    pub fn lost(&self, lost: &Lost) -> Failure {
+        self.cancel.cancel_for_lost_rank();
+        Failure::once(lost.to_string())
+    }
+
+    /// This machine's part of a window. Of several ranks, none begins before the settings of all are in effect, and none restores
+    /// its own before all have measured.
+    pub fn own(
+        &mut self,
+        asked: &Asked,
+        mut peers: Option<&mut Peers>,
+        hooks: &mut dyn Hooks,
+    ) -> Result<WindowResult, Failure> {
+        let plans = self.plans;
+        let changes = plans.settings.get(asked.condition).map_or(&[][..], Vec::as_slice);
+        let takes_part = self.members(asked).is_none_or(|some| self.place.0 < some);
+        let measure = |this: &mut Self| match takes_part {
+            true => this.measure(asked),
+            false => Ok(WindowResult::default()),
+        };
+        if changes.is_empty() {
+            return measure(self);
+        }
+        let applies = takes_part && peers.as_ref().is_none_or(|peers| peers.is_first_of_host());
+        let secured = match peers.as_mut().filter(|_| applies) {
+            Some(peers) => peers.secure_settings(),
+            None => Ok(()),
+        };
+        let apply = || match Settings::system().apply(changes) {
+            Ok(guard) => Ok(Some(guard)),
+            Err(error @ SettingsError::NotRestored { .. }) => {
+                Err(Failure::fatal(error.to_string()))
+            }
+            Err(error) => Err(Failure::rejected(error.to_string())),
+        };
+        let applied = secured.and_then(|()| if applies { apply() } else { Ok(None) });
+        peers.as_mut().map_or(Ok(()), |peers| peers.wait(self, asked))?;
+        let measured = applied.as_ref().map_or_else(|why| Err(why.clone()), |_| measure(self));
+        peers.as_mut().map_or(Ok(()), |peers| peers.wait(self, asked))?;
+        if let Some(guard) = applied? {
+            all_restored(&guard.restore(), hooks)?;
+        }
+        measured
+    }
+
+    fn measure(&mut self, asked: &Asked) -> Result<WindowResult, Failure> {
+        let (index, window) = (asked.condition, Duration::from_nanos(asked.length_ns));
         let condition = &self.request.experiment.conditions[index];
         // Open before the load begins: the window measures sampling, not its start.
         let sampling = match condition.sampling {
@@ -112,7 +192,7 @@ impl<'a> ConditionExecutor<'a> {
                 let lengths = (Duration::from_nanos(self.request.protocol.ramp_ns), window);
                 processes::measure(pids, lengths, &self.machine, self.cancel).map_err(Failure::once)
             }
-            Some(Work::Jobs(plan)) => self.jobs(plan.clone(), index, window),
+            Some(Work::Jobs(plan)) => self.jobs(plan.clone(), asked, window),
             None => Err(Failure::rejected("this condition has no work")),
         };
         drop(sampling.map(Sampling::stop));
@@ -131,19 +211,17 @@ impl<'a> ConditionExecutor<'a> {
     fn jobs(
         &mut self,
         mut plan: Box<Plan>,
-        index: usize,
+        asked: &Asked,
         window: Duration,
     ) -> Result<WindowResult, Failure> {
         self.number += 1;
-        let condition = &self.request.experiment.conditions[index];
+        let (rank, ranks) = (u64::from(self.place.0), u64::from(self.place.1));
         for (worker, job) in plan.jobs.iter_mut().enumerate() {
-            job.access.seed ^= window::seed(self.number, worker as u64);
+            job.access.seed ^= window::seed(self.number, worker as u64 * ranks + rank);
         }
-        let share = condition.rate_share.filter(|_| !self.is_unlimited);
-        if let Some(share) = share {
-            let peak = self.request.peaks.get(&super::peak_key(condition)).copied();
-            let peak = peak.ok_or_else(|| Failure::rejected("its peak could not be measured"))?;
-            pace(&mut plan, peak * share);
+        if let Some(iops) = asked.iops {
+            let members = self.members(asked).unwrap_or(self.place.1);
+            pace(&mut plan, iops / f64::from(members.max(1)));
         }
         if plan.jobs.iter().any(|job| !job.direct) {
             self.targets.drop_caches().map_err(Failure::rejected)?;
@@ -166,7 +244,7 @@ impl<'a> ConditionExecutor<'a> {
             return Err(Failure::rejected(why));
         }
         let undelayed_ns = undelayed_ns(&measured.jobs).filter(|_| corrects);
-        Ok(WindowResult { undelayed_ns, ..sample(&measured, share.is_some()) })
+        Ok(WindowResult { undelayed_ns, ..sample(&measured, asked.iops.is_some()) })
     }
 
     fn to_its_end(&self, plan: &Plan) -> Result<window::MeasuredWindow, String> {

@@ -25,7 +25,8 @@ fn jobs(jobs: &[&str], metric: Metric) -> Experiment {
 
 fn run(options: ExperimentOptions) -> ExperimentRecord {
     let mut runner = ExperimentRunner::open(options, &mut ()).unwrap();
-    let mut record = runner.run(&mut ()).unwrap();
+    runner.lay_out(&mut ()).unwrap();
+    let mut record = runner.run(&mut (), &mut None).unwrap();
     runner.finish(&mut record, |record| &mut record.header, &mut ()).unwrap();
     record
 }
@@ -61,7 +62,8 @@ fn an_interrupted_experiment_is_continued() {
     let options = options(jobs(&names, Metric::Iops), dir.path());
     let mut hooks = Interrupt(options.cancel.clone());
     let mut runner = ExperimentRunner::open(options.clone(), &mut hooks).unwrap();
-    let mut first = runner.run(&mut hooks).unwrap();
+    runner.lay_out(&mut hooks).unwrap();
+    let mut first = runner.run(&mut hooks, &mut None).unwrap();
     runner.finish(&mut first, |record| &mut record.header, &mut ()).unwrap();
     assert_eq!(first.header.outcome, Outcome::interrupted("the caller"));
     assert!(first.report.windows >= 6 && first.report.rounds < 8);

@@ -3,11 +3,12 @@
 use super::executor::{EngineExecutor, Executor, Place};
 use crate::cancel::CancelToken;
 use crate::ranks::{Lost, Ranks, SILENCE};
+use crate::window::{add_rank, added};
 use fathom_model::experiment::WindowResult;
 use fathom_model::facts::Host;
 use fathom_model::histogram::Histogram;
 use fathom_model::limit::{Config, LimitRank, LimitRecord, QueueFacts, RankPeak};
-use fathom_model::window::{CpuTime, Load, Measurement, Probe, Setting};
+use fathom_model::window::{CpuTime, Load, Measurement, Probe, Setting, Window};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -80,7 +81,7 @@ pub fn introduce(
     Ok(all.into_iter().map(rank).collect())
 }
 
-/// Measures the windows of rank 0's search until that has ended.
+/// Measures the windows of rank 0's search, and passes them to `take`, until that has ended.
 ///
 /// # Errors
 /// Another rank is gone.
@@ -88,10 +89,12 @@ pub fn serve(
     ranks: &mut Ranks,
     own: &mut EngineExecutor<'_>,
     cancel: &CancelToken,
+    mut take: impl FnMut(&Window),
 ) -> Result<(), Lost> {
     while let Some(probe) = ranks.broadcast(&None::<Probe>, SILENCE)? {
         let answer = answer(own, &probe, cancel);
         ranks.gather(&answer, time(&probe))?;
+        take(&Window { probe, outcome: answer.outcome });
     }
     Ok(())
 }
@@ -234,37 +237,10 @@ fn merged(probe: &Probe, all: Vec<Measurement>) -> Measurement {
         }
         sum.cpu = sum.cpu.into_iter().chain(one.cpu).reduce(added);
         for (sum, load) in sum.loads.iter_mut().zip(one.loads) {
-            add(sum, load);
+            add_rank(sum, load);
         }
     }
     sum
-}
-
-fn added(one: CpuTime, other: CpuTime) -> CpuTime {
-    CpuTime {
-        busy_ns: one.busy_ns + other.busy_ns,
-        steal_ns: one.steal_ns + other.steal_ns,
-        idle_ns: one.idle_ns + other.idle_ns,
-        throttled_ns: one.throttled_ns + other.throttled_ns,
-    }
-}
-
-/// Adds what a window of a search has.
-fn add(sum: &mut WindowResult, load: WindowResult) {
-    sum.ios += load.ios;
-    sum.bytes += load.bytes;
-    sum.errors += load.errors;
-    sum.short_ios += load.short_ios;
-    sum.first_error = sum.first_error.take().or(load.first_error);
-    sum.clat.merge(&load.clat);
-    sum.unstarted += load.unstarted;
-    sum.workers.extend(load.workers);
-    sum.disk = match (sum.disk.take(), load.disk) {
-        (Some(disk), Some(other)) => Some(disk.with(&other)),
-        (disk, other) => disk.or(other),
-    };
-    let queues = sum.driver_queue.into_iter().chain(load.driver_queue);
-    sum.driver_queue = queues.reduce(|one, other| one + other);
 }
 
 #[cfg(test)]

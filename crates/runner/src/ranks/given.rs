@@ -11,6 +11,8 @@ use std::collections::BTreeMap;
 pub struct Given {
     args: Vec<String>,
     files: BTreeMap<String, Vec<u8>>,
+    /// What it made of them, for commands whose ranks do not parse them.
+    text: String,
     /// Whether rank 0 could not parse it, and says so.
     pub is_refused: bool,
 }
@@ -21,11 +23,21 @@ impl Given {
         Self { is_refused: true, ..Self::default() }
     }
 
-    /// The command line and the sources of its files for a rank, with its names in them.
+    /// The same, with what rank 0 made of it.
+    pub fn with_text(self, text: String) -> Self {
+        Self { text, ..self }
+    }
+
+    /// The command line, and what else rank 0 read, with the names of a rank in them.
     pub fn received(self, rank: u32, size: u32, host: &str) -> (Vec<String>, Received) {
         let names = Names { rank, size, host: host.to_string() };
         let args = self.args.iter().map(|arg| names.put_in(arg)).collect();
-        (args, Received { names, files: self.files, system: System::default() })
+        let is_changed = |text: &str| names.put_in(text) != text;
+        let mut texts = self.files.values().filter_map(|file| std::str::from_utf8(file).ok());
+        let uses_names = texts.any(is_changed) || self.args.iter().any(|arg| is_changed(arg));
+        let text = names.put_in(&self.text);
+        let system = System::default();
+        (args, Received { names, files: self.files, text, uses_names, system })
     }
 }
 
@@ -40,7 +52,7 @@ impl Reading {
     /// What was read for the command line `args`.
     pub fn given(&self, args: &[String]) -> Given {
         let files = self.files.borrow().clone();
-        Given { args: args.to_vec(), files, is_refused: false }
+        Given { args: args.to_vec(), files, ..Given::default() }
     }
 
     /// Paths of the job files that were read.
@@ -77,6 +89,10 @@ impl Sources for Reading {
 pub struct Received {
     names: Names,
     files: BTreeMap<String, Vec<u8>>,
+    /// What rank 0 made of them.
+    pub text: String,
+    /// Whether the names of ranks occur in the command line or in the files.
+    pub uses_names: bool,
     system: System,
 }
 

@@ -140,6 +140,17 @@ fn jobs_on_a_command_line() {
 }
 
 #[test]
+fn the_number_of_ranks_is_an_axis_but_no_key() {
+    let found = sweep(&[(RANKS.into(), "1..6".into())], &["rw=read".into()]).unwrap();
+    let ranks: Vec<_> = found.conditions.iter().map(|condition| condition.ranks).collect();
+    assert_eq!(ranks, [Some(1), Some(2), Some(4), Some(6)]);
+    assert!(found.conditions.iter().all(|c| c.load == Load::Job(vec!["rw=read".into()])));
+    assert_eq!(found.conditions[3].label(&found.axes), "ranks=6");
+    let refused = sweep(&[(RANKS.into(), "0,two".into())], &[]).unwrap_err();
+    assert_eq!(refused.len(), 2, "{refused:?}");
+}
+
+#[test]
 fn a_sweep_has_a_condition_for_each_cell() {
     let axes = [("bs".to_string(), "4k,64k".to_string()), ("rate".into(), "50%..100%".into())];
     let found = sweep(&axes, &["rw=randread".into()]).unwrap();

@@ -1,5 +1,5 @@
 use super::*;
-use crate::render::{assert_fits, html, unwrapped};
+use crate::render::{self, Style, assert_fits, html, unwrapped};
 use fathom_analysis::rules::judge_experiment;
 use fathom_model::experiment::{
     Detail, Direction, Experiment, LayerShare, Published, Request, TrialReport,
@@ -56,6 +56,7 @@ fn record(
         request: Request { experiment, is_sweep, ..Request::default() },
         conditions: Vec::new(),
         report,
+        ranks: Vec::new(),
     })
 }
 
@@ -293,4 +294,22 @@ fn a_busy_machine_is_named_with_what_follows() {
     ] {
         assert!(shown.contains(part), "{part}\n{shown}");
     }
+}
+
+#[test]
+fn each_machine_has_a_row_with_what_it_did() {
+    let rank = |hostname: &str, base: f64| TrialRank {
+        hostname: hostname.into(),
+        kernel: "6.1".into(),
+        metrics: vec![Some(base), Some(base), Some(base / 2.0), None, None],
+    };
+    let ranks = (0..12).map(|n| rank(&format!("node{n}"), 1000.0 * f64::from(n + 1))).collect();
+    let record = ExperimentRecord { ranks, ..schedulers() };
+    let page = render::text(&experiment(&record, false), Style::default());
+    let page = page.split("\nranks").nth(1).unwrap();
+    assert!(page.contains("12 ranks measured each window together"), "{page}");
+    // With more variants than columns, the one with most IOPS; the median, the slowest three, and the fastest.
+    let rows: Vec<&str> = page.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    let at = rows.iter().position(|first| *first == "host").unwrap();
+    assert_eq!(rows[at + 1..at + 6], ["median", "node0", "node1", "node2", "node11"], "{page}");
 }

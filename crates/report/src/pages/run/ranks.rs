@@ -1,6 +1,6 @@
 //! What each of several machines did.
 
-use crate::doc::{DataColumn, Document, Text, bandwidth, count, text, time};
+use crate::doc::{DataColumn, Document, Text, bandwidth, count, text, time, whole};
 use fathom_analysis::derive;
 use fathom_analysis::ranks::of_rank;
 use fathom_model::histogram::Histogram;
@@ -104,7 +104,7 @@ fn row(name: String, (number, rank, done): &(usize, &RankRecord, JobRecord)) -> 
     let limited = limited.map(|found| found.limited_by.as_deref().unwrap_or(&found.rule));
     vec![
         name.into(),
-        count(*number as f64).into(),
+        whole(*number as u64).into(),
         count(iops(done)).into(),
         bandwidth(derive::per_second(derive::bytes(done), done.runtime_ns)).into(),
         p99,
