@@ -1,7 +1,8 @@
 //! fio's normal output, from the JSON form of the same record, for programs that read it (`IOPS=`).
 
 use crate::fio_json::{self, direction_name};
-use fathom_model::plan::JobPlan;
+use fathom_analysis::watch::Observed;
+use fathom_model::plan::{Idleness, JobPlan};
 use fathom_model::{Dir, RunRecord};
 use serde_json::{Map, Value};
 use std::fmt::Write;
@@ -22,6 +23,22 @@ macro_rules! line {
 /// The result of the process `pid`.
 pub fn render(record: &RunRecord, pid: u32) -> String {
     heading(&record.plan.jobs) + &of_json(&fio_json::value(record), pid)
+}
+
+/// What fio prints after that with `--idle-prof`; empty without samples of the CPUs.
+pub fn idleness(record: &RunRecord, observed: Option<&Observed>) -> String {
+    let (Some(wanted), Some(observed)) = (record.plan.idleness, observed) else {
+        return String::new();
+    };
+    let idle = observed.idle_percent();
+    let mean = idle.values().sum::<f64>() / idle.len().max(1) as f64;
+    let mut text = format!("\nCPU idleness:\n  system: {mean:3.2}%\n");
+    if wanted == Idleness::PerCpu {
+        let each: Vec<String> = idle.values().map(|percent| format!("{percent:3.2}%")).collect();
+        line!(text, "  percpu: {}", each.join(", "));
+    }
+    line!(text, "  unit work: mean=0.00us, stddev=0.00");
+    text
 }
 
 /// The lines with which fio begins: what the jobs are.
