@@ -9,7 +9,7 @@
 run() {
     name=$1 node=$2
     shift 2
-    dmesg -C
+    dmesg -c >/dev/null
     fathom run --output-format=json --filename="$node" --erase="$node" --direct=1 --zonemode=zbd --name="$name" "$@" \
         >"$name.json" || { cat "$name.json"; dmesg; return 1; }
     is "$name.json" '[.jobs[] | .error, .total_err // 0] | add' 0
