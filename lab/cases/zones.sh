@@ -10,22 +10,25 @@ run() {
     name=$1 node=$2
     shift 2
     dmesg -c >/dev/null
-    fathom run --output-format=json --filename="$node" --erase="$node" --direct=1 --zonemode=zbd --name="$name" "$@" \
+    fathom run --output-format=json --filename="$node" --erase="$node@$identity" --direct=1 --zonemode=zbd --name="$name" "$@" \
         >"$name.json" || { cat "$name.json"; dmesg; return 1; }
     is "$name.json" '[.jobs[] | .error, .total_err // 0] | add' 0
     dmesg >messages
     check "$name: the device rejects nothing" [ "$(grep -c 'I/O error\|error, dev' messages)" = 0 ]
 }
 
-# written NODE: the bytes below all write pointers, as the kernel reports them.
+# written NODE: the bytes below all write pointers, as the kernel reports them; that of a full zone is at its end.
 written() {
     sum=0
-    for pointer in $(blkzone report "$1" | grep 'SEQ_WRITE' | sed 's/.*wptr 0x\([0-9a-f]*\).*/\1/'); do
-        sum=$((sum + 0x$pointer))
+    for zone in $(blkzone report "$1" | grep SEQ_WRITE | sed 's/.*cap 0x\([0-9a-f]*\).*wptr 0x\([0-9a-f]*\).*/\1:\2/'); do
+        capacity=$((0x${zone%:*})) pointer=$((0x${zone#*:}))
+        sum=$((sum + (pointer < capacity ? pointer : capacity)))
     done
     echo $((sum * 512))
 }
 
+# What null_blk returns above a write pointer is not zeroes, so that fathom asks for more than the name.
+identity=33554432
 zoned() {
     name=$1
     shift
@@ -38,7 +41,9 @@ total() {
 
 node=$(zoned plain)
 # What the proof relies on: a write elsewhere is an error.
-expect 1 fathom run --name=elsewhere --filename="$node" --erase="$node" --direct=1 --rw=write --offset=512k --bs=4k --number_ios=1
+expect 1 fathom run --name=elsewhere --filename="$node" --erase="$node@$identity" --direct=1 --rw=write --offset=512k --bs=4k \
+    --number_ios=1
+says err "failed: Input/output error"
 check "nothing is written yet" [ "$(written "$node")" = 0 ]
 
 for engine in psync libaio io_uring; do
@@ -79,13 +84,17 @@ fi
 
 # QEMU's, of 4 MiB with 3 MiB each, of which 4 may be open and 6 active.
 node=$(disk 0)
+identity=LAB0
 is_zoned=$(cat "/sys/block/${node#/dev/}/queue/zoned")
 check "the namespace is zoned" [ "$is_zoned" = host-managed ]
 for engine in libaio io_uring; do
     for depth in 1 8; do
         blkzone reset "$node"
         run "zns$engine$depth" "$node" --ioengine=$engine --iodepth=$depth --rw=randwrite --bs=16k --numjobs=3 --io_size=4m
-        check "$engine, queue depth $depth: all below the pointers" [ "$(written "$node")" = "$(total "zns$engine$depth.json")" ]
+        # With few open zones, some fill up and are reset.
+        resets=$(value "zns$engine$depth.json" '[.fathom.jobs[].zone_resets] | add')
+        all=$(($(written "$node") + resets * (3 << 20)))
+        check "$engine, queue depth $depth: all below the pointers" [ "$all" = "$(total "zns$engine$depth.json")" ]
         run "znsmixed$engine$depth" "$node" --ioengine=$engine --iodepth=$depth --rw=randrw --bs=48k --numjobs=2 --io_size=24m
         run "znsseq$engine$depth" "$node" --ioengine=$engine --iodepth=$depth --rw=write --bs=128k
     done

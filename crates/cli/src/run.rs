@@ -336,6 +336,7 @@ impl Request<'_> {
             || !output.as_fio && output.formats != [Format::Terse]
             || output.compare.is_some()
             || output.confirm
+            || output.idleness.is_some()
     }
 
     /// Runs the plan; whether everything was carried out.

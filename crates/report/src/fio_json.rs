@@ -14,7 +14,7 @@ use fathom_analysis::derive;
 use fathom_analysis::watch::Observed;
 use fathom_model::finding::Finding;
 use fathom_model::histogram::Histogram;
-use fathom_model::plan::{BlockSizes, Idleness, JobPlan, Mix, Order};
+use fathom_model::plan::{BlockSizes, Idleness, JobPlan, Mix, Order, Zoning};
 use fathom_model::record::{
     Cost, DirRecord, DiskRecord, FlushRecord, InEffect, PriorityRecord, RunRecord, Usage,
 };
@@ -179,7 +179,7 @@ fn job<'a>(record: &'a RunRecord, entry: Entry<'a>, plus: bool) -> FioJob<'a> {
 /// `--idle-prof`, without fio's calibration: the kernel counts idle time itself.
 fn idleness(record: &RunRecord, observed: Option<&Observed>) -> Option<Ordered<f64>> {
     let wanted = record.plan.idleness?;
-    let idle = observed?.idle_percent();
+    let idle = observed.map(Observed::idle_percent).filter(|idle| !idle.is_empty())?;
     let mean = idle.values().sum::<f64>() / idle.len().max(1) as f64;
     let each = idle.iter().filter(|_| wanted == Idleness::PerCpu);
     let each = each.map(|(cpu, percent)| (format!("cpu-{cpu}").into(), rounded(*percent)));
@@ -454,6 +454,9 @@ struct Extra<'a> {
 struct ExtraJob<'a> {
     jobname: &'a str,
     workers: usize,
+    /// With `zonemode=zbd`, if the job may reset zones.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    zone_resets: Option<u64>,
     error: Option<String>,
     target_changes: Vec<String>,
     dirs: Ordered<ExtraDirection>,
@@ -509,6 +512,9 @@ fn extra_job<'a>(entry: &Entry<'a>, plus: bool) -> ExtraJob<'a> {
     ExtraJob {
         jobname: &entry.group.plan.name,
         workers: entry.group.jobs.len(),
+        zone_resets: matches!(entry.group.plan.access.zoning, Some(Zoning::WritePointers(_)))
+            .then_some(done.zone_resets)
+            .filter(|_| [Dir::Write, Dir::Trim].iter().any(|dir| entry.group.plan.modifies(*dir))),
         error: done.error.as_ref().map(|error| error.message.clone()),
         target_changes: done.target_changes.clone(),
         dirs: Ordered(

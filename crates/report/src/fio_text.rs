@@ -27,10 +27,10 @@ pub fn render(record: &RunRecord, pid: u32) -> String {
 
 /// What fio prints after that with `--idle-prof`; empty without samples of the CPUs.
 pub fn idleness(record: &RunRecord, observed: Option<&Observed>) -> String {
-    let (Some(wanted), Some(observed)) = (record.plan.idleness, observed) else {
+    let idle = observed.map(Observed::idle_percent).filter(|idle| !idle.is_empty());
+    let (Some(wanted), Some(idle)) = (record.plan.idleness, idle) else {
         return String::new();
     };
-    let idle = observed.idle_percent();
     let mean = idle.values().sum::<f64>() / idle.len().max(1) as f64;
     let mut text = format!("\nCPU idleness:\n  system: {mean:3.2}%\n");
     if wanted == Idleness::PerCpu {
@@ -89,8 +89,8 @@ fn of_json(json: &Value, pid: u32) -> String {
     };
     let ended = format!("pid={pid}: {}", json["time"].as_str().unwrap_or_default());
     for (index, job) in jobs.iter().enumerate().filter(|(_, job)| did(job)) {
-        let workers = json["fathom"]["jobs"][index]["workers"].as_u64();
-        job_text(&mut text, job, workers, &ended, Form::of(job, globals));
+        let more = &json["fathom"]["jobs"][index];
+        job_text(&mut text, job, more, &ended, Form::of(job, globals));
     }
     groups(&mut text, jobs, globals);
     disks(&mut text, json["disk_util"].as_array());
@@ -161,9 +161,11 @@ fn reason(errno: f64) -> String {
     }
 }
 
-/// `workers` is the number of jobs that the entry covers, if known; `ended` says which process did it, and when.
-fn job_text(out: &mut String, job: &Value, workers: Option<u64>, ended: &str, form: Form) {
-    let clones = workers.unwrap_or(1);
+/// `more` is what fathom knows of the job besides; `ended` says which process did it, and when.
+fn job_text(out: &mut String, job: &Value, more: &Value, ended: &str, form: Form) {
+    let clones = more["workers"].as_u64().unwrap_or(1);
+    let resets = more["zone_resets"].as_u64();
+    let resets = resets.map(|resets| format!("; {resets} zone resets")).unwrap_or_default();
     let error = number(&job["error"]);
     let why = if error == 0.0 { String::new() } else { format!(" ({})", reason(error)) };
     line!(
@@ -180,7 +182,7 @@ fn job_text(out: &mut String, job: &Value, workers: Option<u64>, ended: &str, fo
         // Writes that were only counted took no time.
         let took = number(&dir["runtime"]) > 0.0 || number(&dir["bw_bytes"]) > 0.0;
         if number(&dir["total_ios"]) > 0.0 && took {
-            direction(out, dir, name, form);
+            direction(out, dir, name, &resets, form);
         }
     }
     for (unit, key) in [("nsec", "latency_ns"), ("usec", "latency_us"), ("msec", "latency_ms")] {
@@ -263,12 +265,12 @@ fn steady(out: &mut String, steady: &Value) {
     );
 }
 
-fn direction(out: &mut String, dir: &Value, name: &str, form: Form) {
+fn direction(out: &mut String, dir: &Value, name: &str, resets: &str, form: Form) {
     let [rate, other] = form.rate(number(&dir["bw_bytes"]) as u64);
     let [size, _] = form.size(number(&dir["io_bytes"]) as u64);
     line!(
         out,
-        "  {name}: IOPS={}, BW={rate} ({other})({size}/{}msec)",
+        "  {name}: IOPS={}, BW={rate} ({other})({size}/{}msec){resets}",
         short(number(&dir["iops"]) as u64, form.digits, 1000, ""),
         dir["runtime"]
     );
