@@ -182,7 +182,7 @@ fn idleness(record: &RunRecord, observed: Option<&Observed>) -> Option<Ordered<f
     let idle = observed.map(Observed::idle_percent).filter(|idle| !idle.is_empty())?;
     let mean = idle.values().sum::<f64>() / idle.len().max(1) as f64;
     let each = idle.iter().filter(|_| wanted == Idleness::PerCpu);
-    let each = each.map(|(cpu, percent)| (format!("cpu-{cpu}").into(), rounded(*percent)));
+    let each = each.map(|(cpu, percent)| (format!("cpu-{cpu}"), rounded(*percent)));
     let system = std::iter::once(("system".into(), rounded(mean)));
     let unit = [("unit_mean".into(), 0.0), ("unit_stddev".into(), 0.0)];
     Some(Ordered(system.chain(each).chain(unit).collect()))

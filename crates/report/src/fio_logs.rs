@@ -417,7 +417,7 @@ mod tests {
         let submitted = &lines(&all, IoEvent::Submitted { slat_ns: 500 })[0];
         assert_eq!(submitted, "7, 500, 0, 1, 4096, 81920, 0x2003\n");
         let mut text = String::new();
-        append(&mut text, &all, &no_io(500, Dir::Read), (3, Some(4)));
+        append(&mut text, &all, &no_io(500, Dir::Read), (3, Some(4)), None);
         assert_eq!(text, "500, 3, 4, 0, 0, 0, 0x0000\n");
     }
 }
