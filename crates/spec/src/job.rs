@@ -428,7 +428,7 @@ impl Job {
         })
     }
 
-    /// The way it uses zones. As in fio, `zonesize` alone means `strided`.
+    /// The way it uses zones. `zonesize` alone means `strided`.
     pub fn zone_mode(&self) -> ZoneMode {
         let default = if self.zone_size > 0 { ZoneMode::Strided } else { ZoneMode::None };
         self.zone_mode.unwrap_or(default)

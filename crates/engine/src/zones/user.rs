@@ -316,8 +316,13 @@ impl ZoneUser {
         }
         let room = zone.room();
         let is_full = room < least;
-        let resets = room == 0 || !is_full && file.resets_early(zone, &self.rules);
+        let is_early = file.resets_early(zone, &self.rules);
+        let resets = room == 0 || !is_full && is_early;
         if (is_full || resets) && !is_idle {
+            if is_early {
+                // Due when the writes in flight have completed.
+                target.until_reset.store(1, Relaxed);
+            }
             return Attempt::Busy;
         }
         if is_full && !resets || room == 0 && self.keeps_data {
@@ -456,7 +461,6 @@ impl UsedZones {
         let target = &self.target;
         let bytes = (self.end - self.first) as u64 * target.zone_bytes;
         if rules.reset_frequency == 0.0
-            || zone.pointer.load(Relaxed) == zone.start
             || (target.data.load(Relaxed) as f64) < bytes as f64 * rules.reset_threshold
         {
             return false;
@@ -465,7 +469,8 @@ impl UsedZones {
         if is_due {
             target.until_reset.store(writes_between_resets(rules), Relaxed);
         }
-        is_due
+        // As in fio, an empty zone is spared, and counts.
+        is_due && zone.pointer.load(Relaxed) > zone.start
     }
 
     /// Empties a zone without I/Os in flight.
