@@ -21,5 +21,14 @@ for fs in ext4 tmpfs; do
     check "and not more" [ "$written" -le "$(stat -c %s /mnt/$fs/file)" ]
     is $fs/record.json '.jobs[0].dirs.write.counts.bytes' "$written"
     keep $fs
+    # Filling it on request is no error.
+    rm -f /mnt/$fs/others
+    fathom run --name=fill --filename=/mnt/$fs/fill --rw=write --bs=64k --fill_device=1 --output-format=json >out 2>err
+    is out '.jobs[0].error' 0
+    written=$(value out '.jobs[0].write.io_bytes')
+    check "it is full ($written)" [ "$(stat -f -c %a /mnt/$fs)" = 0 ]
+    check "and what was written is counted" [ "$written" -gt 0 ]
+    check "and not more" [ "$written" -le "$(stat -c %s /mnt/$fs/fill)" ]
+    rm -f /mnt/$fs/fill
 done
 nothing_left

@@ -14,7 +14,7 @@ use crate::timeline::{
 };
 use fathom_model::progress::Sample;
 use fathom_model::watch::{
-    CgroupSample, MachineSample, SampledView, Stack, StackCount, StacksSample,
+    CgroupSample, CpuSample, MachineSample, SampledView, Stack, StackCount, StacksSample,
 };
 use std::collections::BTreeMap;
 
@@ -104,6 +104,25 @@ impl Observed {
                 .or_else(|| Some((sample.elapsed_ns, cgroup.clone())));
         }
         self.last.clone_from(sample);
+    }
+
+    /// Idle time of each CPU, in percent, waiting for I/O included.
+    pub fn idle_percent(&self) -> BTreeMap<u32, f64> {
+        let cpus = |sample: &Sample| {
+            sample.machine.system.as_ref().map(|system| system.cpus.clone()).unwrap_or_default()
+        };
+        let then = self.first.as_ref().map(cpus).unwrap_or_default();
+        let times = |cpu: &CpuSample| {
+            let idle = cpu.idle + cpu.iowait;
+            (idle, idle + cpu.user + cpu.nice + cpu.system + cpu.irq + cpu.softirq + cpu.steal)
+        };
+        let idle = |now: CpuSample| {
+            let then = times(then.iter().find(|then| then.cpu == now.cpu)?);
+            let now_times = times(&now);
+            let all = now_times.1.checked_sub(then.1).filter(|all| *all > 0)?;
+            Some((now.cpu, now_times.0.saturating_sub(then.0) as f64 * 100.0 / all as f64))
+        };
+        cpus(&self.last).into_iter().filter_map(idle).collect()
     }
 
     fn add_interval(&mut self, machine: &MachineSample, rates: &MachineRates) {

@@ -40,6 +40,8 @@ struct LogFile {
     file: File,
     /// After the last write.
     version: Option<LogVersion>,
+    /// Whether lines are compressed (`log_store_compressed`).
+    compressed: bool,
     /// A file that cannot be written is complained about once.
     failed: bool,
 }
@@ -74,7 +76,10 @@ impl LogWriters {
                 }
                 logs.index.insert((number, kind), at.unwrap_or(places.len()));
                 if at.is_none() {
-                    places.push(LogTarget::open(path, is_named, used.clone())?);
+                    let compressed = kind != LogKind::Trace
+                        && job.logs.as_ref().is_some_and(|logs| logs.compressed);
+                    let place = LogTarget::open(path, is_named, used.clone())?;
+                    places.push(LogTarget { compressed, ..place });
                 }
             }
         }
@@ -207,6 +212,7 @@ struct LogTarget {
     to: Destination,
     /// Whether an existing file may be replaced, whatever it is.
     is_named: bool,
+    compressed: bool,
 }
 
 impl LogTarget {
@@ -220,7 +226,7 @@ impl LogTarget {
             let why = why.strip_prefix(&format!("--output={path}: ")).unwrap_or(&why);
             format!("cannot write the log {path}: {why}")
         })?;
-        let place = Self { path, to, is_named };
+        let place = Self { path, to, is_named, compressed: false };
         match place.to.file_name().and_then(|(dir, name)| dir.regular(name)) {
             Ok(Some(_)) if !is_named => place.append().map(|_| place),
             _ => Ok(place),
@@ -263,12 +269,16 @@ impl LogFile {
     fn create(place: LogTarget) -> Result<Self, String> {
         let file = place.create()?;
         let version = LogVersion::of(&file).ok();
-        Ok(Self { path: place.path, file, version, failed: false })
+        let compressed = place.compressed;
+        Ok(Self { path: place.path, file, version, compressed, failed: false })
     }
 
     /// Appends lines at once, so that a killed run keeps them; returns the first error.
     fn append(&mut self, lines: &str) -> Option<String> {
-        let written = self.file.write_all(lines.as_bytes());
+        let written = match self.compressed {
+            true => fathom_store::compressed(lines).and_then(|bytes| self.file.write_all(&bytes)),
+            false => self.file.write_all(lines.as_bytes()),
+        };
         self.version = LogVersion::of(&self.file).ok();
         let error = written.err()?;
         let is_first = !std::mem::replace(&mut self.failed, true);

@@ -185,7 +185,7 @@ fn for_programs(
         Format::JsonPlus => return Kind::Json.safe(&json(true)).into_owned(),
         Format::Terse => terse::render(record, version),
         Format::Normal | Format::Markdown | Format::Html => {
-            fio_text::render(record, std::process::id())
+            fio_text::render(record, std::process::id()) + &fio_text::idleness(record, observed)
         }
     };
     Kind::Lines.safe(&text).into_owned()

@@ -119,6 +119,14 @@ fn perform_or_explain(
         (output.compare, output.fail_if) = (None, Vec::new());
     }
     set_style(&spec.output);
+    if let Some(path) = &spec.output.inflate {
+        let text = fathom_store::inflate(Path::new(path)).map_err(|why| {
+            format!(
+                "cannot read the compressed log {path}: {why}; name one of log_store_compressed"
+            )
+        })?;
+        return output::stream(&text, Kind::Lines).map(|_| ExitCode::SUCCESS);
+    }
     if let Some(text) = answer_without_running(&spec) {
         return output::stream(&text?, Kind::Lines).map(|_| ExitCode::SUCCESS);
     }
@@ -373,6 +381,7 @@ impl Request<'_> {
             || !output.as_fio && output.formats != [Format::Terse]
             || output.compare.is_some()
             || output.confirm
+            || output.idleness.is_some()
     }
 
     /// Runs the plan; whether everything was carried out.

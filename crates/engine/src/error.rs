@@ -46,6 +46,8 @@ pub enum Operation {
     LockMemory(u64),
     SetMemoryPolicy,
     SetAffinity(Vec<u32>),
+    SetUser(u32),
+    SetGroup(u32),
     /// Pinning to a CPU whose number is above the maximum.
     UseCpu {
         cpu: u32,
@@ -53,6 +55,11 @@ pub enum Operation {
     },
     PreRead(u64),
     FreeBlocks,
+    /// The zones of a device.
+    ReportZones,
+    /// The zone that begins at this byte.
+    ResetZone(u64),
+    FinishZone(u64),
     Advise,
     HintWriteLife,
     HandleBusErrors,
@@ -81,6 +88,7 @@ pub enum Operation {
     },
     Fsync,
     Fdatasync,
+    SyncRange,
     Name(NameOp),
     /// `more` are those beside the one in `file`.
     RemoveNames {

@@ -19,10 +19,12 @@ use crate::thread::{self, Locked};
 use crate::verify::state::State;
 use crate::verify::{JournalFile, Verifier};
 use crate::worker::{AnyWorker, Core, SpanEnd};
+use crate::zones::ZonedTarget;
 use fathom_model::plan::{Engine, JobPlan, Memory};
 use fathom_model::progress::Phase;
 use fathom_model::record::{DirRecord, FlushRecord, JobRecord, Usage, VerifyRecord};
 use fathom_model::{Dir, PerDir};
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -43,6 +45,8 @@ pub(crate) struct Task<'a> {
     pub shared: &'a Shared,
     pub wake: &'a Wake,
     pub flow: Option<&'a Arc<FlowGroup>>,
+    /// The zones of targets that are used by their write pointers, by the targets' numbers.
+    pub zones: &'a BTreeMap<usize, Arc<ZonedTarget>>,
     pub run_start_ns: u64,
 }
 
@@ -111,7 +115,8 @@ fn prepare_thread(task: &Task<'_>, locked: &mut Option<Locked>) -> Result<(), En
     *locked = Some(Locked::new(task.job.placement.locked_bytes)?);
     thread::apply(&task.job.placement)?;
     hints::apply(task.job, task.files)?;
-    hints::pre_read(task.job, task.files, || task.shared.is_stopping())
+    hints::pre_read(task.job, task.files, || task.shared.is_stopping())?;
+    thread::become_user(&task.job.placement)
 }
 
 fn slab(task: &Task<'_>) -> Result<Slab, EngineError> {
@@ -143,6 +148,9 @@ fn measured<'a>(
 ) -> JobResult {
     let (job, shared) = (task.job, task.shared);
     wait_until(task, clock::now_ns() + job.start_delay_ns);
+    if let Err(error) = worker.core().zones.as_ref().map_or(Ok(()), |zones| zones.begin()) {
+        return error.into();
+    }
     worker.core().now_ns = clock::now_ns();
     if job.is_held_back() {
         let flow = job.flow.zip(task.flow);
@@ -150,6 +158,7 @@ fn measured<'a>(
         let core = worker.core();
         core.pace = Some(Pace::new(job, core.now_ns, flow));
     }
+    worker.core().begin_io_time();
     let mut end = ramped(task, worker, ramp, verify);
     let mut search = job.latency_target.map(|target| DepthSearch::new(target, job.depth));
     let now_ns = worker.core().now_ns;
@@ -425,6 +434,7 @@ fn record(
         usage,
         depth: core.depth.record(core.calls_measured(queue.system_calls())),
         granted,
+        zone_resets: core.zones.as_ref().map_or(0, |zones| zones.resets()),
         log_wait_ns: core.observer.as_ref().map_or(0, |observer| observer.log_wait_ns()),
         ..JobRecord::default()
     }
@@ -455,6 +465,7 @@ mod tests {
                 shared: &shared,
                 wake: &wake,
                 flow: None,
+                zones: &BTreeMap::new(),
                 run_start_ns: 0,
             };
             let mut reported = None;

@@ -10,6 +10,7 @@
 mod buffers;
 pub mod clock;
 pub mod closed;
+mod cpu;
 mod depth_search;
 mod entries;
 mod error;
@@ -41,6 +42,7 @@ mod uring;
 mod verify;
 mod vsync;
 mod worker;
+mod zones;
 
 pub use entries::{EntryReceiver, EntrySender, entries};
 pub use error::{EngineError, Hint, JobResult, Operation, ScsiError};

@@ -71,12 +71,19 @@ impl Mmap {
     }
 }
 
+/// Whether the target is open for writing: a trace may read one file and write another.
+fn may_write(file: &OpenFile) -> bool {
+    // SAFETY: takes no pointers.
+    let flags = unsafe { libc::fcntl(file.raw(), libc::F_GETFL) };
+    flags & libc::O_ACCMODE != libc::O_RDONLY
+}
+
 impl Mapped {
     fn new(job: &JobPlan, file: &OpenFile, region: &Region) -> Result<Self, EngineError> {
         let mix = job.access.mix;
         let reads = mix.has(Dir::Read) || job.verify.is_some();
         let protection = if reads { libc::PROT_READ } else { 0 }
-            | if job.modifies(Dir::Write) { libc::PROT_WRITE } else { 0 };
+            | if job.modifies(Dir::Write) && may_write(file) { libc::PROT_WRITE } else { 0 };
         let page_bytes = page_bytes();
         let offset = region.start - region.start % page_bytes as u64;
         let bytes = (region.start + region.len - offset) as usize;

@@ -15,7 +15,8 @@ use crate::stall::{self, StallDetector};
 use crate::stats::Shared;
 use crate::until_steady;
 use crate::verify::JournalFile;
-use fathom_model::plan::{ExitWhat, JobPlan, Plan, STACK_BYTES};
+use crate::zones::{self, ZonedTarget};
+use fathom_model::plan::{Engine, ExitWhat, JobPlan, Plan, STACK_BYTES};
 use fathom_model::progress::{JobProgress, JobTotals, Phase, Progress};
 use fathom_model::record::JobRecord;
 use fathom_model::{Dir, PerDir, list};
@@ -53,6 +54,7 @@ struct RunState {
     inputs: Vec<JobInput>,
     members: Vec<Member>,
     flows: BTreeMap<u32, Arc<FlowGroup>>,
+    zones: BTreeMap<usize, Arc<ZonedTarget>>,
     start_ns: u64,
     stopped: AtomicBool,
     over: Mutex<bool>,
@@ -90,6 +92,7 @@ pub fn start_with(plan: &Plan, inputs: Vec<JobInput>) -> Result<Running, EngineE
     let members = plan.jobs.iter().map(member).collect::<std::io::Result<_>>();
     let state = Arc::new(RunState {
         jobs: plan.jobs.clone(),
+        zones: zones::targets(&plan.jobs, &inputs)?,
         flows: pace::groups(plan.jobs.iter().map(|job| job.flow)),
         inputs,
         members: members.map_err(failed)?,
@@ -261,6 +264,7 @@ fn spawn(
             shared: &member.shared,
             wake: &member.wake,
             flow: state.jobs[index].flow.and_then(|flow| state.flows.get(&flow.id)),
+            zones: &state.zones,
             run_start_ns: state.start_ns,
         };
         let (works, on_work) = (Cell::new(false), state.inputs[index].on_work.as_ref());
@@ -359,6 +363,7 @@ fn supervise_wave(
 ) {
     let mut jobs: BTreeMap<usize, Supervised> =
         members.iter().map(|index| (*index, Supervised::default())).collect();
+    end_loads(state, &jobs);
     let mut steady = until_steady::checks(&state.jobs, members);
     let mut next_sample = clock::now_ns() + INTERVAL.as_nanos() as u64;
     while jobs.values().any(|job| !job.has_ended) {
@@ -370,6 +375,7 @@ fn supervise_wave(
                     job.complete(&state.jobs[index], &mut results[index]);
                 }
                 end_others(state, index, results[index].error.is_some(), &jobs);
+                end_loads(state, &jobs);
             }
             Ok(WorkerEvent::Ready(..)) | Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
@@ -427,6 +433,18 @@ fn end_others(state: &RunState, index: usize, failed: bool, wave: &BTreeMap<usiz
         ExitWhat::Group => (0..state.jobs.len())
             .filter(|other| state.jobs[*other].group == job.group)
             .for_each(|other| state.stop(other)),
+    }
+}
+
+/// Stops loads on CPUs that end with the I/O (`exit_on_io_done`), once only loads are left.
+fn end_loads(state: &RunState, wave: &BTreeMap<usize, Supervised>) {
+    let load = |job: usize| match state.jobs[job].engine {
+        Engine::Cpu(load) => Some(load.ends_with_io),
+        _ => None,
+    };
+    let running = || wave.iter().filter(|(_, job)| !job.has_ended).map(|(job, _)| *job);
+    if running().all(|job| load(job).is_some()) {
+        running().filter(|job| load(*job) == Some(true)).for_each(|job| state.stop(job));
     }
 }
 

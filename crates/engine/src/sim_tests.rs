@@ -374,7 +374,7 @@ proptest! {
     fn flushes_come_when_due_and_cover_what_was_written(seed in any::<u64>(), every in 1u32..20, ios in 1u64..200) {
         let mut job = job(Mix::Only(Dir::Write), 8);
         job.sync.fsync_every = every;
-        job.think = Some(Think { time_ns: 10, spin_ns: 10, blocks: 7 });
+        job.think = Some(Think { time_ns: 10, spin_ns: 10, blocks: 7, io_ns: 0 });
         let out = simulate(&job, Faults { delay_max: 4, ..Faults::default() }, seed, ios);
         prop_assert_eq!(out.counts().ios, ios);
         prop_assert_eq!(u64::from(out.flushes), ios / u64::from(every));

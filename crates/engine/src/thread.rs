@@ -35,6 +35,23 @@ pub(crate) fn apply(plan: &Placement) -> Result<(), EngineError> {
     Ok(())
 }
 
+/// Makes the calling thread run as the user and group of `plan`; what it may no longer do then must be done before.
+pub(crate) fn become_user(plan: &Placement) -> Result<(), EngineError> {
+    if let Some(group) = plan.group {
+        // SAFETY: takes no pointers. Unlike the C library's function, the system call changes this thread only.
+        if unsafe { libc::syscall(libc::SYS_setresgid, group, group, group) } < 0 {
+            return Err(EngineError::last(Operation::SetGroup(group)));
+        }
+    }
+    if let Some(user) = plan.user {
+        // SAFETY: as above.
+        if unsafe { libc::syscall(libc::SYS_setresuid, user, user, user) } < 0 {
+            return Err(EngineError::last(Operation::SetUser(user)));
+        }
+    }
+    Ok(())
+}
+
 /// Memory that is locked while it lives (`lockmem`).
 pub(crate) struct Locked {
     address: *mut libc::c_void,

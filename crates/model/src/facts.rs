@@ -279,7 +279,23 @@ pub struct DeviceFacts {
     pub discard_max_bytes: Option<u64>,
     /// NVMe namespace ID, for passthrough.
     pub nvme_nsid: Option<u32>,
+    /// Its zones, if writes must be at write pointers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zones: Option<ZoneFacts>,
     /// Whether it is a SCSI disk, not a partition of one: its block addresses are those of SCSI commands.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub scsi_disk: bool,
+}
+
+/// Zones of a block device.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ZoneFacts {
+    /// Whether writes elsewhere than at a write pointer fail (host-managed), or are only slow (host-aware).
+    pub managed: bool,
+    /// Length of a zone in bytes (queue/chunk_sectors).
+    pub zone_bytes: u64,
+    /// Zones that may be open at a time; 0 for any number (queue/max_open_zones).
+    pub open_max: u32,
+    /// Zones that may be open or partly written; 0 for any number (queue/max_active_zones).
+    pub active_max: u32,
 }

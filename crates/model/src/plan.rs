@@ -13,11 +13,13 @@ mod steady_state;
 mod until_steady;
 mod verify;
 
-pub use access::{AbsoluteZone, Access, BlockSizes, Distribution, Mix, Order, Zone};
+pub use access::{
+    AbsoluteZone, Access, BlockSizes, Distribution, Mix, Order, Zone, ZoneRules, Zoning,
+};
 pub use data::{Advice, CommandPriority, IoFlags, MemoryPolicy, WriteLife};
-pub use data::{Buffers, Dedupe, Fill, FlushPlan, Memory, OnError, SyncIo};
+pub use data::{Buffers, Dedupe, Fill, FlushPlan, Memory, OnError, RangeSync, SyncIo};
 pub use engine::{
-    Batch, Engine, NvmeCommands, Psync, ScsiCommands, ScsiWrite, SqPoll, Uring, WriteMode,
+    Batch, CpuLoad, Engine, NvmeCommands, Psync, ScsiCommands, ScsiWrite, SqPoll, Uring, WriteMode,
 };
 pub use memory::{
     BUFFER_ALIGN, HUGE_PAGE_BYTES, MemoryNeed, SLOT_BYTES, STACK_BYTES, block_map_levels,
@@ -47,6 +49,19 @@ pub struct Plan {
     pub notes: Vec<String>,
     /// Keys of `[global]` as given (fio's "global options"), for output.
     pub global_options: BTreeMap<String, String>,
+    /// Idle time of the CPUs in fio's output (`--idle-prof`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idleness: Option<Idleness>,
+}
+
+/// Of which CPUs fio's output has the idle time (`--idle-prof`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Idleness {
+    /// Of all together.
+    System,
+    /// Also of each.
+    PerCpu,
 }
 
 /// Permissions given on the command line. A job file cannot give any.
@@ -351,6 +366,12 @@ pub struct Placement {
     pub cpus: Vec<u32>,
     /// nice(2) value.
     pub nice: i32,
+    /// The user that the worker runs as (`uid`), if another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<u32>,
+    /// Its group (`gid`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<u32>,
     /// I/O priority class and level as in ioprio_set(2) (`prioclass`, `prio`).
     pub io_priority: Option<(u8, u8)>,
     /// Memory that it locks, besides what it needs, in bytes (`lockmem`).

@@ -259,6 +259,9 @@ pub struct JobRecord {
     /// What was verified, if anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verify: Option<VerifyRecord>,
+    /// Zones that the job reset (`zonemode=zbd`).
+    #[serde(default, skip_serializing_if = "crate::watch::is_zero")]
+    pub zone_resets: u64,
 }
 
 /// What a job with a latency target found (`latency_target`).

@@ -14,7 +14,7 @@ use fathom_analysis::derive;
 use fathom_analysis::watch::Observed;
 use fathom_model::finding::Finding;
 use fathom_model::histogram::Histogram;
-use fathom_model::plan::{BlockSizes, JobPlan, Mix, Order};
+use fathom_model::plan::{BlockSizes, Idleness, JobPlan, Mix, Order, Zoning};
 use fathom_model::record::{
     Cost, DirRecord, DiskRecord, FlushRecord, InEffect, PriorityRecord, RunRecord, Usage,
 };
@@ -51,6 +51,8 @@ struct Root<'a> {
     global_options: &'a BTreeMap<String, String>,
     jobs: Vec<FioJob<'a>>,
     disk_util: Vec<FioDisk<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cpu_idleness: Option<Ordered<f64>>,
     fathom: Extra<'a>,
 }
 
@@ -126,6 +128,7 @@ fn root<'a>(record: &'a RunRecord, observed: Option<&Observed>, plus: bool) -> R
         fathom: extra(record, observed, &entries, plus),
         jobs: entries.into_iter().map(|entry| job(record, entry, plus)).collect(),
         disk_util: record.disks.iter().map(disk).collect(),
+        cpu_idleness: idleness(record, observed),
     }
 }
 
@@ -171,6 +174,18 @@ fn job<'a>(record: &'a RunRecord, entry: Entry<'a>, plus: bool) -> FioJob<'a> {
         steadystate: plan.until_steady.map(|until| Steady::of(&until, done.steady.as_ref())),
         desc: plan.description.as_deref(),
     }
+}
+
+/// `--idle-prof`, without fio's calibration: the kernel counts idle time itself.
+fn idleness(record: &RunRecord, observed: Option<&Observed>) -> Option<Ordered<f64>> {
+    let wanted = record.plan.idleness?;
+    let idle = observed.map(Observed::idle_percent).filter(|idle| !idle.is_empty())?;
+    let mean = idle.values().sum::<f64>() / idle.len().max(1) as f64;
+    let each = idle.iter().filter(|_| wanted == Idleness::PerCpu);
+    let each = each.map(|(cpu, percent)| (format!("cpu-{cpu}"), rounded(*percent)));
+    let system = std::iter::once(("system".into(), rounded(mean)));
+    let unit = [("unit_mean".into(), 0.0), ("unit_stddev".into(), 0.0)];
+    Some(Ordered(system.chain(each).chain(unit).collect()))
 }
 
 fn options(record: &RunRecord, plan: &JobPlan, index: usize) -> BTreeMap<String, String> {
@@ -442,6 +457,9 @@ struct Extra<'a> {
 struct ExtraJob<'a> {
     jobname: &'a str,
     workers: usize,
+    /// With `zonemode=zbd`, if the job may reset zones.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    zone_resets: Option<u64>,
     error: Option<String>,
     target_changes: Vec<String>,
     dirs: Ordered<ExtraDirection>,
@@ -497,6 +515,9 @@ fn extra_job<'a>(entry: &Entry<'a>, plus: bool) -> ExtraJob<'a> {
     ExtraJob {
         jobname: &entry.group.plan.name,
         workers: entry.group.jobs.len(),
+        zone_resets: matches!(entry.group.plan.access.zoning, Some(Zoning::WritePointers(_)))
+            .then_some(done.zone_resets)
+            .filter(|_| [Dir::Write, Dir::Trim].iter().any(|dir| entry.group.plan.modifies(*dir))),
         error: done.error.as_ref().map(|error| error.message.clone()),
         target_changes: done.target_changes.clone(),
         dirs: Ordered(

@@ -133,7 +133,7 @@ fn averages(
     let mut entry = |kind, value: u64, maximum: u64| {
         let mut line = String::new();
         let values = (value, both.then_some(maximum));
-        append(&mut line, plan, &no_io(time_ms, dir), values);
+        append(&mut line, plan, &no_io(time_ms, dir), values, None);
         lines.push((kind, line));
     };
     if plan.bw.is_some() {
@@ -211,7 +211,7 @@ pub fn append_entry(text: &mut String, plan: &Logs, kind: LogKind, entry: &IoEnt
     if let Some(value) = value(kind, entry) {
         // As in fio, single I/Os have no maximum.
         let value = (value, (plan.average && plan.maximum).then_some(0));
-        append(text, plan, entry, value);
+        append(text, plan, entry, value, issued_ns(kind, entry));
     }
 }
 
@@ -229,8 +229,25 @@ fn value(kind: LogKind, entry: &IoEntry) -> Option<u64> {
     }
 }
 
+/// When the I/O was issued. As in fio, only latencies of submission and completion tell.
+fn issued_ns(kind: LogKind, entry: &IoEntry) -> Option<u64> {
+    match (kind, entry.event) {
+        (LogKind::Slat, IoEvent::Submitted { .. }) => Some(entry.time_ns),
+        (LogKind::Clat, IoEvent::Completed { clat_ns, .. }) => {
+            Some(entry.time_ns.saturating_sub(clat_ns))
+        }
+        _ => None,
+    }
+}
+
 /// Appends a line with the time, block size, offset and priority of `entry`.
-fn append(text: &mut String, plan: &Logs, entry: &IoEntry, (value, maximum): (u64, Option<u64>)) {
+fn append(
+    text: &mut String,
+    plan: &Logs,
+    entry: &IoEntry,
+    (value, maximum): (u64, Option<u64>),
+    issued_ns: Option<u64>,
+) {
     let IoEntry { time_ns, dir, len, offset, priority, .. } = *entry;
     let time_ms = time_ns / 1_000_000;
     // Writing to a string cannot fail.
@@ -243,9 +260,13 @@ fn append(text: &mut String, plan: &Logs, entry: &IoEntry, (value, maximum): (u6
         let _ = write!(text, ", {offset}");
     }
     let _ = match plan.priority {
-        true => writeln!(text, ", 0x{priority:04x}"),
-        false => writeln!(text, ", {}", u8::from(priority >> 13 == 1)),
+        true => write!(text, ", 0x{priority:04x}"),
+        false => write!(text, ", {}", u8::from(priority >> 13 == 1)),
     };
+    if plan.issue_time {
+        let _ = write!(text, ", {}", issued_ns.unwrap_or(0));
+    }
+    text.push('\n');
 }
 
 /// What averages have in place of a single I/O.
@@ -396,7 +417,7 @@ mod tests {
         let submitted = &lines(&all, IoEvent::Submitted { slat_ns: 500 })[0];
         assert_eq!(submitted, "7, 500, 0, 1, 4096, 81920, 0x2003\n");
         let mut text = String::new();
-        append(&mut text, &all, &no_io(500, Dir::Read), (3, Some(4)));
+        append(&mut text, &all, &no_io(500, Dir::Read), (3, Some(4)), None);
         assert_eq!(text, "500, 3, 4, 0, 0, 0, 0x0000\n");
     }
 }

@@ -1,7 +1,8 @@
 //! fio's normal output, from the JSON form of the same record, for programs that read it (`IOPS=`).
 
 use crate::fio_json::{self, direction_name};
-use fathom_model::plan::JobPlan;
+use fathom_analysis::watch::Observed;
+use fathom_model::plan::{Idleness, JobPlan};
 use fathom_model::{Dir, RunRecord};
 use serde_json::{Map, Value};
 use std::fmt::Write;
@@ -27,6 +28,22 @@ pub fn render(record: &RunRecord, pid: u32) -> String {
 /// The same without the lines with which fio begins.
 pub fn results(record: &RunRecord, pid: u32) -> String {
     of_json(&fio_json::value(record), pid)
+}
+
+/// What fio prints after that with `--idle-prof`; empty without samples of the CPUs.
+pub fn idleness(record: &RunRecord, observed: Option<&Observed>) -> String {
+    let idle = observed.map(Observed::idle_percent).filter(|idle| !idle.is_empty());
+    let (Some(wanted), Some(idle)) = (record.plan.idleness, idle) else {
+        return String::new();
+    };
+    let mean = idle.values().sum::<f64>() / idle.len().max(1) as f64;
+    let mut text = format!("\nCPU idleness:\n  system: {mean:3.2}%\n");
+    if wanted == Idleness::PerCpu {
+        let each: Vec<String> = idle.values().map(|percent| format!("{percent:3.2}%")).collect();
+        line!(text, "  percpu: {}", each.join(", "));
+    }
+    line!(text, "  unit work: mean=0.00us, stddev=0.00");
+    text
 }
 
 /// The lines with which fio begins: what the jobs are.
@@ -77,8 +94,8 @@ fn of_json(json: &Value, pid: u32) -> String {
     };
     let ended = format!("pid={pid}: {}", json["time"].as_str().unwrap_or_default());
     for (index, job) in jobs.iter().enumerate().filter(|(_, job)| did(job)) {
-        let workers = json["fathom"]["jobs"][index]["workers"].as_u64();
-        job_text(&mut text, job, workers, &ended, Form::of(job, globals));
+        let more = &json["fathom"]["jobs"][index];
+        job_text(&mut text, job, more, &ended, Form::of(job, globals));
     }
     groups(&mut text, jobs, globals);
     disks(&mut text, json["disk_util"].as_array());
@@ -149,9 +166,11 @@ fn reason(errno: f64) -> String {
     }
 }
 
-/// `workers` is the number of jobs that the entry covers, if known; `ended` says which process did it, and when.
-fn job_text(out: &mut String, job: &Value, workers: Option<u64>, ended: &str, form: Form) {
-    let clones = workers.unwrap_or(1);
+/// `more` is what fathom knows of the job besides; `ended` says which process did it, and when.
+fn job_text(out: &mut String, job: &Value, more: &Value, ended: &str, form: Form) {
+    let clones = more["workers"].as_u64().unwrap_or(1);
+    let resets = more["zone_resets"].as_u64();
+    let resets = resets.map(|resets| format!("; {resets} zone resets")).unwrap_or_default();
     let error = number(&job["error"]);
     let why = if error == 0.0 { String::new() } else { format!(" ({})", reason(error)) };
     line!(
@@ -168,7 +187,7 @@ fn job_text(out: &mut String, job: &Value, workers: Option<u64>, ended: &str, fo
         // Writes that were only counted took no time.
         let took = number(&dir["runtime"]) > 0.0 || number(&dir["bw_bytes"]) > 0.0;
         if number(&dir["total_ios"]) > 0.0 && took {
-            direction(out, dir, name, form);
+            direction(out, dir, name, &resets, form);
         }
     }
     for (unit, key) in [("nsec", "latency_ns"), ("usec", "latency_us"), ("msec", "latency_ms")] {
@@ -251,12 +270,12 @@ fn steady(out: &mut String, steady: &Value) {
     );
 }
 
-fn direction(out: &mut String, dir: &Value, name: &str, form: Form) {
+fn direction(out: &mut String, dir: &Value, name: &str, resets: &str, form: Form) {
     let [rate, other] = form.rate(number(&dir["bw_bytes"]) as u64);
     let [size, _] = form.size(number(&dir["io_bytes"]) as u64);
     line!(
         out,
-        "  {name}: IOPS={}, BW={rate} ({other})({size}/{}msec)",
+        "  {name}: IOPS={}, BW={rate} ({other})({size}/{}msec){resets}",
         short(number(&dir["iops"]) as u64, form.digits, 1000, ""),
         dir["runtime"]
     );

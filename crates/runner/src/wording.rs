@@ -93,6 +93,12 @@ impl Vocabulary {
             }
             Operation::PreRead(_) => "remove pre_read".into(),
             Operation::FreeBlocks => "remove unlink_each_loop".into(),
+            Operation::ResetZone(_) | Operation::FinishZone(_) => {
+                "zones that are read-only or offline cannot be written; use offset and size".into()
+            }
+            Operation::SetUser(_) | Operation::SetGroup(_) => {
+                "this needs CAP_SETUID and CAP_SETGID; run as root".into()
+            }
             Operation::Advise => "use fadvise_hint=0".into(),
             Operation::HintWriteLife => "remove it".into(),
             Operation::Map(_) if error.hint == Hint::AddressSpace => {
@@ -316,6 +322,12 @@ fn what(error: &EngineError) -> String {
         Operation::SetMemoryPolicy => "cannot set numa_mem_policy".into(),
         Operation::SetAffinity(cpus) => format!("cannot set cpus_allowed={cpus:?}"),
         Operation::PreRead(offset) => format!("cannot pre-read {path} at offset {offset}"),
+        Operation::ReportZones => format!("cannot read the zones of {path}"),
+        Operation::ResetZone(at) => format!("cannot reset the zone at byte {at} of {path}"),
+        Operation::FinishZone(at) => format!("cannot finish the zone at byte {at} of {path}"),
+        Operation::SetUser(user) => format!("cannot set uid={user}"),
+        Operation::SetGroup(group) => format!("cannot set gid={group}"),
+        Operation::SyncRange => format!("sync_file_range of {path} failed"),
         Operation::FreeBlocks => format!("cannot free the blocks of {path} between passes"),
         Operation::Advise => format!("cannot set fadvise_hint on {path}"),
         Operation::HintWriteLife => format!("cannot set write_hint on {path}"),

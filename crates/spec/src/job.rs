@@ -3,9 +3,9 @@
 use crate::error::Place;
 use crate::trace::{Replaying, Trace};
 use fathom_model::plan::{
-    Advice, BlockSizes, CommandPriority, Dedupe, Distribution, Engine, Flow, IoFlags, JobPlan,
-    LatencyTarget, Logs, Mix, Order, Psync, Rate, ScsiCommands, SqPoll, StatCall, SteadyState,
-    Target, Think, UntilSteady, Uring, Verify, VerifyMethod, VerifyTrims,
+    Advice, BlockSizes, CommandPriority, CpuLoad, Dedupe, Distribution, Engine, Flow, IoFlags,
+    JobPlan, LatencyTarget, Logs, Mix, Order, Psync, Rate, ScsiCommands, SqPoll, StatCall,
+    SteadyState, Target, Think, UntilSteady, Uring, Verify, VerifyMethod, VerifyTrims, ZoneRules,
 };
 use fathom_model::{Dir, PerDir};
 use std::ops::{Deref, DerefMut};
@@ -37,6 +37,17 @@ pub enum Size {
     Bytes(u64),
     /// In percent, from 0 to 100; of a whole device also more, which is all of it.
     Percent(u32),
+    /// In zones (`4z`).
+    Zones(u32),
+}
+
+/// `zonemode`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ZoneMode {
+    None,
+    Strided,
+    /// `zbd`.
+    Device,
 }
 
 impl Default for Size {
@@ -60,6 +71,8 @@ pub struct Job {
     pub numjobs: u32,
 
     pub filename: Vec<String>,
+    /// Directories of whose files all are used.
+    pub opendir: Vec<String>,
     pub directory: Vec<String>,
     /// Empty for fio's default.
     pub filename_format: String,
@@ -92,6 +105,18 @@ pub struct Job {
     pub sprandom: bool,
     /// `spr_num_regions`, `spr_op` and `spr_cs`.
     pub steady_state: SteadyState,
+    /// As given.
+    pub zone_mode: Option<ZoneMode>,
+    /// In bytes, as the following; 0 if not given.
+    pub zone_size: u64,
+    pub zone_range: u64,
+    pub zone_capacity: u64,
+    pub zone_skip: Size,
+    pub ignore_zone_limits: bool,
+    /// What other keys say of zones.
+    pub zone_rules: ZoneRules,
+    /// `bs_unaligned`.
+    pub any_size: bool,
     pub randrepeat: bool,
     pub randseed: Option<u64>,
 
@@ -101,6 +126,8 @@ pub struct Job {
     pub poller: SqPoll,
     pub nowait: bool,
     pub stat_type: StatCall,
+    /// What `cpuio` does.
+    pub cpu_load: CpuLoad,
     /// `sg_write_mode` and `stream_id`.
     pub scsi: ScsiCommands,
     /// `cmd_type=bsg`.
@@ -209,6 +236,7 @@ impl Job {
             loops: 1,
             cmdprio_class: PerDir::splat(1),
             searching: LatencyTarget { percentile: 100.0, ..LatencyTarget::default() },
+            cpu_load: CpuLoad { chunk_ns: 50_000_000, ..CpuLoad::default() },
             thinking: Think { blocks: 1, ..Think::default() },
             steady: UntilSteady { interval_ns: 1_000_000_000, ..UntilSteady::default() },
             dedupe_working_set_percentage: 5,
@@ -301,12 +329,34 @@ impl Job {
         for target in self.latency_target.iter_mut().filter(|target| target.window_ns == 0) {
             target.window_ns = LATENCY_WINDOW_NS;
         }
+        if self.any_size {
+            for dir in Dir::ALL {
+                let sizes = &mut self.plan.access.block_sizes[dir];
+                if let BlockSizes::Range { min, max } = *sizes {
+                    *sizes = BlockSizes::Any { min, max };
+                }
+            }
+        }
+        self.complete_load();
         self.thinking.spin_ns = self.thinking.spin_ns.min(self.thinking.time_ns);
         self.think = Some(self.thinking).filter(|think| think.time_ns > 0);
         self.priorities = self.command_priorities();
         self.ring.sqpoll = self.sqthread_poll.then_some(self.poller);
         self.verify = self.verified();
         self.until_steady = self.steady_end();
+    }
+
+    /// Of `cpuio`, think time between its loops makes up the load; of others, an I/O time replaces the default of one I/O.
+    fn complete_load(&mut self) {
+        if let Engine::Cpu(_) = self.engine {
+            let load = self.cpu_load;
+            let idle = u64::from(100 - load.percent.min(100));
+            let time_ns = load.chunk_ns.saturating_mul(idle) / u64::from(load.percent.max(1));
+            self.engine = Engine::Cpu(load);
+            self.thinking = Think { time_ns, blocks: 1, ..Think::default() };
+        } else if self.thinking.io_ns > 0 && !self.has("thinktime_blocks") {
+            self.thinking.blocks = 0;
+        }
     }
 
     fn steady_end(&self) -> Option<UntilSteady> {
@@ -322,7 +372,7 @@ impl Job {
             (!self.verification.pattern.is_empty()).then_some(VerifyMethod::PatternHeader);
         let method = self.verify_method.unwrap_or(by_pattern)?;
         let moves = match &self.engine {
-            Engine::Null | Engine::Nop(_) | Engine::Names(_) => false,
+            Engine::Null | Engine::Nop(_) | Engine::Names(_) | Engine::Cpu(_) => false,
             Engine::Psync(call) => !matches!(call, Psync::Allocate | Psync::Truncate),
             _ => true,
         };
@@ -378,6 +428,12 @@ impl Job {
         })
     }
 
+    /// The way it uses zones. `zonesize` alone means `strided`.
+    pub fn zone_mode(&self) -> ZoneMode {
+        let default = if self.zone_size > 0 { ZoneMode::Strided } else { ZoneMode::None };
+        self.zone_mode.unwrap_or(default)
+    }
+
     /// Where `key` (a canonical name) was given last.
     pub(crate) fn last(&self, key: &str) -> Option<&Given> {
         self.given.iter().rfind(|given| given.key == key)
@@ -408,6 +464,6 @@ impl Job {
     }
 
     pub fn uses_files(&self) -> bool {
-        !matches!(self.engine, Engine::Nop(_) | Engine::Null | Engine::Names(_))
+        self.engine.uses_files()
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::job::Job;
 use crate::value::KeyValue;
-use fathom_model::plan::Permissions;
+use fathom_model::plan::{Idleness, Permissions};
 use fathom_model::watch::Level;
 
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -52,6 +52,10 @@ pub struct Output {
     pub idle_options: Vec<&'static str>,
     /// `--help`, `--cmdhelp`, `--enghelp`: print help only.
     pub help: Option<Help>,
+    /// `--idle-prof`: of which CPUs the idle time is printed.
+    pub idleness: Option<Idleness>,
+    /// `--inflate-log`: the compressed log to print, and do nothing else.
+    pub inflate: Option<String>,
     /// Directory of state files; empty for the working directory.
     pub aux_path: String,
     /// The program was started as `fio`, and prints what fio prints.
@@ -243,7 +247,8 @@ options! {
     "eta-newline" "TIME": "No effect: without a terminal, each update is a new line" = nothing;
     "max-jobs" "COUNT": "No effect: up to 4096 jobs can run" = nothing;
     "alloc-size" "SIZE": "No effect: memory is allocated as needed" = nothing;
-    "idle-prof" "KIND": "No effect: all results include CPU usage" = nothing;
+    "idle-prof" "system|percpu": "Print the idle time of the CPUs, also of each, in fio's formats"
+        => |o, _, v| o.idleness = Some(value(v).choice(&[("system", Idleness::System), ("percpu", Idleness::PerCpu)])?);
     "debug" "KIND": "No effect: record.json has what was requested and done" = nothing;
     "aux-path" "DIR": "Directory of the state files of verify_state_save and verify_state_load"
         => |o, _, v| o.aux_path = v.to_string();
@@ -258,7 +263,8 @@ options! {
     "trigger-timeout" "…": "Trigger after a time" ! "set runtime for the job";
     "trigger" "…": "Trigger command" ! "fathom never runs commands from a job; run it after fathom";
     "latency-log" "…": "Write latency logs" ! LOGS;
-    "inflate-log" "…": "Read a compressed log" ! LOGS;
+    "inflate-log" "FILE": "Print a compressed log (log_store_compressed), and do nothing else"
+        = |o, _, v| once(&mut o.inflate, v);
     "merge-blktrace-only" "…": "Merge traces" ! "traces are not supported yet; remove the option";
     "cpuclock-test" "…": "Test the CPU clock" ! TESTS;
     "crctest" "…": "Test checksum speed" ! TESTS;

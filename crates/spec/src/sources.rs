@@ -17,6 +17,11 @@ pub trait Sources {
         true
     }
 
+    /// The regular files in a directory and below, at most `most`, in order.
+    fn files_below(&self, directory: &str, _most: usize) -> Result<Vec<String>, String> {
+        Err(format!("cannot read {directory}"))
+    }
+
     fn env(&self, name: &str) -> Option<String>;
 
     fn machine(&self) -> MachineNumbers;

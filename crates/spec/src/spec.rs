@@ -4,6 +4,7 @@ use crate::error::{Place, Problems, SpecError};
 use crate::ini::{self, IniSection, Line, shorten};
 use crate::job::{Given, Job, Size};
 use crate::keys::{self, Action, Takes};
+use crate::names::PATHS_MAX;
 use crate::output::Output;
 use crate::sources::{Sources, without_mark};
 use crate::value::{KeyValue, escape_path, with_files};
@@ -180,6 +181,16 @@ impl SpecBuilder<'_> {
         let minute = self.spec.output.steady_state.then(|| round_of_a_minute(&mut job)).flatten();
         let without_runtime = without_runtime(&mut job);
         self.traces(&mut job);
+        for directory in &job.opendir {
+            match self.sources.files_below(directory, PATHS_MAX) {
+                Ok(files) if !files.is_empty() => job.filename.extend(files),
+                Ok(_) => self.problems.add(job_error(
+                    &job,
+                    &format!("opendir: there are no files in {directory}; use filename"),
+                )),
+                Err(why) => self.problems.add(job_error(&job, &format!("opendir: {why}"))),
+            }
+        }
         job.complete();
         let problem = match () {
             () if job.name.is_empty() => Some("empty job name; use --name=NAME".to_string()),
@@ -233,7 +244,9 @@ impl SpecBuilder<'_> {
             self.problems.add(SpecError::new(format!("unknown section '{section}'{near}")));
         }
         // What could not be understood may have been the jobs.
-        let excused = !self.problems.errors.is_empty() || self.spec.output.parse_only;
+        let output = &self.spec.output;
+        let excused =
+            !self.problems.errors.is_empty() || output.parse_only || output.inflate.is_some();
         if self.spec.jobs.is_empty() && !excused {
             let message = match job_files {
                 [] => "no jobs; name a job file, or keys and targets, for example: fathom run --rw=randread --bs=4k \
@@ -369,8 +382,7 @@ pub(crate) fn set_key(job: &mut Job, line: &Line, global: bool) -> Result<(), Sp
                 cut.then_some(()).ok_or_else(|| fail(format!("{}: {why}", line.key)))?;
             }
         }
-        // Without the key that it needs, which is refused itself, it requests nothing.
-        Action::Refuse(_) if key.needs.is_some() || key.is_off(text) => {}
+        Action::Refuse(_) if key.is_off(text) => {}
         Action::Refuse(why) => return Err(fail(format!("'{}' is refused: {why}", line.key))),
     }
     let (value, place) = (text.to_string(), line.place.clone());
@@ -410,12 +422,6 @@ fn notes(job: &Job) -> impl Iterator<Item = String> {
             percent(a) + percent(b) != 100
         }),
     ];
-    let without_effect = job.given.iter().filter_map(|given| {
-        let key = keys::find(given.key)?;
-        let needs = key.needs.filter(|_| !key.requests_nothing(&given.value))?;
-        Some(format!("{}={} has no effect without {needs}", given.key, given.value))
-    });
-    let without_effect: Vec<String> = without_effect.collect();
     let others = [opposite_units(job), other_clock(job), idle_priority(job), more_than_all(job)];
     let cut = job.given.iter().filter(|given| given.cut).map(|given| {
         format!(
@@ -425,7 +431,7 @@ fn notes(job: &Job) -> impl Iterator<Item = String> {
         )
     });
     let others = contradictions.into_iter().chain(others).flatten().chain(cut);
-    others.chain(overridden_sizes(job)).chain(without_effect)
+    others.chain(overridden_sizes(job))
 }
 
 fn more_than_all(job: &Job) -> Option<String> {

@@ -319,5 +319,17 @@ fn file_max(name: &str) -> u64 {
     }
 }
 
+/// `text`, compressed; what is written to a file one after the other is a whole to readers.
+pub fn compressed(text: &str) -> io::Result<Vec<u8>> {
+    zstd::bulk::compress(text.as_bytes(), LEVEL)
+}
+
+/// The text of a file of which all parts are compressed.
+pub fn inflate(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    zstd::Decoder::new(File::open(path)?)?.read_to_string(&mut text)?;
+    Ok(text)
+}
+
 #[cfg(test)]
 pub(crate) mod tests;

@@ -39,7 +39,7 @@ mod stored;
 mod time;
 mod writer;
 
-pub use archive::{Imported, archive_name, export, import};
+pub use archive::{Imported, archive_name, compressed, export, import, inflate};
 pub use dir::{CreatedDirs, HeldDir, Readers, with_path};
 pub use probes::{load_probes, save_probes};
 pub use read::{Reader, StoredSample};

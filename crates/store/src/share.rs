@@ -41,7 +41,7 @@ const KEEP: &str = "\
     advice arch axes below boot_id by call cause claim class clocksource comm confidence \
     controller cpu_model cpus cpus_allowed daemons damage device devices direction disks distribution \
     driver engine event exit_what fallocate fathom_version features figure file_service file_system \
-    fill firmware function group_by held_by host_id irq irqs kernel kind kstack layer level \
+    fill firmware function group_by held_by host_id idleness irq irqs kernel kind kstack layer level \
     limit members memory method metric mix model name only op outcome phase process psync \
     rate_process refused_flags revisions rule run_id run_name rw sampler sampling scheduler setup_flags \
     severity slot standard stat state sync_io syscall unified unit verdict version view \
@@ -60,7 +60,7 @@ const PATHS: &str = "\
 const KEYS: &str = "\
     continue_on_error exit_what fadvise_hint fallocate file_service_type iomem ioengine mem \
     random_distribution random_generator rate_process readwrite rw stat_type sync verify \
-    verify_policy write_hint";
+    verify_policy write_hint zonemode";
 /// Names of jobs that say nothing of their owner, and are words in what fathom prints.
 const PLAIN_JOBS: &str = "\
     bench device disk flush job jobs latency mixed queue randread randrw randtrim randwrite read reads rw seq test \

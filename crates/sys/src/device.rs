@@ -1,7 +1,7 @@
 //! Block devices in sysfs.
 
 use crate::roots::{self, Roots, Unread, entries, number, text};
-use fathom_model::facts::DeviceFacts;
+use fathom_model::facts::{DeviceFacts, ZoneFacts};
 use std::path::{Path, PathBuf};
 
 /// Maximum number of devices below a device: stacks are not that deep.
@@ -277,6 +277,7 @@ impl Node {
             write_cache: of_queue("write_cache"),
             discard_max_bytes: number(queue.join("discard_max_bytes")),
             nvme_nsid: self.nsid(),
+            zones: zones(&queue),
             scsi_disk: self.is_scsi_disk(),
         }
     }
@@ -292,6 +293,20 @@ pub struct Holder {
 pub fn active(line: &str) -> &str {
     let chosen = line.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
     chosen.map_or(line, |(name, _)| name)
+}
+
+/// The zones that the attributes in this directory tell of.
+fn zones(queue: &Path) -> Option<ZoneFacts> {
+    let model = text(queue.join("zoned"))?;
+    let limit = |name: &str| number(queue.join(name)).unwrap_or(0);
+    let sectors = number::<u64>(queue.join("chunk_sectors")).unwrap_or(0);
+    let zones = ZoneFacts {
+        managed: model == "host-managed",
+        zone_bytes: sectors.saturating_mul(512),
+        open_max: limit("max_open_zones"),
+        active_max: limit("max_active_zones"),
+    };
+    (model != "none" && zones.zone_bytes > 0).then_some(zones)
 }
 
 fn driver(disk: &Path) -> Option<String> {

@@ -34,6 +34,8 @@ pub struct Machine {
     pub memory_mib: u64,
     /// Whether the disks are virtio's in place of NVMe.
     pub is_virtio: bool,
+    /// Whether the NVMe disks have zones of 4 MiB.
+    pub is_zoned: bool,
     /// One CPU, and clocks that advance by a nanosecond per instruction.
     pub counts_instructions: bool,
 }
@@ -45,7 +47,8 @@ impl Machine {
     pub fn parse(text: &str) -> Result<Machine> {
         let (mut disks, mut lba) = (4, vec![512, 512, 512, 4096]);
         let (mut roots, mut disk_mib, mut memory_mib) = (2, vec![64, 64, 512, 64], 1024);
-        let (mut nodes, mut counts_instructions, mut is_virtio) = (1, false, false);
+        let (mut nodes, mut counts_instructions) = (1, false);
+        let (mut is_virtio, mut is_zoned) = (false, false);
         for word in text.split_whitespace() {
             let (key, value) =
                 word.split_once('=').ok_or_else(|| format!("{word}: no KEY=VALUE"))?;
@@ -62,10 +65,10 @@ impl Machine {
                 "disk" => disk_mib = list(value, |size| number(word, size, 16, 65536))?,
                 "memory" => memory_mib = number(word, value, 512, 4096)?,
                 "disks" if value == "virtio" => is_virtio = true,
+                "disks" if value == "zoned" => is_zoned = true,
                 "clock" if value == "instructions" => counts_instructions = true,
                 _ => {
-                    let keys =
-                        "nvme, lba, roots, nodes, disk, memory, disks=virtio, clock=instructions";
+                    let keys = "nvme, lba, roots, nodes, disk, memory, disks=virtio|zoned, clock=instructions";
                     return Err(format!("{word}: a machine has {keys}").into());
                 }
             }
@@ -78,6 +81,7 @@ impl Machine {
             disk_mib,
             memory_mib,
             is_virtio,
+            is_zoned,
             counts_instructions,
         })
     }

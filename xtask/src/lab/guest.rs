@@ -149,12 +149,30 @@ impl Guest {
 }
 
 fn disk(index: usize, machine: &Machine) -> Value {
+    if machine.is_zoned {
+        // Without a drive, it has namespaces of its own.
+        return json!({
+            "driver": "nvme", "id": format!("nvme{index}"), "serial": format!("LAB{index}"),
+            "bus": format!("port{index}"),
+        });
+    }
     let lba_bytes = machine.lba_bytes[index];
     json!({
         "driver": if machine.is_virtio { "virtio-blk-pci" } else { "nvme" },
         "id": format!("nvme{index}"), "serial": format!("LAB{index}"),
         "bus": format!("port{index}"), "drive": format!("disk{index}"),
         "logical_block_size": lba_bytes, "physical_block_size": lba_bytes,
+    })
+}
+
+/// A namespace with zones of which 3 of 4 MiB can be written, 4 may be open and 6 partly written.
+fn namespace(index: usize, machine: &Machine) -> Value {
+    let lba_bytes = machine.lba_bytes[index];
+    json!({
+        "driver": "nvme-ns", "drive": format!("disk{index}"), "bus": format!("nvme{index}"),
+        "logical_block_size": lba_bytes, "physical_block_size": lba_bytes,
+        "zoned": true, "zoned.zone_size": 4 << 20, "zoned.zone_capacity": 3 << 20,
+        "zoned.max_open": 4, "zoned.max_active": 6,
     })
 }
 
@@ -286,6 +304,9 @@ pub fn arguments(setup: &Setup, talk: GuestPeer) -> Vec<String> {
         );
         blockdevs(setup, index).into_iter().for_each(|blockdev| add("-blockdev", blockdev));
         add("-device", disk(index, machine).to_string());
+        if machine.is_zoned {
+            add("-device", namespace(index, machine).to_string());
+        }
     }
     args
 }

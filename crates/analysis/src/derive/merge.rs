@@ -47,6 +47,7 @@ pub fn merge_jobs(jobs: &[&JobRecord]) -> JobRecord {
             longest_ns: jobs.iter().map(|job| job.lost_wakeups.longest_ns).max().unwrap_or(0),
         },
         log_wait_ns: jobs.iter().map(|job| job.log_wait_ns).sum(),
+        zone_resets: jobs.iter().map(|job| job.zone_resets).sum(),
         steady: jobs.iter().find_map(|job| job.steady.clone()),
         // That of the job with the lowest depth; as met as by all.
         target: jobs.iter().filter_map(|job| job.target).reduce(|one, other| TargetRecord {

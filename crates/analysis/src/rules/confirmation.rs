@@ -717,7 +717,7 @@ mod tests {
         assert!(why(&|job| job.access.mix = Mix::Only(Dir::Trim)).contains("trim"));
         assert!(why(&|job| job.rate.read = Some(Rate::Iops(1))).contains("rate"));
         assert!(
-            why(&|job| job.think = Some(Think { time_ns: 1, spin_ns: 0, blocks: 1 }))
+            why(&|job| job.think = Some(Think { time_ns: 1, blocks: 1, ..Think::default() }))
                 .contains("think")
         );
         assert!(

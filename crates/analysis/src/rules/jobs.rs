@@ -3,7 +3,7 @@
 use crate::derive;
 use fathom_model::facts::{HeldBy, TargetFacts};
 use fathom_model::list;
-use fathom_model::plan::{Engine, JobPlan};
+use fathom_model::plan::JobPlan;
 use fathom_model::record::{DiskRecord, JobRecord, RunRecord};
 
 #[derive(Clone, Copy)]
@@ -15,7 +15,7 @@ pub(super) struct Job<'a> {
 impl Job<'_> {
     /// Whether it transfers data to or from files or devices.
     pub fn is_real(&self) -> bool {
-        !matches!(self.plan.engine, Engine::Nop(_) | Engine::Null | Engine::Names(_))
+        self.plan.engine.uses_files()
     }
 
     /// Whether the page cache may serve its I/Os, and disks count them; not so for commands to the device.

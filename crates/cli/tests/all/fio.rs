@@ -171,7 +171,8 @@ fn probes_and_refusals_have_fio_s_exit_status() {
     assert!(is_ok("fio --parse-only --name=test --ioengine=io_uring --hipri=1 --direct=1"));
     assert!(is_ok("fio --enghelp | grep -q io_uring && fio --enghelp=libaio >/dev/null"));
     assert!(is_ok("fio --cmdhelp=iodepth | grep -q iodepth && fio --cmdhelp=all >/dev/null"));
-    assert!(!is_ok("fio --parse-only --name=test --zonemode=zbd"));
+    assert!(is_ok("fio --parse-only --name=test --zonemode=zbd"));
+    assert!(!is_ok("fio --parse-only --name=test --lockfile=exclusive"));
     assert!(!is_ok("fio --enghelp=nosuch") && !is_ok("fio --cmdhelp=nosuch"));
     let refused = script(&place, "fio --crctest");
     assert_eq!(refused.code, Some(1));

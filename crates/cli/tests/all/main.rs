@@ -47,6 +47,8 @@ mod hostile;
 #[cfg(test)]
 mod io_logs;
 #[cfg(test)]
+mod keys;
+#[cfg(test)]
 mod layer_table;
 #[cfg(test)]
 mod layers;
@@ -101,3 +103,5 @@ mod verify;
 mod watch;
 #[cfg(test)]
 mod written;
+#[cfg(test)]
+mod zones;

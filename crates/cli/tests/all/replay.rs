@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use crate::common::{Loop, Place, as_root, says};
+use crate::fio::script;
 
 /// What a trace has of each I/O and flush, without times.
 fn events(place: &Place, name: &str) -> Vec<String> {
@@ -145,4 +146,28 @@ fn the_trace_of_a_job_never_replaces_a_file_that_is_not_its_own() {
         &["--name=a", "--rw=write", "--size=64k", "--filename=f", "--write_iolog=f"],
         &["f"],
     );
+}
+
+#[test]
+fn a_mapped_trace_may_read_one_file_and_write_another() {
+    let place = Place::new();
+    place.data("in", 8192);
+    let before = std::fs::read(place.path("in")).unwrap();
+    place.write("trace", "fio version 3 iolog\n0 in add\n0 out add\n0 in open\n0 out open\n0 in read 0 4096\n1 out write 4096 4096\n");
+    let args = ["--name=a", "--read_iolog=trace", "--ioengine=mmap", "--output-format=json"];
+    let job = &place.run(&args).done().json()["jobs"][0];
+    assert_eq!((&job["read"]["io_bytes"], &job["write"]["io_bytes"]), (&4096.into(), &4096.into()));
+    assert_eq!(std::fs::read(place.path("in")).unwrap(), before);
+}
+
+#[test]
+fn a_trace_may_be_a_pipe_that_is_written_to() {
+    let place = Place::new();
+    place.data("data", 8192);
+    place.write("trace", "fio version 3 iolog\n0 data add\n0 data open\n0 data read 4096 4096\n");
+    let answer = script(
+        &place,
+        "mkfifo pipe; (sleep 1; cat trace >pipe) & fio --name=a --read_iolog=pipe --output-format=json",
+    );
+    assert_eq!(answer.json()["jobs"][0]["read"]["io_bytes"], 4096, "{}", answer.stderr);
 }

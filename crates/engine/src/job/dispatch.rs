@@ -3,6 +3,7 @@
 
 use super::Task;
 use crate::buffers::Slab;
+use crate::cpu::Burn;
 use crate::error::{EngineError, Operation};
 use crate::libaio::InlineTrims;
 use crate::libaio::Libaio;
@@ -24,8 +25,9 @@ use crate::uring::{self, UringQueue};
 use crate::verify::Verifier;
 use crate::vsync::Vsync;
 use crate::worker::{AnyWorker, Core, Worker};
+use crate::zones::ZoneUser;
 use fathom_model::Dir;
-use fathom_model::plan::{self, Engine, Mix};
+use fathom_model::plan::{self, Engine, Mix, Zoning};
 use std::rc::Rc;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -85,6 +87,10 @@ pub(super) fn worker<'a>(task: &Task<'a>, slab: Slab) -> Built<'a> {
             let source = EachName::new(job, table.names.len());
             Ok(build(task, queue, source, slab))
         }
+        Engine::Cpu(load) => {
+            let queue = SyncQueue::new(Burn::new(load, task.shared), &slab);
+            Ok(build(task, queue, EachName::new(job, 1), slab))
+        }
         Engine::Null => with_fixed(task, Null::new(depth), slab),
     }
 }
@@ -95,7 +101,7 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 
 fn each_region_has_a_file(task: &Task<'_>) -> Result<(), EngineError> {
     let (job, files) = (task.job, task.files);
-    let needs_none = matches!(job.engine, Engine::Nop(_) | Engine::Null | Engine::Names(_));
+    let needs_none = !job.engine.uses_files();
     if needs_none || !files.is_empty() && files.len() == job.regions.len() {
         return Ok(());
     }
@@ -220,6 +226,7 @@ fn needs_full(task: &Task<'_>) -> bool {
         || job.replay.is_some()
         || job.latency_target.is_some()
         || job.access.mix == Mix::TrimThenWrite
+        || matches!(job.access.zoning, Some(Zoning::WritePointers(_)))
 }
 
 fn build<'a, Q: Queue + 'a, S: Source + 'a>(
@@ -241,6 +248,8 @@ fn core<'a>(task: &Task<'a>, slab: Slab, len: u32) -> Core<'a> {
     let observer =
         is_observed.then(|| Box::new(IoObserver::new(task.job, log)) as Box<dyn Observe>);
     let mut core = Core::new(task.job, paths, task.shared, slab, len, observer);
+    core.sync_ranges(task.files);
+    core.zones = ZoneUser::new(task.job, task.index, task.files, task.zones);
     core.verify(Verifier::new(task.job, task.index, lock(task.journal).take()));
     core
 }

@@ -73,6 +73,15 @@ impl OffsetDraw {
         Self { blocks, random: Xoshiro256PlusPlus::seed_from_u64(seed), kind }
     }
 
+    /// Begins a new pass, if it makes any.
+    pub fn restart(&mut self) {
+        match &mut self.kind {
+            DistributionKind::Once(order) => order.restart(),
+            DistributionKind::Sequence { next, base, .. } => (*next, *base) = (0, 0),
+            _ => {}
+        }
+    }
+
     #[inline]
     pub fn next(&mut self) -> u64 {
         match &mut self.kind {

@@ -49,10 +49,12 @@ impl<P: OffsetSequence, const WRITES: bool> FixedSource<P, WRITES> {
             && job.access.align[Self::DIR] == size
             && job.access.random_percent[Self::DIR] == 100
             && !job.serialize_overlap
+            && job.access.zoning.is_none()
             && region.len >= size
             // No I/O within a batch may wait for a flush.
             && job.sync.fsync_every == 0
             && job.sync.fdatasync_every == 0
+            && job.sync.range.is_none()
             && job.until.bytes.is_none_or(|bytes| bytes.is_multiple_of(size));
         let places = P::new(job, region.len / size.max(1)).filter(|_| is_simple)?;
         Some(Self { len: u32::try_from(size).ok()?, start: region.start, places })

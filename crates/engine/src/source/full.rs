@@ -7,7 +7,7 @@ use crate::files::OpenFile;
 use crate::hints::{drop_pages, unmap_pages};
 use crate::queue::{MappedRange, Op, Request};
 use crate::verify::Verifier;
-use fathom_model::plan::{Distribution, JobPlan, Mix, Order, Region};
+use fathom_model::plan::{Distribution, JobPlan, Mix, Order, Region, Zoning};
 use fathom_model::{Dir, PerDir};
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
@@ -18,6 +18,8 @@ pub(crate) struct FullSource {
     serializes: bool,
     files: Vec<Pass>,
     apart: bool,
+    /// Whether a write comes first, so that there is something to read below a write pointer.
+    writes_first: bool,
     /// What comes before the job's own I/Os.
     first: VecDeque<Request>,
 }
@@ -77,7 +79,9 @@ impl FullSource {
         };
         let serializes =
             has_pairs || job.serialize_overlap || Verifier::serializes(job, has_journal);
-        Self { blocks, serializes, files, apart, first: VecDeque::new() }
+        let writes_first = matches!(job.access.zoning, Some(Zoning::WritePointers(z)) if !z.reads_beyond)
+            && matches!(job.access.mix, Mix::ReadWrite { read_percent: ..100 });
+        Self { blocks, serializes, files, apart, writes_first, first: VecDeque::new() }
     }
 }
 
@@ -125,6 +129,9 @@ impl IoGenerator for FullSource {
     fn next_direction(&mut self) -> Dir {
         if let Some(Request { op: Op::Io(dir), .. }) = self.first.front() {
             return *dir;
+        }
+        if std::mem::take(&mut self.writes_first) {
+            return Dir::Write;
         }
         match &mut self.blocks {
             Blocks::Any(any) => any.next_direction(),

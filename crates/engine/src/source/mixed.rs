@@ -59,6 +59,13 @@ impl Mixed {
         }
     }
 
+    /// Begins a new pass in the region at `start`.
+    pub fn restart(&mut self, start: u64) {
+        (self.start, self.left, self.next) = (start, 0, PerDir::splat(start));
+        self.draw.restart();
+        self.map.iter_mut().for_each(BlockMap::clear);
+    }
+
     /// The offset of the next I/O of `size` bytes, and its maximum length. `least` is the smallest block of its
     /// direction, and `end` that of the region.
     pub fn place(&mut self, end: u64, least: u64, dir: Dir, size: u32) -> (u64, u64) {

@@ -22,7 +22,7 @@ use fathom_model::plan::{self, JobPlan, Mix};
 use fathom_model::{Dir, PerDir};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
-use region::{Service, Sizes, SourceRegion};
+use region::{Service, Sizes, SourceRegion, Stride};
 
 /// Where an engine without a target takes offsets from if its job has no size.
 const ANYWHERE: plan::Region = plan::Region { target: 0, start: 0, len: 1 << 40 };
@@ -113,6 +113,8 @@ pub(crate) struct AnySource {
     sizes: PerDir<Sizes>,
     regions: Vec<SourceRegion>,
     service: Service,
+    /// Of the only region.
+    stride: Option<Stride>,
     current: usize,
     random: Xoshiro256PlusPlus,
     len_max: u32,
@@ -128,14 +130,12 @@ impl AnySource {
             regions => regions,
         };
         let unit = job.block_unit();
+        let stride = Stride::new(job, regions[0].start, regions[0].len);
+        let whole = |len: u64| len - len % unit;
+        let used = |len: u64| stride.as_ref().map_or(len, Stride::range);
         let regions = regions.iter().enumerate().map(|(file, region)| {
-            SourceRegion::new(
-                job,
-                file as u32,
-                region.start,
-                region.len - region.len % unit,
-                &mut random,
-            )
+            let len = whole(used(region.len));
+            SourceRegion::new(job, file as u32, region.start, len, &mut random)
         });
         let regions = regions.collect();
         Self {
@@ -143,6 +143,7 @@ impl AnySource {
             sizes: job.access.block_sizes.map(|_, sizes| Sizes::new(sizes)),
             regions,
             service: Service::new(job),
+            stride,
             current: 0,
             random,
             len_max: job.block_max().clamp(1, u64::from(u32::MAX)) as u32,
@@ -214,12 +215,18 @@ impl IoGenerator for AnySource {
     fn next_io(&mut self, dir: Dir, max: u64) -> Request {
         let size = self.sizes[dir].next(&mut self.random);
         let region = &mut self.regions[self.current];
+        if let Some(stride) = &mut self.stride {
+            stride.prepare(region);
+        }
         let (offset, room) = region.place(dir, size);
         let mut len = size;
         if u64::from(len) > room.min(max) {
             len = self.sizes[dir].shortened(size, room, max, self.unit);
         }
         region.moved += u64::from(len);
+        if let Some(stride) = &mut self.stride {
+            stride.advance(len);
+        }
         let request = Request { op: Op::Io(dir), file: region.file, offset, len, buffer_offset: 0 };
         if self.regions.len() > 1 {
             self.pick_region();
@@ -323,6 +330,40 @@ mod tests {
         };
         assert_eq!(offsets(4096), [0, 8192, 0, 8192]);
         assert_eq!(offsets(-8192), [0, 12288, 8192, 4096]);
+    }
+
+    fn strided(order: Order, bytes: u64, range: u64, skip: u64, len: u64) -> AnySource {
+        let mut job = job(order, Mix::Only(Dir::Read), BlockSizes::Fixed(4096), &[len]);
+        job.access.zoning = Some(plan::Zoning::Strided { bytes, range, skip });
+        AnySource::new(&job)
+    }
+
+    fn blocks(source: &mut AnySource, count: usize) -> Vec<u64> {
+        let next = || (source.next_io(Dir::Read, u64::MAX).offset - 8192) / 4096;
+        std::iter::repeat_with(next).take(count).collect()
+    }
+
+    #[test]
+    fn parts_of_a_region_follow_each_other() {
+        let sequential = || Order::Sequential { skip: 0 };
+        let mut source = strided(sequential(), 8192, 16384, 4096, 12 * 4096);
+        assert_eq!(blocks(&mut source, 8), [0, 1, 5, 6, 10, 11, 0, 1], "a part of each, and a gap");
+        let mut source = strided(sequential(), 4 * 4096, 8192, 0, 4 * 4096);
+        assert_eq!(blocks(&mut source, 8), [0, 1, 0, 1, 2, 3, 2, 3], "each twice");
+    }
+
+    #[test]
+    fn random_parts_have_each_block_once_per_pass() {
+        let mut source = strided(once(), 12 * 4096, 8 * 4096, 0, 20 * 4096);
+        for start in [0, 8, 0, 8] {
+            let mut pass = blocks(&mut source, 8);
+            let rest = blocks(&mut source, 4);
+            pass.sort_unstable();
+            assert!(pass.into_iter().eq(start..start + 8));
+            let distinct: std::collections::BTreeSet<u64> = rest.into_iter().collect();
+            assert_eq!(distinct.len(), 4);
+            assert!(distinct.iter().all(|block| (start..start + 8).contains(block)));
+        }
     }
 
     #[test]

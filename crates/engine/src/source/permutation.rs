@@ -41,8 +41,9 @@ impl Permutation {
         this
     }
 
+    /// Begins another pass.
     #[cold]
-    fn restart(&mut self) {
+    pub fn restart(&mut self) {
         self.multiplier = self.random.next_u64() & !7 | 5;
         self.increment = self.random.next_u64() | 1;
         self.state = self.random.next_u64();

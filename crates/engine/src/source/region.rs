@@ -3,7 +3,7 @@
 use super::below;
 use super::distribution::OffsetDraw;
 use super::mixed::Mixed;
-use fathom_model::plan::{BlockSizes, FileService, JobPlan, Order};
+use fathom_model::plan::{BlockSizes, FileService, JobPlan, Order, Zoning};
 use fathom_model::{Dir, PerDir};
 use rand_core::Rng;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -77,6 +77,20 @@ impl SourceRegion {
         Self { file, start, len, least, moved: 0, order }
     }
 
+    /// Moves to `len` bytes from `start`, no more than it was made for, and begins a new pass there.
+    #[cold]
+    fn restart(&mut self, start: u64, len: u64) {
+        (self.start, self.len) = (start, len);
+        match &mut self.order {
+            RegionOrder::Sequential { next, .. } => *next = PerDir::splat(start),
+            RegionOrder::Mixed(mixed) => mixed.restart(start),
+            RegionOrder::Random { draw, left, next, .. } => {
+                draw.restart();
+                (*left, *next) = (0, PerDir::splat(start));
+            }
+        }
+    }
+
     /// The offset of the next I/O of `size` bytes, and the number of bytes from there to the end.
     #[inline]
     pub fn place(&mut self, dir: Dir, size: u32) -> (u64, u64) {
@@ -112,6 +126,58 @@ impl SourceRegion {
     }
 }
 
+/// Uses a part of the region at a time (`zonemode=strided`).
+pub(super) struct Stride {
+    bytes: u64,
+    range: u64,
+    skip: u64,
+    start: u64,
+    end: u64,
+    /// Bytes transferred in the present part.
+    moved: u64,
+}
+
+impl Stride {
+    /// That of `job` on the `len` bytes from `start`, if it has one.
+    pub fn new(job: &JobPlan, start: u64, len: u64) -> Option<Self> {
+        let Some(Zoning::Strided { bytes, range, skip }) = job.access.zoning else { return None };
+        let range = range.min(len).max(1);
+        Some(Self { bytes: bytes.max(1), range, skip, start, end: start + len, moved: 0 })
+    }
+
+    pub fn range(&self) -> u64 {
+        self.range
+    }
+
+    /// Moves on to the next part when enough of the present one was transferred. As in fio, that is counted by what
+    /// was transferred, also where a part is used again and again.
+    #[inline]
+    pub fn prepare(&mut self, region: &mut SourceRegion) {
+        let mut start = region.start;
+        if self.moved >= self.bytes {
+            self.moved = 0;
+            start = start.saturating_add(self.range).saturating_add(self.skip);
+            let least = match region.order {
+                RegionOrder::Sequential { .. } => {
+                    region.least.iter().map(|(_, least)| *least).min()
+                }
+                _ => None,
+            };
+            if start.saturating_add(least.unwrap_or(self.range)) > self.end {
+                start = self.start;
+            }
+        }
+        if self.moved.is_multiple_of(self.range) {
+            region.restart(start, self.range.min(self.end - start));
+        }
+    }
+
+    #[inline]
+    pub fn advance(&mut self, len: u32) {
+        self.moved += u64::from(len);
+    }
+}
+
 /// Where a backward order wraps to: the last block.
 fn backwards_start(start: u64, end: u64, size: u32) -> u64 {
     end.saturating_sub(u64::from(size)).max(start)
@@ -119,7 +185,12 @@ fn backwards_start(start: u64, end: u64, size: u32) -> u64 {
 
 pub(super) enum Sizes {
     Fixed(u32),
-    Range { min: u64, steps: u64 },
+    /// `step` times a number from 0 below `steps`, above `min`.
+    Range {
+        min: u64,
+        step: u64,
+        steps: u64,
+    },
     Split(Vec<(u32, u32)>),
 }
 
@@ -128,7 +199,11 @@ impl Sizes {
         match plan {
             BlockSizes::Fixed(size) => Self::Fixed(*size as u32),
             BlockSizes::Range { min, max } => {
-                Self::Range { min: *min, steps: (max - min) / (*min).max(1) + 1 }
+                let step = (*min).max(1);
+                Self::Range { min: *min, step, steps: (max - min) / step + 1 }
+            }
+            BlockSizes::Any { min, max } => {
+                Self::Range { min: *min, step: 1, steps: max - min + 1 }
             }
             BlockSizes::Split(parts) => {
                 Self::Split(parts.iter().map(|p| (p.0 as u32, p.1)).collect())
@@ -152,7 +227,7 @@ impl Sizes {
     pub fn next(&self, random: &mut Xoshiro256PlusPlus) -> u32 {
         match self {
             Self::Fixed(size) => *size,
-            Self::Range { min, steps } => (min + below(random, *steps) * min) as u32,
+            Self::Range { min, step, steps } => (min + below(random, *steps) * step) as u32,
             Self::Split(parts) => {
                 let mut pick = below(random, 100) as u32;
                 for (size, percent) in parts {

@@ -3,11 +3,12 @@
 
 use super::batches::BatchLimit;
 use super::batches::Batches;
-use super::issue::Writes;
-use super::{DeferredIo, IssueState, NAP_NS, Slot, SpanEnd};
+use super::issue::{RangeSyncs, Writes};
+use super::{DeferredIo, IssueState, NAP_NS, Slot, SpanEnd, ZONE_NAP_NS};
 use crate::buffers::Slab;
 use crate::clock;
 use crate::error::{EngineError, Operation};
+use crate::files::OpenFile;
 use crate::observer::{Observe, ObservedIo};
 use crate::pace::{LATE_NS, Pace};
 use crate::queue::{Op, Queue, Request};
@@ -15,7 +16,8 @@ use crate::stats::DepthCounts;
 use crate::stats::{Shared, Stats};
 use crate::token::Token;
 use crate::verify::Verifier;
-use fathom_model::plan::JobPlan;
+use crate::zones::{Placed, ZoneUser};
+use fathom_model::plan::{JobPlan, Think};
 use fathom_model::{Dir, PerDir};
 use std::io;
 use std::sync::atomic::Ordering::{Relaxed, Release};
@@ -46,6 +48,8 @@ pub(crate) struct Core<'a> {
     pub shared: &'a Shared,
     pub stats: &'a Stats,
     pub observer: Option<Box<dyn Observe + 'a>>,
+    /// Where I/Os go, if the job uses zones.
+    pub zones: Option<Box<ZoneUser>>,
     pub(super) writes: Writes,
     pub pace: Option<Pace>,
     /// Length of all I/Os, or of the longest.
@@ -65,6 +69,8 @@ pub(crate) struct Core<'a> {
     pub(super) left_ios: u64,
     pub(super) left_bytes: u64,
     pub(super) until_think: u64,
+    /// When the next think time is due (`thinktime_iotime`).
+    pub(super) think_at_ns: u64,
     pub(super) issue_state: IssueState,
     pub(super) until_ns: u64,
     /// The end of the job, once it has begun.
@@ -93,6 +99,10 @@ pub(crate) struct Core<'a> {
     pub errnos: PerDir<Vec<(i32, u64)>>,
 }
 
+pub(super) fn ios_between_thinking(think: Think) -> u64 {
+    if think.blocks > 0 { u64::from(think.blocks) } else { u64::MAX }
+}
+
 impl<'a> Core<'a> {
     /// That of a worker which is ready to start. `slab` has one buffer per I/O in flight, and `len` is the length of
     /// all I/Os, or of the longest.
@@ -111,6 +121,7 @@ impl<'a> Core<'a> {
             shared,
             stats: &shared.stats,
             observer,
+            zones: None,
             writes: Writes::new(job, slab, shared),
             pace: None,
             len,
@@ -126,7 +137,8 @@ impl<'a> Core<'a> {
             in_flight: 0,
             left_ios: u64::MAX,
             left_bytes: u64::MAX,
-            until_think: job.think.map_or(u64::MAX, |t| u64::from(t.blocks.max(1))),
+            until_think: job.think.map_or(u64::MAX, ios_between_thinking),
+            think_at_ns: u64::MAX,
             issue_state: IssueState::Issuing,
             until_ns: u64::MAX,
             drain: None,
@@ -148,9 +160,20 @@ impl<'a> Core<'a> {
         }
     }
 
+    /// Begins the time of I/O before the next think time, if that is what separates them.
+    pub fn begin_io_time(&mut self) {
+        let think = self.job.think.filter(|think| think.io_ns > 0);
+        self.think_at_ns = think.map_or(u64::MAX, |think| self.now_ns.saturating_add(think.io_ns));
+    }
+
     /// Sets what prepares and checks the data, if the job verifies any.
     pub fn verify(&mut self, verifier: Option<Box<Verifier>>) {
         self.writes.verifier = verifier;
+    }
+
+    /// Prepares for sync_file_range(2) of `files`, if the job calls it.
+    pub fn sync_ranges(&mut self, files: &[OpenFile]) {
+        self.writes.ranges = RangeSyncs::new(self.job, files);
     }
 
     pub fn verifier(&mut self) -> Option<&mut Verifier> {
@@ -227,7 +250,7 @@ impl<'a> Core<'a> {
     ) {
         self.stats = stats;
         // Its length was limited by what was left of the span before.
-        self.deferred = None;
+        self.drop_deferred();
         let begun = u64::from(self.in_flight) + self.retry.len() as u64;
         self.left_ios = ios.map_or(u64::MAX, |ios| ios.saturating_sub(begun));
         let begun_bytes = begun * u64::from(self.len);
@@ -310,6 +333,69 @@ impl<'a> Core<'a> {
         }
     }
 
+    /// Tells the zones of plain successes, the free slots from `first` on, that these ended.
+    #[cold]
+    pub(super) fn leave_zones(&mut self, first: usize) {
+        for at in first..self.idle_len {
+            self.leave_zone(self.idle[at], true);
+        }
+    }
+
+    /// Tells the zone of a slot's I/O that it ended.
+    pub(super) fn leave_zone(&mut self, slot: u32, succeeded: bool) {
+        let Slot { tag, file, .. } = self.slots[slot as usize];
+        let at = self.offsets[slot as usize] - u64::from(self.moved[slot as usize]);
+        let Some(zones) = self.zones.as_mut().filter(|_| !self.writes.is_checking()) else {
+            return;
+        };
+        if !tag.is_slow_path() {
+            zones.completed(tag.dir(), file, at, succeeded);
+        }
+    }
+
+    pub(super) fn drop_deferred(&mut self) {
+        let Some(DeferredIo { dir, request, is_placed: true, .. }) = self.deferred.take() else {
+            return;
+        };
+        self.zones
+            .iter_mut()
+            .for_each(|zones| zones.completed(dir, request.file, request.offset, false));
+    }
+
+    /// Deals with the deferred I/O, which found no place in a zone, after `pushed` others; returns when to try again.
+    #[cold]
+    pub(super) fn not_placed(&mut self, why: Placed, pushed: u64) -> u64 {
+        match why {
+            // With nothing in flight, others have the zone.
+            Placed::Wait if self.in_flight == 0 && pushed == 0 => return self.now_ns + ZONE_NAP_NS,
+            Placed::Wait | Placed::At(_) => return 0,
+            Placed::Done(request) => self.trimmed_zone(&request),
+            Placed::End => self.left_ios = pushed,
+            Placed::Failed(error) => {
+                self.fatal = true;
+                self.failure.get_or_insert(error);
+            }
+        }
+        self.deferred = None;
+        0
+    }
+
+    /// Counts a trim in whose place a zone was reset.
+    fn trimmed_zone(&mut self, request: &Request) {
+        let (dir, len) = (Dir::Trim, request.len);
+        let took_ns = clock::now_ns().saturating_sub(self.now_ns);
+        let stats = &self.stats.dirs[dir];
+        stats.ios.add(1);
+        stats.bytes.add(u64::from(len));
+        stats.clat.record_n(took_ns, 1);
+        stats.lat.record_n(took_ns, 1);
+        self.left_ios = self.left_ios.saturating_sub(1);
+        self.left_bytes = self.left_bytes.saturating_sub(u64::from(len));
+        self.pace.iter_mut().for_each(|pace| pace.advance(dir, len));
+        let (file, offset) = (request.file, request.offset);
+        self.observe(ObservedIo { dir, file, offset, len, priority: 0 }, took_ns, took_ns);
+    }
+
     /// Whether the span may be over, which [`Core::end`] decides.
     #[inline]
     pub(super) fn may_end(&self) -> bool {
@@ -327,6 +413,7 @@ impl<'a> Core<'a> {
         !self.retry.is_empty()
             || self.issue_state != IssueState::Issuing
             || self.job.batch.low.is_some()
+            || self.now_ns >= self.think_at_ns
     }
 
     #[inline]

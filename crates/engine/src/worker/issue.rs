@@ -3,14 +3,18 @@
 use super::{Core, DeferredIo, IssueState, Slot, Worker};
 use crate::buffers::{Filler, Slab};
 use crate::clock;
+use crate::files::OpenFile;
 use crate::pace::{Due, Pace};
 use crate::queue::{Op, Push, Queue, Request};
 use crate::source::{IoGenerator, Source, Upcoming};
 use crate::stats::Shared;
+use crate::sync_queue::outcome;
 use crate::token::{Tag, Token};
 use crate::verify::Verifier;
+use crate::zones::Placed;
 use fathom_model::Dir;
-use fathom_model::plan::{FlushPlan, JobPlan};
+use fathom_model::plan::{FlushPlan, JobPlan, RangeSync};
+use std::os::fd::RawFd;
 
 impl<Q: Queue, S: Source> Worker<'_, Q, S> {
     /// Issues as many I/Os as limits and free slots allow; returns the time before which none is due, or 0.
@@ -80,11 +84,14 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
         let mut pushed = [0; 3];
         let Self { core, queue, source } = self;
         let now_ns = core.now_ns;
-        let Core { slots, offsets, idle, pace, writes, left_bytes, issue_state, deferred, .. } =
-            core;
+        let Core { slots, offsets, idle, pace, writes, left_bytes, issue_state, .. } = core;
+        let Core { deferred, zones, .. } = core;
+        let zones = if S::FULL { zones.as_deref_mut() } else { None };
+        let mut zones = zones.filter(|_| !writes.is_checking());
         let elapsed_ns =
             pace.as_ref().map_or(u64::MAX, |pace| now_ns.saturating_sub(pace.start_ns()));
         let serializes = S::FULL && source.serializes();
+        let mut not_placed = None;
         let (mut out, mut draw) = (queue.batch(), source.batch());
         for &index in idle[core.idle_len - most..core.idle_len].iter().rev() {
             let waited = if S::FULL { deferred.take() } else { None };
@@ -109,14 +116,28 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
                 },
                 _ => (draw.next_direction(), 0),
             };
-            let request = match waited {
+            let mut request = match waited {
                 Some(deferred) if S::FULL => deferred.request,
                 _ => draw.next_io(dir, *left_bytes),
             };
+            if S::FULL
+                && let Some(zones) = &mut zones
+                && !waited.is_some_and(|waited| waited.is_placed)
+            {
+                match zones.place(&request) {
+                    Placed::At(placed) => request = placed,
+                    other => {
+                        *deferred = Some(DeferredIo { dir, due_ns, request, is_placed: false });
+                        not_placed = Some(other);
+                        break;
+                    }
+                }
+            }
             if S::FULL && serializes {
                 let taken = pushed.iter().sum::<u64>() as usize;
                 if overlaps(&request, &idle[..core.idle_len - taken], slots, offsets) {
-                    *deferred = Some(DeferredIo { dir, due_ns, request });
+                    let is_placed = zones.is_some();
+                    *deferred = Some(DeferredIo { dir, due_ns, request, is_placed });
                     break;
                 }
             }
@@ -142,7 +163,12 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
                 break;
             }
         }
-        (pushed, 0)
+        drop(out);
+        let wait_until = match not_placed {
+            Some(not_placed) if S::FULL => core.not_placed(not_placed, pushed.iter().sum()),
+            _ => 0,
+        };
+        (pushed, wait_until)
     }
 }
 
@@ -185,12 +211,47 @@ fn expected(dir: Dir, len: u32) -> u32 {
     if dir == Dir::Trim { 0 } else { len }
 }
 
+/// What was written to each file since the last sync_file_range(2).
+pub(crate) struct RangeSyncs {
+    plan: RangeSync,
+    since: u32,
+    /// Descriptor, first byte, and the one after the last.
+    files: Vec<(RawFd, u64, u64)>,
+}
+
+impl RangeSyncs {
+    pub fn new(job: &JobPlan, files: &[OpenFile]) -> Option<Box<Self>> {
+        let files = files.iter().map(|file| (file.raw(), u64::MAX, 0)).collect();
+        job.sync.range.map(|plan| Box::new(Self { plan, since: 0, files }))
+    }
+
+    /// Notes a write; returns whether a call is due after it.
+    fn is_due_after(&mut self, write: &Request) -> bool {
+        let (_, from, to) = &mut self.files[write.file as usize];
+        (*from, *to) = ((*from).min(write.offset), (*to).max(write.offset + u64::from(write.len)));
+        self.since += 1;
+        self.since >= self.plan.every
+    }
+
+    /// Calls sync_file_range(2) for what was written to `file`; returns 0 or `-errno`.
+    pub(super) fn sync(&mut self, file: u32) -> i32 {
+        self.since = 0;
+        let (fd, from, to) = self.files[file as usize];
+        self.files[file as usize] = (fd, u64::MAX, 0);
+        let (offset, len) = (from as i64, to.saturating_sub(from) as i64);
+        // SAFETY: takes no pointers.
+        outcome(unsafe { libc::sync_file_range(fd, offset, len, self.plan.flags) as isize })
+    }
+}
+
 pub(super) struct Writes {
     pub slab: Slab,
     /// In place of the filler, if the data is to be verified.
     pub verifier: Option<Box<Verifier>>,
     filler: Option<Filler>,
     plan: FlushPlan,
+    /// What is to be written back by sync_file_range(2), if the job calls it.
+    pub ranges: Option<Box<RangeSyncs>>,
     since_fsync: u32,
     since_fdatasync: u32,
 }
@@ -206,7 +267,15 @@ impl Writes {
             }
             filler
         });
-        Self { slab, verifier: None, filler, plan: job.sync, since_fsync: 0, since_fdatasync: 0 }
+        Self {
+            slab,
+            verifier: None,
+            filler,
+            plan: job.sync,
+            ranges: None,
+            since_fsync: 0,
+            since_fdatasync: 0,
+        }
     }
 
     /// Prepares the contents of a write; returns the state after it.
@@ -226,9 +295,16 @@ impl Writes {
         } else if self.plan.fdatasync_every > 0 && self.since_fdatasync >= self.plan.fdatasync_every
         {
             IssueState::DrainToFlush(Op::Fdatasync, request.file)
+        } else if self.ranges.as_mut().is_some_and(|ranges| ranges.is_due_after(request)) {
+            IssueState::DrainToSyncRange(request.file)
         } else {
             IssueState::Issuing
         }
+    }
+
+    /// Whether what is read now is read only to be verified.
+    pub fn is_checking(&self) -> bool {
+        self.verifier.as_ref().is_some_and(|verifier| verifier.checking)
     }
 
     /// Prepares data that is to be verified; returns the state after it, in place of `state`.

@@ -21,6 +21,8 @@ use fathom_model::Dir;
 
 /// At the end of the job, I/Os in flight are abandoned after this time without a completion.
 const DRAIN_NS: u64 = 8_000_000_000;
+/// Sleep until a zone is looked at again that another worker writes to.
+const ZONE_NAP_NS: u64 = 50_000;
 /// Longest sleep between checks of the stop flag.
 const NAP_NS: u64 = 50_000_000;
 
@@ -52,6 +54,8 @@ enum IssueState {
     /// Flush this file once nothing is in flight.
     DrainToFlush(Op, u32),
     Flushing,
+    /// Call sync_file_range(2) for this file once nothing is in flight.
+    DrainToSyncRange(u32),
     /// Flush this file beside the I/Os in flight.
     FlushBeside(Op, u32),
     /// Pause for the plan's thinktime once nothing is in flight.
@@ -65,6 +69,8 @@ struct DeferredIo {
     dir: Dir,
     due_ns: u64,
     request: Request,
+    /// Whether its zone is already in use by it, if the job uses zones.
+    is_placed: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

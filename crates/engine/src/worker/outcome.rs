@@ -49,6 +49,7 @@ impl Core<'_> {
         let (request, due_ns) = (self.request(slot), self.slots[slot as usize].due_ns);
         let io = self.observed(slot, queue);
         self.check_completed(slot, dir, request.file, io.offset, io.len);
+        self.leave_zone(slot, true);
         let batch = self.retire(slot);
         let stats = &self.stats.dirs[dir];
         stats.ios.add(1);
@@ -88,6 +89,13 @@ impl Core<'_> {
     fn failed(&mut self, (slot, dir): (u32, Dir), errno: i32, hint: Hint, queue: &dyn Queue) {
         let request = self.request(slot);
         self.forget(&request);
+        self.leave_zone(slot, false);
+        if self.job.until.full && dir == Dir::Write && matches!(errno, libc::ENOSPC | libc::EDQUOT)
+        {
+            self.retire(slot);
+            self.left_ios = 0;
+            return;
+        }
         let stats = &self.stats.dirs[dir];
         if request.buffer_offset > 0 {
             stats.short_ios.add(1)

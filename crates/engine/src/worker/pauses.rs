@@ -1,9 +1,10 @@
 //! Interruptions of issuing: retries, flushes, think time, waiting for the schedule, and the end. Cold.
 
 use super::batches::BatchTimes;
-use super::core::{Core, Drain};
+use super::core::{Core, Drain, ios_between_thinking};
 use super::{DRAIN_NS, IssueState, NAP_NS, Slot, slow};
 use crate::clock;
+use crate::error::{EngineError, Operation};
 use crate::queue::{Op, Queue, Request};
 use crate::token::Tag;
 use std::sync::atomic::Ordering::Relaxed;
@@ -41,6 +42,9 @@ impl Core<'_> {
             let Some(slot) = self.retry.pop() else { break };
             self.push_slow(slot, queue);
         }
+        if self.now_ns >= self.think_at_ns && self.issue_state == IssueState::Issuing {
+            self.issue_state = IssueState::DrainToThink;
+        }
         self.flush_or_think(queue);
         self.issue_state == IssueState::Issuing && self.filling
     }
@@ -71,6 +75,10 @@ impl Core<'_> {
             IssueState::DrainToFlush(op, file) => {
                 self.push_flush(op, file, queue);
                 self.writes.flushed();
+            }
+            IssueState::DrainToSyncRange(file) => {
+                self.sync_range(file);
+                self.resume_issuing();
             }
             IssueState::DrainToThink => {
                 self.think();
@@ -103,9 +111,26 @@ impl Core<'_> {
         self.issue_state = IssueState::Flushing;
     }
 
+    /// Calls sync_file_range(2) for what was written to `file` since the last call.
+    fn sync_range(&mut self, file: u32) {
+        let Some(ranges) = &mut self.writes.ranges else { return };
+        let began_ns = clock::now_ns();
+        let result = ranges.sync(file);
+        self.now_ns = clock::now_ns();
+        if result < 0 {
+            self.fatal = true;
+            let path = self.paths.get(file as usize).map_or("", String::as_str);
+            let error = EngineError::new(Operation::SyncRange).errno(-result).on(path);
+            self.failure.get_or_insert(error);
+            return;
+        }
+        self.stats.flushes.add(1);
+        self.stats.flush_lat.record_n(self.now_ns - began_ns, 1);
+    }
+
     fn think(&mut self) {
         let Some(think) = self.job.think else { return };
-        self.until_think = u64::from(think.blocks.max(1));
+        self.until_think = ios_between_thinking(think);
         if self.left_ios == 0 || self.left_bytes == 0 {
             return;
         }
@@ -120,6 +145,7 @@ impl Core<'_> {
             std::hint::spin_loop();
         }
         self.now_ns = clock::now_ns();
+        self.begin_io_time();
     }
 
     /// Sleeps while no I/O is in flight or due.
@@ -134,6 +160,7 @@ impl Core<'_> {
 
     /// From here on, the loop only waits for I/Os in flight, one by one.
     pub(super) fn begin_drain(&mut self) {
+        self.drop_deferred();
         self.drain = Some(Drain { before: self.in_flight, progress_ns: self.now_ns });
         (self.left_ios, self.until_ns, self.complete_min) = (0, 0, 1);
     }
@@ -173,6 +200,7 @@ impl Core<'_> {
                         self.stats.dirs[dir].short_ios.add(1);
                     }
                     self.forget(&request);
+                    self.leave_zone(slot, false);
                     self.retire(slot);
                 }
                 Op::Fsync | Op::Fdatasync => self.push_slow(slot, queue),

@@ -81,6 +81,9 @@ impl<Q: Queue, S: Source> Worker<'_, Q, S> {
             if core.writes.verifier.is_some() {
                 core.verify_completed(before);
             }
+            if core.zones.is_some() {
+                core.leave_zones(before);
+            }
         }
         let reaped = (freed + core.exceptions.len()) as u32;
         core.in_flight -= reaped;

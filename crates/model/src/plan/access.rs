@@ -23,6 +23,9 @@ pub struct Access {
     /// Repeat the offset in a run of I/Os instead of continuing from it (`rw_sequencer=identical`).
     #[serde(default)]
     pub repeat_offset: bool,
+    /// Zones, one after the other or with write pointers (`zonemode`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zoning: Option<Zoning>,
     /// Seed of the random generators of this job, different for each clone.
     pub seed: u64,
 }
@@ -36,6 +39,7 @@ impl Default for Access {
             align: PerDir::splat(4096),
             random_percent: all_random(),
             repeat_offset: false,
+            zoning: None,
             seed: 1,
         }
     }
@@ -43,6 +47,46 @@ impl Default for Access {
 
 fn all_random() -> PerDir<u32> {
     PerDir::splat(100)
+}
+
+/// How the offsets of a job keep to zones.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Zoning {
+    /// A part of the region at a time (`zonemode=strided`).
+    Strided {
+        /// Bytes to transfer before the next part (`zonesize`).
+        bytes: u64,
+        /// Length of a part (`zonerange`).
+        range: u64,
+        /// Bytes between two parts (`zoneskip`).
+        skip: u64,
+    },
+    /// Writes at the write pointers of zones, reads below them (`zonemode=zbd`).
+    WritePointers(ZoneRules),
+}
+
+/// How a job uses zones with write pointers. Its regions begin and end with zones, unless it only reads.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ZoneRules {
+    /// Length of a zone (`zonesize`, or the device's).
+    pub zone_bytes: u64,
+    /// What can be written of each, where the target has no zones of its own; at most its length (`zonecapacity`).
+    pub capacity: u64,
+    /// Bytes that sequential I/O leaves out after each zone (`zoneskip`).
+    pub skip: u64,
+    /// Zones of a target that all jobs together write at a time; 0 for any number (`max_open_zones`, or the device's).
+    pub open_max: u32,
+    /// Of these, those that this job writes (`job_max_open_zones`).
+    pub own_open_max: u32,
+    /// Reads may be beyond write pointers (`read_beyond_wp`).
+    pub reads_beyond: bool,
+    /// Part of the region that must hold data before zones are reset early (`zone_reset_threshold`).
+    pub reset_threshold: f64,
+    /// Part of the writes before which a zone is reset then; 0 for never (`zone_reset_frequency`).
+    pub reset_frequency: f64,
+    /// Whether several writes to a zone may be in flight: whether engine and kernel keep their order.
+    pub keeps_order: bool,
 }
 
 /// The directions in use.
@@ -173,6 +217,13 @@ pub enum BlockSizes {
         /// Maximum.
         max: u64,
     },
+    /// Any number of bytes between two sizes (`bs_unaligned`).
+    Any {
+        /// Minimum.
+        min: u64,
+        /// Maximum.
+        max: u64,
+    },
     /// Sizes in bytes with percentages that add up to 100 (`bssplit`).
     Split(Vec<(u64, u32)>),
 }
@@ -182,7 +233,7 @@ impl BlockSizes {
     pub fn min(&self) -> u64 {
         match self {
             BlockSizes::Fixed(size) => *size,
-            BlockSizes::Range { min, .. } => *min,
+            BlockSizes::Range { min, .. } | BlockSizes::Any { min, .. } => *min,
             BlockSizes::Split(parts) => parts.iter().map(|p| p.0).min().unwrap_or(0),
         }
     }
@@ -192,6 +243,7 @@ impl BlockSizes {
         match self {
             BlockSizes::Fixed(size) => *size,
             BlockSizes::Range { min, .. } => *min,
+            BlockSizes::Any { .. } => 1,
             BlockSizes::Split(parts) => parts.iter().fold(0, |unit, part| common(unit, part.0)),
         }
     }
@@ -200,7 +252,7 @@ impl BlockSizes {
     pub fn max(&self) -> u64 {
         match self {
             BlockSizes::Fixed(size) => *size,
-            BlockSizes::Range { max, .. } => *max,
+            BlockSizes::Range { max, .. } | BlockSizes::Any { max, .. } => *max,
             BlockSizes::Split(parts) => parts.iter().map(|p| p.0).max().unwrap_or(0),
         }
     }

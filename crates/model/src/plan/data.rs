@@ -28,6 +28,18 @@ pub struct FlushPlan {
     pub at_end: bool,
     /// fsync(2) when a file is closed (`fsync_on_close`).
     pub on_close: bool,
+    /// sync_file_range(2) after some writes (`sync_file_range`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub range: Option<RangeSync>,
+}
+
+/// sync_file_range(2) of what was written since the last one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RangeSync {
+    /// After how many writes, at least 1.
+    pub every: u32,
+    /// The call's flags, as in linux/fs.h.
+    pub flags: u32,
 }
 
 /// Contents and memory of the buffers.

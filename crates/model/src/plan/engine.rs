@@ -28,6 +28,8 @@ pub enum Engine {
     Sg(ScsiCommands),
     /// Operations on the names of files and directories.
     Names(Names),
+    /// Uses CPU time, and does no I/O (fio's `cpuio`).
+    Cpu(CpuLoad),
     /// io_uring no-ops: measures the overhead of the ring.
     Nop(Uring),
     /// Completes I/Os immediately without the kernel: measures the overhead of the engine.
@@ -56,6 +58,7 @@ impl Engine {
             Engine::Posixaio => "posixaio",
             Engine::Sg(_) => "sg",
             Engine::Names(names) => names.op.name(),
+            Engine::Cpu(_) => "cpuio",
             Engine::Nop(_) => "nop",
             Engine::Null => "null",
         }
@@ -65,7 +68,12 @@ impl Engine {
     pub fn is_synchronous(&self) -> bool {
         matches!(
             self,
-            Engine::Psync(_) | Engine::Mmap | Engine::Splice | Engine::Sg(_) | Engine::Names(_)
+            Engine::Psync(_)
+                | Engine::Mmap
+                | Engine::Splice
+                | Engine::Sg(_)
+                | Engine::Names(_)
+                | Engine::Cpu(_)
         )
     }
 
@@ -77,6 +85,11 @@ impl Engine {
     /// Whether I/Os are of files or devices, not operations on names.
     pub fn moves_data(&self) -> bool {
         self.paths().is_none()
+    }
+
+    /// Whether it opens files or devices.
+    pub fn uses_files(&self) -> bool {
+        !matches!(self, Engine::Nop(_) | Engine::Null | Engine::Names(_) | Engine::Cpu(_))
     }
 
     /// The names that the job operates on, if it transfers no data.
@@ -103,6 +116,17 @@ impl Engine {
             _ => self.uring().is_some_and(|uring| uring.iopoll),
         }
     }
+}
+
+/// Load on a CPU.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CpuLoad {
+    /// Percentage of the time that is spent busy-looping, from 1 to 100 (`cpuload`).
+    pub percent: u32,
+    /// How long at a time, in nanoseconds (`cpuchunks`).
+    pub chunk_ns: u64,
+    /// End when all jobs of other engines have ended (`exit_on_io_done`).
+    pub ends_with_io: bool,
 }
 
 /// System calls of a synchronous engine.

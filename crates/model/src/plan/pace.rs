@@ -15,6 +15,9 @@ pub struct Until {
     pub runtime_ns: Option<u64>,
     /// Time to run before measuring, in nanoseconds (`ramp_time`).
     pub ramp_ns: u64,
+    /// A write for which there is no space left (`fill_device`).
+    #[serde(default)]
+    pub full: bool,
 }
 
 /// Which jobs end when a job with `exitall` ends (`exit_what`).
@@ -58,8 +61,11 @@ pub struct Think {
     pub time_ns: u64,
     /// Part spent busy-looping, in nanoseconds (`thinktime_spin`).
     pub spin_ns: u64,
-    /// Number of I/Os between waits (`thinktime_blocks`).
+    /// Number of I/Os between waits (`thinktime_blocks`); 0 for any.
     pub blocks: u32,
+    /// Time of I/O between waits, in nanoseconds (`thinktime_iotime`); 0 for none.
+    #[serde(default)]
+    pub io_ns: u64,
 }
 
 /// The share of a job in the I/Os of all jobs with the same `flow_id` (`flow`).

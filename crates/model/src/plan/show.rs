@@ -100,6 +100,12 @@ pub struct Logs {
     pub per_job: bool,
     /// Whether times are since 1970, not since the start of the job (`log_unix_epoch`).
     pub unix_epoch: bool,
+    /// Whether entries of single I/Os have the time at which they were issued (`log_issue_time`).
+    #[serde(default)]
+    pub issue_time: bool,
+    /// Whether the files are compressed (`log_store_compressed`).
+    #[serde(default)]
+    pub compressed: bool,
     /// Whether entries have the offset (`log_offset`).
     #[serde(default)]
     pub offset: bool,
@@ -158,9 +164,10 @@ impl Logs {
 
     /// The files to write, as fio names them.
     pub fn files(&self) -> Vec<(LogKind, String)> {
+        let end = if self.compressed { ".fz" } else { "" };
         let file = |prefix: &str, what: &str| match self.per_job {
-            true => format!("{prefix}_{what}.{}.log", self.number),
-            false => format!("{prefix}_{what}.log"),
+            true => format!("{prefix}_{what}.{}.log{end}", self.number),
+            false => format!("{prefix}_{what}.log{end}"),
         };
         let one = |prefix: &Option<String>, kinds: &[(LogKind, &str)]| -> Vec<(LogKind, String)> {
             let of = |prefix: &String| {

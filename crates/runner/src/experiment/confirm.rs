@@ -452,7 +452,7 @@ mod tests {
     fn a_gain_of_a_factor_of_a_thousand_confirms() {
         let record = record(&["one-at-a-time"]);
         let mut base = record.plan.clone();
-        base.jobs[0].think = Some(Think { time_ns: 1_000_000, spin_ns: 0, blocks: 1 });
+        base.jobs[0].think = Some(Think { time_ns: 1_000_000, blocks: 1, ..Think::default() });
         let workload = Workload::Jobs(&record.plan);
         let changed = confirmation_test(&record, workload, &record.header.findings[0]).unwrap();
         let protocol = Protocol {
@@ -489,7 +489,7 @@ mod tests {
         assert_eq!(second.confirmed, None, "only what follows a refuted one is tested");
         assert!(confirm(&mut record(&[])).unwrap_err().contains("no limiter"));
         let mut paced = record(&["device"]);
-        paced.plan.jobs[0].think = Some(Think { time_ns: 1, spin_ns: 0, blocks: 1 });
+        paced.plan.jobs[0].think = Some(Think { time_ns: 1, blocks: 1, ..Think::default() });
         assert!(confirm(&mut paced).unwrap_err().contains("think time"));
         cancel.cancel();
         assert!(confirm(&mut record(&["device"])).unwrap_err().contains("interrupted"));

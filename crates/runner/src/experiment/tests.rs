@@ -127,7 +127,7 @@ fn waiting_for_a_cpu_is_left_out_only_where_it_cannot_be_the_effect() {
         plans.facts.host.cpus_allowed = vec![0, 1];
         plans.waits_for_others(&Experiment::default())
     };
-    let think = |spin_ns| Some(Think { time_ns: 1 << 30, spin_ns, blocks: 1 });
+    let think = |spin_ns| Some(Think { time_ns: 1 << 30, spin_ns, blocks: 1, io_ns: 0 });
     assert!(corrects(&|_| {}));
     assert!(corrects(&|plan| plan.jobs = vec![plan.jobs[0].clone(); 2]));
     assert!(corrects(&|plan| plan.jobs[0].think = think(100_000)));

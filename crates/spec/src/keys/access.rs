@@ -23,6 +23,8 @@ keys! { Access;
         = |job, v| triple(v, &mut job.access.block_sizes, |v| Ok(BlockSizes::Fixed(one_block(v)?)));
     value("SIZE-SIZE[,…]") "bsrange" | "blocksize_range": "Range of block sizes, in multiples of the lower bound"
         = |job, v| triple(v, &mut job.access.block_sizes, range);
+    any "bs_unaligned" | "blocksize_unaligned": "Draw any number of bytes from bsrange, not only multiples of its lower bound"
+        -> any_size;
     value("SIZE/PERCENT:…[,…]") "bssplit": "Block sizes and the percentage of I/Os of each",
         "Percentages that add up to more than 100 are an error." = |job, v| {
             triple(v, &mut job.access.block_sizes, |v| {

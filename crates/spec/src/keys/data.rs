@@ -3,7 +3,7 @@
 use crate::job::Job;
 use crate::value::{KeyValue, errno, pattern};
 use fathom_model::PerDir;
-use fathom_model::plan::{Fill, SyncIo};
+use fathom_model::plan::{Fill, RangeSync, SyncIo};
 
 keys! { Data;
     any "zero_buffers": "Fill buffers with zeroes"
@@ -41,6 +41,9 @@ keys! { Data;
         @(e if e.moves_data()) => sync.fsync_every = count32(0, u32::MAX);
     value("N") "fdatasync": "Call fdatasync after every N writes"
         @(e if e.moves_data()) => sync.fdatasync_every = count32(0, u32::MAX);
+    value("KIND[,KIND]:N") "sync_file_range": "Call sync_file_range after every N writes: wait_before, write or wait_after, or \
+         several"
+        @(e if e.moves_data()) = sync_file_range;
     flag "end_fsync": "Call fsync at the end of the job"
         @(e if e.moves_data()) -> sync.at_end;
     flag "fsync_on_close": "Call fsync when closing a file"
@@ -62,6 +65,22 @@ keys! { Data;
         };
     value("LIST[,LIST]") "ignore_error": "Errors of reads,writes to ignore, such as EIO:28",
         "The list for writes also applies to trims; of the third, for verification, only EILSEQ has an effect." = ignore;
+}
+
+fn sync_file_range(job: &mut Job, v: KeyValue<'_>) -> Result<(), String> {
+    let (kinds, every) = v.text.split_once(':').unwrap_or((v.text, "1"));
+    // SYNC_FILE_RANGE_* of linux/fs.h.
+    let flag = |kind| v.with(kind).choice(&[("wait_before", 1), ("write", 2), ("wait_after", 4)]);
+    let flags = kinds
+        .split(',')
+        .map(str::trim)
+        .map(flag)
+        .try_fold(0, |all, flag| Ok::<_, String>(all | flag?));
+    job.sync.range = match v.text {
+        "0" => None,
+        _ => Some(RangeSync { flags: flags?, every: v.with(every).count32(1, u32::MAX)? }),
+    };
+    Ok(())
 }
 
 /// What wrong data counts as.

@@ -5,8 +5,8 @@ use crate::job::Job;
 use crate::suggest;
 use crate::value::{DEPTH_MAX, KeyValue};
 use fathom_model::plan::{
-    BUFFER_ALIGN, Engine, HUGE_PAGE_BYTES, Memory, NameOp, Names, Psync, ScsiCommands, ScsiWrite,
-    StatCall, Uring, WriteMode,
+    BUFFER_ALIGN, CpuLoad, Engine, HUGE_PAGE_BYTES, Memory, NameOp, Names, Psync, ScsiCommands,
+    ScsiWrite, StatCall, Uring, WriteMode,
 };
 
 /// The engines by all their names; what their keys set is in [`Job`].
@@ -34,6 +34,7 @@ pub(crate) fn engines() -> impl Iterator<Item = (&'static str, Engine)> {
         ("dircreate", Engine::Names(Names::new(NameOp::CreateDir))),
         ("dirstat", Engine::Names(Names::new(NameOp::StatDir))),
         ("dirdelete", Engine::Names(Names::new(NameOp::DeleteDir))),
+        ("cpuio", Engine::Cpu(CpuLoad::default())),
         ("nop", Engine::Nop(Uring::default())),
         ("null", Engine::Null),
         ("cpp_null", Engine::Null),
@@ -43,7 +44,7 @@ pub(crate) fn engines() -> impl Iterator<Item = (&'static str, Engine)> {
 
 keys! { Engine;
     value("NAME") "ioengine": "I/O engine: io_uring, io_uring_cmd, libaio, posixaio, psync, sync, vsync, pvsync, \
-         pvsync2, mmap, splice, sg, falloc, ftruncate, null, nop, or operations on names: filecreate, filestat, \
+         pvsync2, mmap, splice, sg, falloc, ftruncate, null, nop, cpuio (CPU time without I/O), or operations on names: filecreate, filestat, \
          filedelete, dircreate, dirstat, dirdelete",
         "The default is io_uring, not psync. `nop` (a ring of no-ops) is fathom's own." = engine;
     value("COUNT") "iodepth": "Queue depth: number of I/Os to keep in flight", "At most 32768, the limit of io_uring."
@@ -101,6 +102,14 @@ keys! { Engine;
         @(Engine::Names(names) if names.op.is_stat()) => stat_type = choice(&[
             ("stat", StatCall::Stat), ("lstat", StatCall::Lstat), ("statx", StatCall::Statx)
         ]);
+    value("PERCENT") "cpuload": "Share of a CPU to use (cpuio)"
+        @(Engine::Cpu(_)) => |job, v| job.cpu_load.percent = v.count32(0, u32::MAX)?.min(100);
+    value("TIME") "cpuchunks": "Length of each busy period; default unit: µs (cpuio)"
+        @(Engine::Cpu(_)) => cpu_load.chunk_ns = time_ns(1_000);
+    value("noop") "cpumode": "What uses the CPU time: a loop (cpuio)", "`qsort` is refused."
+        @(Engine::Cpu(_)) @off "noop" => |_, v| v.choice(&[("noop", ())])?;
+    flag "exit_on_io_done": "End when the jobs of all other engines have ended (cpuio)"
+        @(Engine::Cpu(_)) -> cpu_load.ends_with_io;
     flag "nowait": "Set RWF_NOWAIT (pvsync2)"
         @(Engine::Psync(Psync::VectoredFlags { .. })) -> nowait;
     value("nvme|bsg") "cmd_type": "Type of passthrough commands: nvme, or SCSI on /dev/bsg/H:C:T:L (io_uring_cmd)"

@@ -27,11 +27,14 @@ keys! { Report;
     flag "log_unix_epoch" | "log_alternate_epoch": "Log times since 1970, not since the start of the job"
         -> logging.unix_epoch;
     flag "log_offset": "Log the offset of each I/O" -> logging.offset;
+    flag "log_issue_time": "Log when each I/O was issued, in nanoseconds; needs write_lat_log and log_offset" -> logging.issue_time;
     flag "log_prio": "Log the priority of each I/O, not just whether it is real-time" -> logging.priority;
     value("COUNT") "log_entries": "No effect: entries are written as they arise", "No effect."
         = |_, v| v.bytes().map(|_| ());
-    value("SIZE") "log_compression": "No effect: entries are written as they arise", "No effect."
-        = |_, v| v.bytes().map(|_| ());
+    flag "log_store_compressed": "Compress logs, which are then PREFIX….log.fz",
+        "By zstd, as text: `zstdcat` and `--inflate-log` read them." -> logging.compressed;
+    value("SIZE") "log_compression": "No effect: entries are written as they arise",
+        "No effect: log_store_compressed alone compresses logs." = |_, v| v.bytes().map(|_| ());
     value("LIST") "log_compression_cpus": "No effect: logs are not compressed", "No effect." = |_, _| Ok(());
 }
 

@@ -18,7 +18,6 @@ macro_rules! keys {
             doc: $doc,
             differs: [$($differs,)? ""][0],
             off: [$($off,)? ""][0],
-            needs: None,
             only: [$(Some((|engine| matches!(engine, $($only)*)) as $crate::keys::Supports),)? None][0],
             action: $crate::keys::Action::Set(
                 $(|job, v| { job.$($flag).+ = v.flag()?; Ok(()) })?
@@ -57,6 +56,7 @@ mod report;
 mod schedule;
 mod target;
 mod verify;
+mod zones;
 
 pub(crate) use engine::engines;
 
@@ -81,8 +81,6 @@ pub struct Key {
     pub differs: &'static str,
     /// Values besides 0 that request nothing, separated by commas; the only ones accepted if the key is refused.
     pub off: &'static str,
-    /// The key without which this one has no effect, whatever its value.
-    pub needs: Option<&'static str>,
     /// The engines that support it, if not all of them.
     pub only: Option<Supports>,
     pub action: Action,
@@ -156,6 +154,7 @@ static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| {
     let chapters = [
         target::KEYS,
         access::KEYS,
+        zones::KEYS,
         engine::KEYS,
         schedule::KEYS,
         priority::KEYS,
@@ -178,7 +177,6 @@ fn refused() -> Vec<Key> {
             continue;
         }
         for word in line.split_whitespace() {
-            let (word, needs) = word.split_once('<').unwrap_or((word, ""));
             let (name, off) = word.split_once('=').unwrap_or((word, ""));
             keys.push(Key {
                 name,
@@ -188,7 +186,6 @@ fn refused() -> Vec<Key> {
                 doc,
                 differs: "",
                 off,
-                needs: Some(needs).filter(|needs| !needs.is_empty()),
                 only: None,
                 action: Action::Refuse(why),
             });
@@ -275,7 +272,6 @@ mod tests {
             if let Action::Refuse(why) = key.action {
                 assert!(!why.is_empty() && !why.ends_with('.'), "{}: {why}", key.name);
             }
-            assert!(key.needs.is_none_or(|needs| find(needs).is_some()), "{}", key.name);
         }
     }
 

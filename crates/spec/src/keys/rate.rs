@@ -56,6 +56,8 @@ keys! { Rate;
         => thinking.time_ns = time_ns(MICROSECOND_NS);
     value("TIME") "thinktime_spin": "Part of thinktime to spend busy-looping; default unit: µs"
         => thinking.spin_ns = time_ns(MICROSECOND_NS);
+    value("TIME") "thinktime_iotime": "Time of I/O between waits, in place of one I/O; default unit: s"
+        => thinking.io_ns = time_ns(1_000_000_000);
     value("COUNT") "thinktime_blocks": "Number of I/Os between waits" => |job, v| {
             // As in fio, 0 waits after every I/O, like 1.
             job.thinking.blocks = v.count32(0, u32::MAX)?.max(1);

@@ -35,6 +35,9 @@ keys! { Schedule;
         };
     value("SIZE|N%") "io_size" | "io_limit": "Total bytes to transfer, instead of size"
         => |job, v| job.io_size = Some(v.size_or_percent()?);
+    flag "fill_device" | "fill_fs": "Write until there is no space left, which ends the job without an error",
+        "Sequential writes only. As everywhere, existing files and devices need `--overwrite=` or `--erase=`."
+        @(e if e.moves_data()) -> until.full;
     value("COUNT") "number_ios": "End the job after this many I/Os"
         => until.ios = nonzero();
     value("CRITERION:LIMIT") "steadystate" | "ss": "End the job at steady state: iops, bw or lat, or the slope of one (iops_slope)",
@@ -74,6 +77,11 @@ keys! { Schedule;
         = memory_policy;
     value("SIZE") "lockmem": "Memory to lock for each clone, so that others cannot use it"
         => placement.locked_bytes = bytes();
+    value("NUMBER") "uid": "User that the job does its I/O as",
+        "Targets are opened and laid out before, as the user that started fathom."
+        => |job, v| job.placement.user = Some(v.count32(0, u32::MAX - 1)?);
+    value("NUMBER") "gid": "Group that the job does its I/O as", "As with uid."
+        => |job, v| job.placement.group = Some(v.count32(0, u32::MAX - 1)?);
     value("N") "nice": "nice(2) value, -20 to 19" => |job, v| job.placement.nice = v.signed(-20, 19)? as i32;
     value("N") "prio": "I/O priority, 0 to 7"
         => |job, v| job.placement.io_priority.get_or_insert(BEST_EFFORT).1 = v.count32(0, 7)? as u8;

@@ -17,6 +17,9 @@ keys! { Target;
         };
     value("PATH[:PATH…]") "directory": "Directories for files, assigned to clones round-robin"
         => |job, v| job.directory = path_list(v.text)?;
+    value("DIR") "opendir": "Directory of whose files, and of those below, all are used",
+        "At most a million. Symbolic links and special files are left out."
+        => |job, v| job.opendir.push(v.text.to_string());
     value("TEXT") "filename_format": "Format of file names, with $jobname, $jobnum, $filenum",
         "`$clientuid` is refused, since fathom has no clients." = format;
     flag "unique_filename": "No effect: there are no clients", "No effect: fathom has no clients." = accept_flag;

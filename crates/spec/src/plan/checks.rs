@@ -2,7 +2,7 @@
 
 use super::regions::Part;
 use super::{File, engine};
-use crate::job::{Job, Size};
+use crate::job::{Job, Size, ZoneMode};
 use crate::names::PATHS_MAX;
 use crate::spec::Spec;
 use crate::trace::Trace;
@@ -118,6 +118,36 @@ checks! {
     "sqthread_poll_cpu" = |job, facts| not_allowed(job.ring.sqpoll.and_then(|poller| poller.cpu).as_slice(), facts);
     "nrfiles": |job| names_op(job).is_some() && too_many_names(job)
         => "the job has more than a million files; lower nrfiles or numjobs";
+    "zonesize": |job| job.zone_mode == Some(ZoneMode::None) && job.zone_size > 0
+        => "zonemode=none has no zones; remove zonesize";
+    "zonesize": |job| job.zone_mode() == ZoneMode::Strided && job.zone_size == 0
+        => "zonemode=strided needs the number of bytes to transfer in each zone; set zonesize";
+    "zonemode": |job| job.zone_mode() == ZoneMode::Strided && job.filename.len().max(job.nrfiles as usize) > 1
+        => "zonemode=strided is about one file; remove nrfiles, or all but one filename";
+    "zonerange": |job| job.zone_mode() == ZoneMode::Strided && job.zone_range > 0 && job.zone_range < job.block_max()
+        => "a block must fit in a zone; raise zonerange";
+    "zonemode": |job| job.zone_mode() == ZoneMode::Device
+        && (job.engine.is_passthrough() || matches!(job.engine, Engine::Mmap | Engine::Names(_)))
+        => "zonemode=zbd needs plain reads and writes; use ioengine=io_uring or libaio on the block device";
+    "zonemode": |job| job.zone_mode() == ZoneMode::Device && !job.uses_files() && (job.size.is_none() || job.zone_size == 0)
+        => "without a target, zonemode=zbd needs size and zonesize; set both";
+    "zonemode": |job| job.zone_mode() == ZoneMode::Device && job.access.mix == Mix::TrimThenWrite
+        => "a trim resets a whole zone; use rw=trim or a mix of reads and writes";
+    "zonemode": |job| job.zone_mode() == ZoneMode::Device
+        && job.verify.as_ref().is_some_and(|verify| verify.only || verify.load_state)
+        => "where zones were written is not known afterwards; remove verify_only and verify_state_load";
+    "zonemode": |job| job.zone_mode() != ZoneMode::None && (!job.traces.is_empty() || job.sprandom)
+        => "read_iolog and sprandom choose all offsets; remove zonemode";
+    "fill_device": |job| job.until.full && (job.is_random() || job.access.mix != Mix::Only(Dir::Write))
+        => "it writes from the start on until there is no space left; use rw=write";
+    "fill_device": |job| job.until.full && (job.verify.is_some() || job.engine == Engine::Mmap)
+        => "how much will be written is not known, as verify and mmap need it; remove one of them";
+    "log_issue_time": |job| job.logging.issue_time && !(job.logging.lat.is_some() && job.logging.offset)
+        => "as in fio, it needs write_lat_log and log_offset; set these, too";
+    "log_issue_time": |job| job.logging.issue_time && job.logging.average_ns > 0
+        => "only entries of single I/Os have a time of issue; remove log_avg_msec";
+    "cpuload": |job| matches!(job.engine, Engine::Cpu(load) if load.percent == 0)
+        => "ioengine=cpuio needs the load in percent; set cpuload";
     "rate_min": |job| exceeds(&job.rate_floor.bytes, &job.rate_bytes)
         => "the job fails below a rate above its limit; lower rate_min, or raise rate";
     "rate_iops_min": |job| exceeds(&job.rate_floor.iops, &job.rate_iops)
@@ -237,7 +267,10 @@ fn repeated_names(job: &Job) -> Option<KeyProblem> {
 const TRANSFER_MAX: u64 = 1 << 30;
 
 fn too_large(job: &Job) -> Option<KeyProblem> {
-    if matches!(job.engine, Engine::Psync(Psync::Allocate) | Engine::Null | Engine::Nop(_)) {
+    if matches!(
+        job.engine,
+        Engine::Psync(Psync::Allocate) | Engine::Null | Engine::Nop(_) | Engine::Cpu(_)
+    ) {
         return None;
     }
     let moves = |dir: &Dir| *dir != Dir::Trim;
@@ -364,7 +397,7 @@ pub(super) fn target(job: &Job, file: &File<'_>, spec: &Spec) -> Result<(), Stri
 fn discard(job: &Job, file: &File<'_>) -> Result<(), String> {
     let device = file.facts.device.as_ref().filter(|_| file.facts.kind == TargetKind::BlockDevice);
     let cannot = device.is_some_and(|device| device.discard_max_bytes == Some(0));
-    if cannot && job.trims() {
+    if cannot && job.trims() && job.zone_mode() != ZoneMode::Device {
         return Err(format!(
             "{} does not support discard, so it cannot be trimmed; use another target",
             file.path
@@ -536,6 +569,12 @@ fn aligned(job: &Job, file: &File<'_>, part: &Part) -> Result<(), String> {
         let (key, sizes) = match &job.access.block_sizes[dir] {
             BlockSizes::Fixed(size) => ("bs", vec![*size]),
             BlockSizes::Range { min, .. } => ("bsrange", vec![*min]),
+            BlockSizes::Any { .. } if unit > 1 => {
+                return Err(format!(
+                    "bs_unaligned: direct I/O on {path} needs multiples of {unit} bytes; remove it, or use direct=0"
+                ));
+            }
+            BlockSizes::Any { .. } => continue,
             BlockSizes::Split(parts) => ("bssplit", parts.iter().map(|part| part.0).collect()),
         };
         if let Some(size) = sizes.into_iter().find(|size| size % unit != 0) {
@@ -605,6 +644,20 @@ mod tests {
         "--cpus_allowed=9",
         "--sqthread_poll=1 --sqthread_poll_cpu=9",
         "--ioengine=filestat --nrfiles=65536 --numjobs=64",
+        "--zonemode=none --zonesize=1m",
+        "--zonemode=strided",
+        "--zonesize=1m --nrfiles=2",
+        "--zonesize=1m --zonerange=2k",
+        "--zonemode=zbd --zonesize=1m --ioengine=mmap",
+        "--zonemode=zbd --zonesize=1m --ioengine=null",
+        "--zonemode=zbd --zonesize=1m --rw=trimwrite",
+        "--zonemode=zbd --zonesize=1m --rw=write --verify=md5 --verify_only=1",
+        "--zonesize=1m --rw=randwrite --sprandom=1",
+        "--fill_device=1 --rw=randwrite",
+        "--fill_device=1 --rw=write --ioengine=mmap",
+        "--log_issue_time=1",
+        "--log_issue_time=1 --log_offset=1 --write_lat_log=a --log_avg_msec=10",
+        "--ioengine=cpuio",
         "--rate=1m --rate_min=2m",
         "--rate_iops=1000 --rate_iops_min=2000",
     ];

@@ -1,10 +1,11 @@
 //! Resolves one clone of a job.
 
 use super::engine;
+use super::regions::FILL_BYTES;
 use super::waves::Start;
 use crate::job::{Job, Nodes, Size};
 use fathom_model::facts::Host;
-use fathom_model::plan::{Dedupe, JobPlan, Logs, MemoryPolicy, Mix, Until};
+use fathom_model::plan::{Dedupe, Engine, JobPlan, Logs, MemoryPolicy, Mix, Until};
 use fathom_model::{Dir, PerDir, split_mix};
 use std::collections::BTreeSet;
 
@@ -101,7 +102,8 @@ pub(super) fn until(job: &Job, plan: &JobPlan, pass: Option<u64>) -> Result<Unti
     // As in fio, writes of trimmed blocks count in addition.
     let times = if job.access.mix == Mix::TrimThenWrite { 2 } else { 1 };
     let loops = u64::from(job.loops) * times;
-    let endless = job.time_based || (bytes == 0 && !job.uses_files());
+    let fills = plan.regions.iter().any(|region| region.len >= FILL_BYTES);
+    let endless = fills || job.time_based || (bytes == 0 && !job.uses_files());
     let until = Until {
         bytes: (!endless).then(|| bytes.saturating_mul(loops)),
         ios: match job.create_only {
@@ -110,7 +112,8 @@ pub(super) fn until(job: &Job, plan: &JobPlan, pass: Option<u64>) -> Result<Unti
         },
         ..job.until
     };
-    if until.bytes.is_none() && until.ios.is_none() && until.runtime_ns.is_none() {
+    let ends = until.bytes.is_some() || until.ios.is_some() || until.runtime_ns.is_some();
+    if !ends && !until.full && !ends_with_others(job) {
         return Err("the job would never end; set size, number_ios or runtime".to_string());
     }
     if until.bytes == Some(0) {
@@ -120,6 +123,11 @@ pub(super) fn until(job: &Job, plan: &JobPlan, pass: Option<u64>) -> Result<Unti
         );
     }
     Ok(until)
+}
+
+/// Whether it ends when other jobs have done their I/O.
+fn ends_with_others(job: &Job) -> bool {
+    matches!(job.engine, Engine::Cpu(load) if load.ends_with_io)
 }
 
 pub(super) fn notes(job: &Job) -> impl Iterator<Item = String> {

@@ -7,6 +7,7 @@ mod limits;
 mod names;
 mod regions;
 mod waves;
+mod zones;
 
 use crate::error::{Problems, SpecError};
 use crate::job::Job;
@@ -36,6 +37,8 @@ pub fn plan(spec: &Spec, facts: &Facts) -> Result<Plan, Problems> {
     }
     let Planner { mut plan, .. } = planner;
     plan.notes.extend(contested(&plan));
+    plan.idleness = spec.output.idleness;
+    problems.ok(zones::agree(&plan).map_err(SpecError::new));
     if problems.errors.is_empty() {
         problems.ok(check_memory(&plan, facts));
         problems.ok(limits::open_files(&plan, facts).map_err(SpecError::new));
@@ -138,6 +141,7 @@ impl<'a> Planner<'a> {
     ) -> Result<(), Vec<SpecError>> {
         let fail = |why: String| job_error(job, &why);
         let files = self.files(job, clone).map_err(|error| vec![error])?;
+        let job = &*zones::in_bytes(job, &files).map_err(|why| vec![fail(why)])?;
         let check = |file| checks::target(job, file, self.spec);
         let checked = files.iter().filter_map(|file| Some((file, check(file).err()?)));
         let checked = checked.map(|(file, why)| checks::with_colon_hint(job, file, why));
@@ -155,12 +159,15 @@ impl<'a> Planner<'a> {
         start: waves::Start,
         files: &[File<'_>],
     ) -> Result<(), String> {
-        let parts =
+        let mut parts =
             if job.uses_files() { regions::regions(job, clone, files)? } else { Vec::new() };
-        let virtual_parts = regions::virtual_parts(job, clone)?;
+        let mut virtual_parts = regions::virtual_parts(job, clone)?;
+        let once = zones::fit(job, files, &mut parts)?;
+        let once = once.filter(|_| !parts.is_empty()).or(zones::fit(job, &[], &mut virtual_parts)?);
         let number = self.plan.jobs.len();
         let mut plan = jobs::resolve(job, clone, number, start, self.spec.entropy);
         let note = engine::resolve(job, &mut plan, files, self.host);
+        plan.access.zoning = zones::zoning(job, &plan, files, self.host)?;
         plan.replay =
             job.trace(clone).map(|trace| trace.plan((!job.time_based).then_some(job.loops)));
         let drawn = parts.iter().chain(&virtual_parts).filter(|_| plan.replay.is_none());
@@ -197,7 +204,7 @@ impl<'a> Planner<'a> {
             plan.until = names::until(job, &names);
             plan.engine = Engine::Names(names);
         } else {
-            let pass = regions::skipping_pass(job, files, &parts);
+            let pass = once.or_else(|| regions::skipping_pass(job, files, &parts));
             plan.until = jobs::until(job, &plan, pass)?;
         }
         if let Some(verify) = &mut plan.verify {

@@ -9,6 +9,9 @@ use fathom_model::plan::{BlockSizes, Engine, Mix, Order, Region};
 use fathom_model::units::bytes as show;
 use fathom_model::{Dir, split_mix};
 
+/// What a job uses of a file that it fills the file system with (`fill_device`): more than there is.
+pub(super) const FILL_BYTES: u64 = 1 << 60;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Part {
     pub start: u64,
@@ -131,6 +134,7 @@ fn part(
             format!("offset {start} is beyond the {size} that filesize gives {path}; lower offset")
         })?,
         (None, Some(share)) => share,
+        (None, None) if job.until.full && is_file => FILL_BYTES,
         (None, None) if append && real > 0 => {
             return Err(format!(
                 "file_append has nothing to add to {path}; set size, for example size=1g"
@@ -159,7 +163,10 @@ fn part(
             show(end)
         ));
     }
-    let create_size = (is_file && end > real).then_some(end);
+    let create_size = match (is_file && end > real, len) {
+        (true, FILL_BYTES) => (file.facts.kind == TargetKind::Missing).then_some(0),
+        (grows, _) => grows.then_some(end),
+    };
     Ok(Part { start, len, create_size })
 }
 
@@ -209,6 +216,7 @@ pub(super) fn fitting(sizes: &BlockSizes, room: u64) -> BlockSizes {
     match sizes {
         BlockSizes::Fixed(size) => BlockSizes::Fixed(*size),
         BlockSizes::Range { min, .. } => BlockSizes::Range { min: *min, max: room },
+        BlockSizes::Any { min, .. } => BlockSizes::Any { min: *min, max: room },
         BlockSizes::Split(parts) => {
             let mut parts = parts.clone();
             parts.sort_by_key(|(_, percent)| *percent);
@@ -233,6 +241,8 @@ fn start(job: &Job, clone: u32, whole: u64) -> Result<u64, String> {
     let mut align = None;
     let mut resolve = |size: Size| match size {
         Size::Bytes(bytes) => bytes,
+        // Resolved before.
+        Size::Zones(_) => 0,
         Size::Percent(percent) => {
             align = Some(job.offset_align.unwrap_or_else(|| job.block_min()));
             of(percent)

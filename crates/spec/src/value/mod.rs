@@ -124,6 +124,9 @@ impl<'a> KeyValue<'a> {
 
     /// A size in bytes or a percentage. `%%` is `%`, as Python's configparser writes it.
     pub(crate) fn size_or_any_percent(self) -> Result<Size, String> {
+        if let Some(count) = self.text.strip_suffix(['z', 'Z']) {
+            return Ok(Size::Zones(self.with(count.trim_end()).count32(0, u32::MAX)?));
+        }
         let Some(number) = self.text.strip_suffix('%') else {
             return Ok(Size::Bytes(self.bytes()?));
         };
@@ -253,7 +256,9 @@ fn bad_suffix(text: &str, suffix: &str, known: &str) -> String {
 }
 
 fn no_zones(text: &str) -> String {
-    format!("'{text}': sizes in zones are not supported yet; use bytes")
+    format!(
+        "'{text}': only size, io_size, offset, offset_increment and zoneskip can be in zones; use bytes"
+    )
 }
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ fn values_that_turn_a_feature_off() {
         let plan = plan(&spec, &facts(&spec)).unwrap();
         assert!(plan.jobs[0].options.get("rw").is_some_and(|rw| rw == "read"), "{key}");
     }
-    for key in ["zonemode=zbd", "lockfile=exclusive", "verify_mode=compare"] {
+    for key in ["lockfile=exclusive", "verify_mode=compare"] {
         let error = job(&format!("[a]\nrw=read\n{key}")).unwrap_err().to_string();
         assert!(error.starts_with("job:3: ") && error.contains("is refused"), "{error}");
     }
@@ -88,12 +88,6 @@ fn block_sizes_beyond_the_region_are_never_drawn() {
     let sizes = BlockSizes::Split(vec![(16 << 20, 20), (4096, 80)]);
     assert_eq!(plan.jobs[0].access.block_sizes.read, sizes);
     assert!(plan.notes.iter().any(|note| note.contains("above the 16 MiB")), "{:?}", plan.notes);
-}
-
-#[test]
-fn keys_without_the_one_they_need() {
-    let spec = job("[a]\nrw=write\nverify=0\nread_beyond_wp=1").unwrap();
-    assert_eq!(spec.notes, ["read_beyond_wp=1 has no effect without zonemode"]);
 }
 
 #[test]

@@ -65,12 +65,10 @@ fn refused_keys_name_the_reason() {
         let refused = format!("fio's engine '{name}' is not supported");
         refuses_command(&format!("--rw=read --ioengine={engine} x"), &[&refused]);
     }
-    for (key, engine) in
-        [("cpuload", "cpuio"), ("program", "exec"), ("pingpong", "a network"), ("https", "http")]
-    {
+    for (key, engine) in [("program", "exec"), ("pingpong", "a network"), ("https", "http")] {
         refuses_file(&format!("[a]\n{key}=1"), &[key, "belongs to", engine, "not supported"]);
     }
-    refuses_file("[a]\nfill_device=1", &["a device to its end anyway", "set size for files"]);
+    refuses_file("[a]\nwrite_zone_remainder=1", &["is finished", "remove the key"]);
     refuses_file("[a]\nflow=-8", &["negative", "fio before 3.23", "flow=1"]);
 }
 

@@ -1,8 +1,10 @@
 //! What plans come of requests.
 
 use crate::common::{command, facts, job};
+use fathom_model::facts::ZoneFacts;
 use fathom_model::plan::{
-    BlockSizes, Distribution, Engine, ExitWhat, Fill, Mix, Order, Plan, Psync, Rate, Region, SqPoll,
+    BlockSizes, Distribution, Engine, ExitWhat, Fill, Mix, Order, Plan, Psync, Rate, Region,
+    SqPoll, Zoning,
 };
 use fathom_model::{Dir, plan::SyncIo};
 use fathom_spec::{Format, plan};
@@ -60,6 +62,90 @@ fn percentages_are_of_the_target() {
     let text = "[a]\nfilename=${DISK}\nrw=read\nnumjobs=4\noffset_increment=25%\nsize=25%";
     let starts: Vec<u64> = of_file(text).jobs.iter().map(|j| j.regions[0].start).collect();
     assert_eq!(starts, [0, 256 << 20, 512 << 20, 768 << 20]);
+}
+
+#[test]
+fn parts_of_a_file_go_up_to_its_end() {
+    let plan = of_command(
+        "--rw=randread --zonesize=1m --zonerange=2m --zoneskip=1m --offset=4m --size=8m --bs=4k /data/file",
+    );
+    assert_eq!(plan.jobs[0].regions, [Region { target: 0, start: 4 << 20, len: 60 << 20 }]);
+    assert_eq!(plan.jobs[0].until.bytes, Some(8 << 20));
+    let zoning = Zoning::Strided { bytes: 1 << 20, range: 2 << 20, skip: 1 << 20 };
+    assert_eq!(plan.jobs[0].access.zoning, Some(zoning));
+    let plan =
+        of_command("--rw=read --zonemode=strided --zonesize=1m --offset=2z --size=3z /data/file");
+    assert_eq!((plan.jobs[0].regions[0].start, plan.jobs[0].until.bytes), (2 << 20, Some(3 << 20)));
+}
+
+#[test]
+fn zones_with_write_pointers_are_whole() {
+    let plan =
+        of_command("--rw=read --zonemode=zbd --zonesize=3m --offset=1m --size=20m /data/file");
+    assert_eq!(plan.jobs[0].regions, [Region { target: 0, start: 3 << 20, len: 18 << 20 }]);
+    let spec = command("--rw=read --zonemode=zbd --zonesize=3m --size=2m /data/file").unwrap();
+    let error = fathom_spec::plan(&spec, &facts(&spec)).unwrap_err().to_string();
+    assert!(error.contains("there is no whole zone of 3 MiB; raise size"), "{error}");
+}
+
+#[test]
+fn zones_of_a_device_decide() {
+    let of = |line: &str, open_max| {
+        let spec = command(&format!("--zonemode=zbd --bs=64k --erase=/dev/disk {line} /dev/disk"))
+            .unwrap();
+        let mut facts = facts(&spec);
+        let device = facts.targets[0].device.get_or_insert_default();
+        let zones = ZoneFacts { managed: true, zone_bytes: 4 << 20, open_max, active_max: 6 };
+        (device.zones, device.scheduler) = (Some(zones), Some("mq-deadline".into()));
+        facts.host.kernel = "6.1.0".into();
+        fathom_spec::plan(&spec, &facts)
+            .map(|plan| plan.jobs[0].access.zoning)
+            .map_err(|error| error.to_string())
+    };
+    let rules = |line: &str, open_max| match of(line, open_max) {
+        Ok(Some(Zoning::WritePointers(rules))) => rules,
+        other => panic!("{other:?}"),
+    };
+    let seen = rules("--rw=write --direct=1 --ioengine=libaio --iodepth=8", 8);
+    assert_eq!(
+        (seen.zone_bytes, seen.capacity, seen.open_max, seen.keeps_order),
+        (4 << 20, 4 << 20, 6, true)
+    );
+    let ring = rules("--rw=write --direct=1 --ioengine=io_uring --iodepth=8 --max_open_zones=3", 4);
+    assert_eq!((ring.open_max, ring.keeps_order), (3, false));
+    assert_eq!(rules("--rw=write --direct=1 --ignore_zone_limits=1", 4).open_max, 0);
+    for (line, said) in [
+        ("--rw=write", "set direct=1"),
+        ("--rw=write --direct=1 --max_open_zones=5", "exceeds the 4"),
+        ("--rw=write --direct=1 --zonesize=1m", "not zonesize=1048576"),
+        ("--rw=randtrim --direct=1", "use bs=4194304 for trims"),
+        ("--rw=read --zoneskip=1m", "no multiple of a zone"),
+    ] {
+        let error = of(line, 4).unwrap_err();
+        assert!(error.contains(said), "{line}: {error}");
+    }
+}
+
+#[test]
+fn a_file_that_fills_its_file_system_has_no_size() {
+    let plan = of_command("--rw=write --fill_device=1 new");
+    assert_eq!((plan.targets[0].create_size, plan.jobs[0].until.bytes), (Some(0), None));
+    assert!(plan.jobs[0].until.full);
+    let plan = of_command("--rw=write --fill_device=1 --size=1m new");
+    assert_eq!(
+        (plan.targets[0].create_size, plan.jobs[0].until.bytes),
+        (Some(1 << 20), Some(1 << 20))
+    );
+}
+
+#[test]
+fn think_time_of_loads_and_after_io_time() {
+    let plan = of_command("--name=a --ioengine=cpuio --cpuload=20 --cpuchunks=1000 --runtime=1");
+    let think = plan.jobs[0].think.unwrap();
+    assert_eq!((think.time_ns, think.blocks), (4_000_000, 1));
+    let plan = of_command("--rw=read --thinktime=1ms --thinktime_iotime=9ms /data/file");
+    let think = plan.jobs[0].think.unwrap();
+    assert_eq!((think.io_ns, think.blocks), (9_000_000, 0));
 }
 
 #[test]

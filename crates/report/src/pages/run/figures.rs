@@ -80,6 +80,10 @@ pub(super) fn figures(body: &mut Document, group: &JobGroup) {
     target(body, group);
     steady(body, group);
     verified(body, group);
+    if group.record.zone_resets > 0 {
+        let zones = plural(group.record.zone_resets, "zone");
+        body.paragraph(text!("Reset ", zones, " to write to them again."));
+    }
     behind(body, group);
 }
 
