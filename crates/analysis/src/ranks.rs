@@ -98,15 +98,17 @@ fn all_over_time(ranks: &[RankRecord]) -> Vec<RankSpan> {
     if width == 0 {
         return Vec::new();
     }
+    // Not all are measured in a short rest, which is part of the span before.
+    let count = ((end + width / 2) / width).max(1);
     let bin = |at: u64| RankSpan {
         from_ns: at * width,
-        to_ns: end.min((at + 1) * width),
+        to_ns: if at + 1 == count { end } else { (at + 1) * width },
         ..RankSpan::default()
     };
-    let mut bins: Vec<RankSpan> = (0..end.div_ceil(width)).map(bin).collect();
+    let mut bins: Vec<RankSpan> = (0..count).map(bin).collect();
     for span in spans() {
-        let touched = span.from_ns / width..=(span.to_ns / width).min(bins.len() as u64 - 1);
-        for bin in &mut bins[*touched.start() as usize..=*touched.end() as usize] {
+        let touched = [span.from_ns, span.to_ns].map(|at| (at / width).min(count - 1) as usize);
+        for bin in &mut bins[touched[0]..=touched[1]] {
             let common = span.to_ns.min(bin.to_ns).saturating_sub(span.from_ns.max(bin.from_ns));
             let share = common as f64 / (bin.to_ns - bin.from_ns).max(1) as f64;
             bin.iops += span.iops * share;
@@ -328,9 +330,11 @@ mod tests {
         let names: Vec<&str> = merged.disks.iter().map(|disk| disk.name.as_str()).collect();
         assert_eq!(names, ["vda of node0", "vda of node1", "vda of node2"]);
         assert_eq!(of_rank(&merged, &merged.ranks[2]).dirs.read.counts.ios, 20);
-        // The third is 30 ns later, so a bit of what it does is in the next span of all.
+        // The third is 30 ns later, so a bit of what it does is in the next span of all, which is as much longer.
         let all: Vec<_> = merged.ranks_over_time.iter().map(|s| (s.to_ns, s.iops)).collect();
-        assert_eq!(all, [(400, 20.0 + 9.25), (800, 40.0 + 19.25), (830, 20.0)]);
+        assert_eq!(all.iter().map(|span| span.0).collect::<Vec<_>>(), [400, 830]);
+        let (first, second) = (20.0 + 9.25, (3.0 * 20.0 * 400.0 + 10.0 * 30.0) / 430.0);
+        assert!((all[0].1 - first).abs() < 1e-9 && (all[1].1 - second).abs() < 1e-9, "{all:?}");
         let own = &merged.ranks[2].over_time[1];
         assert_eq!((own.from_ns, own.to_ns, own.iops), (430, 830, 20.0));
     }
