@@ -407,7 +407,7 @@ pub(in crate::rules) static CPU_QUOTA: Rule = Rule {
         Case::View {
             holds: |s| s.throttled(7_800_000),
             near_miss: |s| s.throttled(400_000),
-            summary: "The cgroup /db is limited to 0.20 CPUs, all of which fio used; it was throttled for 78% of the time.",
+            summary: "The cgroup /db is limited to 0.20 CPUs; it was throttled for 78% of the time. fio used all of that quota.",
         },
         // Other programs use the CPUs as well, which keeps it from nothing.
         Case::View {
@@ -421,7 +421,7 @@ pub(in crate::rules) static CPU_QUOTA: Rule = Rule {
                 s.busy(98);
                 s.other("rustc", 1.6, 0);
             },
-            summary: "The cgroup /db is limited to 0.20 CPUs, all of which fio used; it was throttled for 35% of the time.",
+            summary: "The cgroup /db is limited to 0.20 CPUs; it was throttled for 35% of the time. fio used all of that quota.",
         },
         Case::Setting {
             // Of 8 CPUs.
@@ -447,9 +447,12 @@ fn cpu_quota(view: &View) -> Option<Claim> {
     let cgroup = view.cgroup()?;
     let limit = cgroup.cpu_limit?;
     let is_used_up = view.own_cpus() >= USED_UP_MIN * limit;
-    let used = if is_used_up { format!(", all of which {} used", view.who) } else { String::new() };
+    let used = match is_used_up {
+        true => format!(" {} used all of that quota.", view.who),
+        false => String::new(),
+    };
     let summary = format!(
-        "The cgroup {} is limited to {limit:.2} CPUs{used}; it was throttled for {throttled:.0}% of the time.",
+        "The cgroup {} is limited to {limit:.2} CPUs; it was throttled for {throttled:.0}% of the time.{used}",
         cgroup.path
     );
     let weight = match (is_sampled, is_used_up) {
