@@ -6,6 +6,7 @@
 //! one of these waits for another of them is time `within`, as the other one is accounted for meanwhile.
 
 mod totals;
+mod turns;
 
 pub use totals::{AccountTotals, TakenTime};
 
@@ -46,8 +47,24 @@ pub struct Account {
     pub others: u64,
     /// Whether no thread does anything: then all matter.
     pub idle: bool,
+    /// Time by state, of all groups in sum, the largest first.
+    pub all: Vec<AccountPart>,
+    /// Threads that wait for each other while one of them gets on, of the program where most do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub turns: Option<AccountTurns>,
     /// Groups of threads, those with most time that is not idle first.
     pub groups: Vec<AccountGroup>,
+}
+
+/// Threads that take turns, as for a lock.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct AccountTurns {
+    /// How many.
+    pub threads: usize,
+    /// Mean number of them that waited for the others.
+    pub waiting: f64,
+    /// What the others did meanwhile, the longest first.
+    pub meanwhile: Vec<AccountShare>,
 }
 
 /// Threads with the same name.

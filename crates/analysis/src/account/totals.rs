@@ -2,7 +2,7 @@
 
 use super::{
     Account, AccountFunction, AccountGroup, AccountHolder, AccountPart, AccountShare,
-    is_for_others, is_working,
+    is_for_others, is_working, turns,
 };
 use crate::machine::{CpuRates, MachineRates};
 use crate::threads::fold_digits;
@@ -21,6 +21,12 @@ const BRIEF_NS: u64 = 20_000_000;
 /// active one does.
 const MATTERS_SHARE: f64 = 0.03;
 const MATTERS_PART: f64 = 0.25;
+/// Mean time of waits from which a thread that samples always find in a wait for a lock waits for one: others of that length are
+/// hardly ever found so soon after it ran. The share of such samples.
+const LONG_NS: u64 = 100_000_000;
+const LOCK_SAMPLES_MIN: f64 = 0.8;
+/// The function in which threads wait for a System V semaphore.
+const SEMAPHORE: &str = "semtimedop";
 /// Maximum number of threads kept apart; further ones are kept by name. Of names, functions of each and thread IDs.
 const THREADS_MAX: usize = 1000;
 const NAMES_MAX: usize = 2000;
@@ -67,21 +73,21 @@ pub struct AccountTotals {
 }
 
 /// Whether it is a peer's, name of the process, name of its threads.
-type GroupKey = (bool, String, String);
+pub(super) type GroupKey = (bool, String, String);
 
 #[derive(Debug, Clone, Default)]
-struct GroupSums {
+pub(super) struct GroupSums {
     tids: BTreeSet<i32>,
-    pids: BTreeSet<i32>,
+    pub(super) pids: BTreeSet<i32>,
     /// The most threads of an interval that are known only together.
     others: u64,
-    parts: BTreeMap<ThreadState, PartSums>,
-    functions: BTreeMap<(ThreadState, String), (u64, u64)>,
+    pub(super) parts: BTreeMap<ThreadState, PartSums>,
+    pub(super) functions: BTreeMap<(ThreadState, String), (u64, u64)>,
 }
 
 #[derive(Debug, Clone, Default)]
-struct PartSums {
-    ns: u64,
+pub(super) struct PartSums {
+    pub(super) ns: u64,
     /// The part of `ns` that is known from samples alone.
     sampled_ns: u64,
     /// Of waits whose end was recorded, and of those of them that a process of the account ended.
@@ -92,7 +98,7 @@ struct PartSums {
     recorded: u64,
     waited_ns: u64,
     /// Of waits for a lock: the threads that held it, and what these did meanwhile, in nanoseconds.
-    holders: BTreeMap<i32, LockHolder>,
+    pub(super) holders: BTreeMap<i32, LockHolder>,
     meanwhile: BTreeMap<ThreadState, u64>,
 }
 
@@ -113,8 +119,7 @@ impl AccountTotals {
         let known: HashMap<i32, &SwitchedThread> =
             switched.iter().map(|thread| (thread.tid, thread)).collect();
         for thread in threads.by_thread.iter().filter(|one| is_wanted(&one.comm)) {
-            let process = if thread.process.is_empty() { &thread.comm } else { &thread.process };
-            let key = (false, process.clone(), name_of(&thread.comm, process));
+            let key = key_of(thread);
             let found = known.get(&thread.tid).copied().zip(scale);
             self.others = self.others.max(thread.others);
             if let Some(group) = self.group(key, thread.pid, thread.tid) {
@@ -122,11 +127,38 @@ impl AccountTotals {
                 group.add(thread, found, &mut taken);
             }
         }
+        self.move_throttled(threads, taken, &is_wanted);
         for thread in switched.iter().filter(|thread| thread.peer) {
             let main = known.get(&thread.pid).map_or(&thread.comm, |main| &main.comm);
             let key = (true, main.clone(), name_of(&thread.comm, main));
             if let (Some(group), Some(scale)) = (self.group(key, thread.pid, thread.tid), scale) {
                 group.add_peer(thread, scale, threads.elapsed_ns);
+            }
+        }
+    }
+
+    /// The scheduler calls a throttled thread runnable: what is left of the throttled time is a part of each one's time runnable.
+    fn move_throttled(
+        &mut self,
+        threads: &ThreadsSample,
+        taken: TakenTime,
+        is_wanted: &impl Fn(&str) -> bool,
+    ) {
+        let runnable = |thread: &TimesOfThread| -> u64 {
+            let times = thread.times.iter().filter(|time| time.state == ThreadState::Runnable);
+            times.map(|time| time.ns).sum()
+        };
+        let wanted = || threads.by_thread.iter().filter(|one| is_wanted(&one.comm));
+        let all: u64 = wanted().map(runnable).sum();
+        if taken.throttled_ns < 1.0 || all == 0 {
+            return;
+        }
+        let part = (taken.throttled_ns / all as f64).min(1.0);
+        for thread in wanted() {
+            let ns = (runnable(thread) as f64 * part) as u64;
+            if let Some(group) = self.group(key_of(thread), thread.pid, thread.tid) {
+                group.part(ThreadState::Runnable).ns -= ns;
+                group.part(ThreadState::Throttled).ns += ns;
             }
         }
     }
@@ -150,6 +182,7 @@ impl AccountTotals {
     pub fn account(&self) -> Option<Account> {
         let mut threads = self.threads.clone();
         threads.values_mut().for_each(GroupSums::resolve_samples);
+        let turns = turns::find(&mut threads);
         // Of each name: working time in sum, and of its most active thread.
         let mut works: BTreeMap<&GroupKey, (u64, u64)> = BTreeMap::new();
         for ((name, tid), sums) in &threads {
@@ -179,9 +212,38 @@ impl AccountTotals {
         groups.sort_by(|a, b| b.working().total_cmp(&a.working()));
         let recorded_share = self.seen_ns as f64 / self.elapsed_ns.max(1) as f64;
         let (elapsed_ns, others) = (self.elapsed_ns, self.others);
-        let account = Account { elapsed_ns, recorded_share, others, idle: all_idle, groups };
+        let all = sum_of(&groups);
+        let idle = all_idle;
+        let account = Account { elapsed_ns, recorded_share, others, idle, all, turns, groups };
         (self.elapsed_ns > 0 && !account.groups.is_empty()).then_some(account)
     }
+}
+
+fn key_of(thread: &TimesOfThread) -> GroupKey {
+    let process = if thread.process.is_empty() { &thread.comm } else { &thread.process };
+    (false, process.clone(), name_of(&thread.comm, process))
+}
+
+/// The time of all groups by state.
+fn sum_of(groups: &[AccountGroup]) -> Vec<AccountPart> {
+    let all: f64 = groups.iter().map(|group| group.mean_threads).sum();
+    let parts = ThreadState::ALL.into_iter().map(|state| {
+        let of = || groups.iter().flat_map(|group| &group.parts).filter(|one| one.state == state);
+        let mean_threads: f64 = of().map(|part| part.mean_threads).sum();
+        AccountPart {
+            state,
+            mean_threads,
+            share: mean_threads / all.max(1e-9),
+            within: of().map(|part| part.within).sum(),
+            waits_per_s: None,
+            mean_wait_ns: None,
+            holders: Vec::new(),
+            meanwhile: Vec::new(),
+        }
+    });
+    let mut parts: Vec<AccountPart> = parts.filter(|part| part.mean_threads > 0.0).collect();
+    parts.sort_by(|a, b| b.mean_threads.total_cmp(&a.mean_threads));
+    parts
 }
 
 /// The name of a thread, with `*` for digits unless it is its process's.
@@ -189,19 +251,39 @@ fn name_of(comm: &str, process: &str) -> String {
     if comm == process { comm.into() } else { fold_digits(comm).into() }
 }
 
-/// What a thread waited for; waits in a futex are told apart by their number and their time. `polls_sleep` if samples found
-/// its polls to be of no descriptor.
-fn state_of(wait: &WaitSum, polls_sleep: bool) -> ThreadState {
+/// What samples say of a thread's waits.
+#[derive(Debug, Clone, Copy, Default)]
+struct Sampled {
+    /// Its polls are of no descriptor.
+    polls_sleep: bool,
+    /// What it waits for in a futex, however long, is a lock.
+    locks: bool,
+}
+
+/// What a thread waited for; waits in a futex are told apart by their number and their time.
+fn state_of(wait: &WaitSum, sampled: Sampled) -> ThreadState {
     let is_brief = wait.count > 0 && wait.ns / wait.count <= BRIEF_NS;
     match wait.cause {
+        ThreadState::Pipe if is_own_semaphore(wait) && is_brief => ThreadState::FutexBrief,
+        ThreadState::Pipe if is_own_semaphore(wait) => ThreadState::Futex,
         ThreadState::Futex if is_brief => ThreadState::FutexBrief,
-        ThreadState::Poll if polls_sleep => ThreadState::Timer,
+        ThreadState::Futex
+            if sampled.locks && (wait.count == 0 || wait.ns / wait.count >= LONG_NS) =>
+        {
+            ThreadState::FutexBrief
+        }
+        ThreadState::Poll if sampled.polls_sleep => ThreadState::Timer,
         cause => cause,
     }
 }
 
+/// Whether it is a wait for a semaphore by which threads of the account share something: for a lock.
+fn is_own_semaphore(wait: &WaitSum) -> bool {
+    wait.function.contains(SEMAPHORE) && (wait.count == 0 || 2 * wait.within >= wait.count)
+}
+
 impl GroupSums {
-    fn all_ns(&self) -> u64 {
+    pub(super) fn all_ns(&self) -> u64 {
         self.parts.values().map(|part| part.ns).sum()
     }
 
@@ -214,20 +296,7 @@ impl GroupSums {
         self.tids.extend(&other.tids);
         self.pids.extend(&other.pids);
         self.others = self.others.max(other.others);
-        for (state, part) in &other.parts {
-            let sum = self.part(*state);
-            sum.ns += part.ns;
-            sum.sampled_ns += part.sampled_ns;
-            sum.ended_ns += part.ended_ns;
-            sum.within_ns += part.within_ns;
-            sum.waits += part.waits;
-            sum.recorded += part.recorded;
-            sum.waited_ns += part.waited_ns;
-            sum.add_holders(
-                part.holders.values(),
-                part.meanwhile.iter().map(|(state, ns)| (*state, *ns)),
-            );
-        }
+        other.parts.iter().for_each(|(state, part)| self.part(*state).add(part));
         for (key, (count, ns)) in &other.functions {
             let (counts, sum) = self.functions.entry(key.clone()).or_default();
             (*counts, *sum) = (*counts + count, *sum + ns);
@@ -252,7 +321,12 @@ impl GroupSums {
         let is_sleep = |time: &&ThreadTime| {
             !matches!(time.state, ThreadState::OnCpu | ThreadState::Runnable | ThreadState::Unknown)
         };
-        let sleeps: Vec<&ThreadTime> = thread.times.iter().filter(is_sleep).collect();
+        let has_semaphore = switched.is_some_and(|(one, _)| one.waits.iter().any(is_own_semaphore));
+        let semaphore = |time: &ThreadTime| match time.state {
+            ThreadState::Pipe if has_semaphore => ThreadTime { state: ThreadState::Futex, ..*time },
+            _ => *time,
+        };
+        let sleeps: Vec<ThreadTime> = thread.times.iter().filter(is_sleep).map(semaphore).collect();
         let Some((switched, scale)) = switched else {
             sleeps.iter().for_each(|time| self.part(time.state).add_sampled(time.ns));
             let slept: u64 = sleeps.iter().map(|time| time.ns).sum();
@@ -263,14 +337,18 @@ impl GroupSums {
         let scaled = waited as f64 * scale;
         // Rounding, and statistics that lag, must not make it more than there was.
         let fit = if scaled > off as f64 { off as f64 / scaled } else { 1.0 };
-        let polls_sleep = of(ThreadState::Timer) > 0 && of(ThreadState::Poll) == 0;
-        self.add_waits(switched, scale * fit, polls_sleep);
+        let (lock, event) = (of(ThreadState::FutexBrief), of(ThreadState::Futex));
+        let sampled = Sampled {
+            polls_sleep: of(ThreadState::Timer) > 0 && of(ThreadState::Poll) == 0,
+            locks: lock > 0 && lock as f64 >= LOCK_SAMPLES_MIN * (lock + event) as f64,
+        };
+        self.add_waits(switched, scale * fit, sampled);
         // What samples found beyond what was recorded: mostly waits that began before a window.
         let recorded = |state: ThreadState| -> f64 {
-            let waits = switched.waits.iter().filter(|wait| state_of(wait, polls_sleep) == state);
+            let waits = switched.waits.iter().filter(|wait| state_of(wait, sampled) == state);
             waits.map(|wait| wait.ns as f64).sum::<f64>() * scaled / (waited.max(1) as f64) * fit
         };
-        let beyond = |time: &&ThreadTime| (time.ns as f64 - recorded(time.state)).max(0.0);
+        let beyond = |time: &ThreadTime| (time.ns as f64 - recorded(time.state)).max(0.0);
         let more: f64 = sleeps.iter().map(beyond).sum();
         let rest = (off as f64 - scaled * fit).max(0.0);
         // A thread whose cgroup may not run is off its CPU without a wait.
@@ -306,13 +384,13 @@ impl GroupSums {
         let fit = if scaled > off as f64 { off as f64 / scaled } else { 1.0 };
         self.part(ThreadState::OnCpu).ns += run;
         self.part(ThreadState::Runnable).ns += runnable;
-        self.add_waits(thread, scale * fit, false);
+        self.add_waits(thread, scale * fit, Sampled::default());
         self.part(ThreadState::Unknown).ns += off - (scaled * fit) as u64;
     }
 
-    fn add_waits(&mut self, thread: &SwitchedThread, scale: f64, polls_sleep: bool) {
+    fn add_waits(&mut self, thread: &SwitchedThread, scale: f64, sampled: Sampled) {
         for wait in &thread.waits {
-            let state = state_of(wait, polls_sleep);
+            let state = state_of(wait, sampled);
             let ns = (wait.ns as f64 * scale) as u64;
             let within = wait.within.min(wait.count) as f64 / wait.count.max(1) as f64;
             let part = self.part(state);
@@ -354,6 +432,20 @@ impl GroupSums {
         }
     }
 
+    /// Its waits for other threads are for a lock.
+    pub(super) fn waits_for_lock(&mut self) {
+        let Some(long) = self.parts.remove(&ThreadState::Futex) else { return };
+        let part = self.part(ThreadState::FutexBrief);
+        part.add(&long);
+        let functions = std::mem::take(&mut self.functions);
+        for ((state, function), (count, ns)) in functions {
+            let is_long = state == ThreadState::Futex;
+            let state = if is_long { ThreadState::FutexBrief } else { state };
+            let (counts, sum) = self.functions.entry((state, function)).or_default();
+            (*counts, *sum) = (*counts + count, *sum + ns);
+        }
+    }
+
     /// Of polls whose end was not recorded, a timeout ended as many as of the others.
     fn resolve_polls(&mut self) {
         use ThreadState as S;
@@ -378,7 +470,7 @@ impl GroupSums {
         }
     }
 
-    fn part(&mut self, state: ThreadState) -> &mut PartSums {
+    pub(super) fn part(&mut self, state: ThreadState) -> &mut PartSums {
         self.parts.entry(state).or_default()
     }
 
@@ -433,6 +525,18 @@ impl GroupSums {
 }
 
 impl PartSums {
+    fn add(&mut self, other: &Self) {
+        self.ns += other.ns;
+        self.sampled_ns += other.sampled_ns;
+        self.ended_ns += other.ended_ns;
+        self.within_ns += other.within_ns;
+        self.waits += other.waits;
+        self.recorded += other.recorded;
+        self.waited_ns += other.waited_ns;
+        let meanwhile = other.meanwhile.iter().map(|(state, ns)| (*state, *ns));
+        self.add_holders(other.holders.values(), meanwhile);
+    }
+
     fn add_sampled(&mut self, ns: u64) {
         self.ns += ns;
         self.sampled_ns += ns;
@@ -483,222 +587,5 @@ impl PartSums {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::account::KINDS;
-
-    const S: u64 = 1_000_000_000;
-
-    fn thread(pid: i32, tid: i32, comm: &str, times: &[(ThreadState, u64)]) -> TimesOfThread {
-        let times = times.iter().map(|(state, ns)| ThreadTime { state: *state, ns: *ns }).collect();
-        TimesOfThread { pid, tid, comm: comm.into(), times, ..TimesOfThread::default() }
-    }
-
-    /// Waits, of which processes of the account ended `within`.
-    fn wait(cause: ThreadState, count: u64, ns: u64, within: u64) -> WaitSum {
-        let function = "f".into();
-        WaitSum { cause, function, count, ns, within, holders: Vec::new(), meanwhile: Vec::new() }
-    }
-
-    fn account(
-        threads: Vec<TimesOfThread>,
-        switched: Vec<SwitchedThread>,
-        seen_ns: u64,
-    ) -> Account {
-        let mut totals = AccountTotals::default();
-        let sample = ThreadsSample {
-            elapsed_ns: S,
-            samples: 20,
-            by_thread: threads,
-            ..ThreadsSample::default()
-        };
-        let off_cpu = OffCpuSample { seen_ns, threads: switched, ..OffCpuSample::default() };
-        let taken = TakenTime::of(&MachineRates::default());
-        totals.add(&sample, (seen_ns > 0).then_some(&off_cpu), taken, |_| true);
-        totals.account().unwrap()
-    }
-
-    fn parts(group: &AccountGroup) -> Vec<(ThreadState, u64)> {
-        let ms = |part: &AccountPart| (part.state, (part.mean_threads * 1000.0).round() as u64);
-        group.parts.iter().map(ms).collect()
-    }
-
-    #[test]
-    fn every_state_is_of_one_kind() {
-        for state in ThreadState::ALL {
-            let kinds = KINDS.iter().filter(|(_, states)| states.contains(&state));
-            assert_eq!(kinds.count(), 1, "{state:?}");
-        }
-    }
-
-    #[test]
-    fn context_switches_divide_the_time_that_the_scheduler_leaves() {
-        use ThreadState as T;
-        // Samples found it asleep in a socket only; a tenth of the time was recorded.
-        let times = [(T::OnCpu, 3 * S / 10), (T::Runnable, S / 10), (T::Socket, 6 * S / 10)];
-        let switched = SwitchedThread {
-            pid: 1,
-            tid: 1,
-            waits: vec![wait(T::Flush, 100, S / 50, 0), wait(T::Socket, 100, S / 50, 0)],
-            ..SwitchedThread::default()
-        };
-        let account = account(vec![thread(1, 1, "postgres", &times)], vec![switched], S / 10);
-        let group = &account.groups[0];
-        // The waits that began before a window are those that samples found.
-        assert_eq!(
-            parts(group),
-            [(T::Socket, 400), (T::OnCpu, 300), (T::Flush, 200), (T::Runnable, 100)]
-        );
-        assert!((group.mean_threads - 1.0).abs() < 1e-6);
-        assert_eq!(account.recorded_share, 0.1);
-        let flush = group.parts.iter().find(|part| part.state == T::Flush).unwrap();
-        assert_eq!(flush.waits_per_s.map(f64::round), Some(1000.0));
-        assert_eq!(flush.mean_wait_ns, Some(200_000.0));
-    }
-
-    #[test]
-    fn samples_do_not_say_why_a_thread_waits_for_a_disk() {
-        use ThreadState as T;
-        // A program that writes with O_DSYNC: samples find it in write(2). Windows were too short for most waits.
-        let times = [(T::OnCpu, 2 * S / 10), (T::Disk, 7 * S / 10), (T::Futex, S / 10)];
-        let waits = vec![wait(T::Flush, 20, S / 40, 0), wait(T::Disk, 5, S / 200, 0)];
-        let switched = SwitchedThread { pid: 1, tid: 1, waits, ..SwitchedThread::default() };
-        let account = account(vec![thread(1, 1, "log", &times)], vec![switched], S / 10);
-        let group = &account.groups[0];
-        let of = |state| parts(group).into_iter().find(|(known, _)| *known == state).unwrap().1;
-        assert_eq!((of(T::OnCpu), of(T::Flush) + of(T::Disk) + of(T::Futex)), (200, 800));
-        // Five sixths of the recorded waits are flushes.
-        assert!(of(T::Flush).abs_diff(5 * of(T::Disk)) <= 5, "{:?}", parts(group));
-    }
-
-    #[test]
-    fn more_waits_than_time_are_scaled_and_unknown_time_is_shown() {
-        use ThreadState as T;
-        let times = [(T::OnCpu, S / 2), (T::Unknown, S / 2)];
-        let switched = |ns| SwitchedThread {
-            pid: 1,
-            tid: 1,
-            waits: vec![wait(T::Disk, 10, ns, 0)],
-            ..SwitchedThread::default()
-        };
-        let one = thread(1, 1, "dd", &times);
-        let full = account(vec![one.clone()], vec![switched(S * 7 / 10)], S);
-        assert_eq!(parts(&full.groups[0]), [(T::OnCpu, 500), (T::Disk, 500)]);
-        let some = account(vec![one.clone()], vec![switched(S / 10)], S);
-        assert_eq!(parts(&some.groups[0]), [(T::OnCpu, 500), (T::Unknown, 400), (T::Disk, 100)]);
-        let none = account(vec![one], Vec::new(), 0);
-        assert_eq!(
-            (parts(&none.groups[0]), none.recorded_share),
-            (vec![(T::OnCpu, 500), (T::Unknown, 500)], 0.0)
-        );
-    }
-
-    #[test]
-    fn time_without_a_wait_is_of_interrupts_or_of_a_quota_as_far_as_these_took_any() {
-        use ThreadState as T;
-        let sample = ThreadsSample {
-            elapsed_ns: S,
-            by_thread: vec![thread(1, 1, "perl", &[(T::OnCpu, S / 5), (T::Unknown, 4 * S / 5)])],
-            ..ThreadsSample::default()
-        };
-        // The windows were where it ran.
-        let switched =
-            SwitchedThread { pid: 1, tid: 1, run_ns: S / 10, ..SwitchedThread::default() };
-        let off_cpu =
-            OffCpuSample { seen_ns: S / 5, threads: vec![switched], ..OffCpuSample::default() };
-        let parts_of = |taken: TakenTime| {
-            let mut totals = AccountTotals::default();
-            totals.add(&sample, Some(&off_cpu), taken, |_| true);
-            parts(&totals.account().unwrap().groups[0])
-        };
-        let of = |interrupts_ns, throttled_ns| parts_of(TakenTime { interrupts_ns, throttled_ns });
-        let s = S as f64;
-        assert_eq!(of(f64::INFINITY, 0.0), [(T::OnCpu, 500), (T::Unknown, 500)]);
-        assert_eq!(of(0.05 * s, 0.0), [(T::Unknown, 750), (T::OnCpu, 250)]);
-        assert_eq!(of(0.0, 0.8 * s), [(T::Throttled, 800), (T::OnCpu, 200)]);
-        assert_eq!(
-            of(0.05 * s, 0.5 * s),
-            [(T::Throttled, 500), (T::OnCpu, 250), (T::Unknown, 250)]
-        );
-    }
-
-    #[test]
-    fn what_a_client_waits_for_is_what_its_server_does() {
-        use ThreadState as T;
-        let times = [(T::OnCpu, S / 4), (T::Poll, 3 * S / 4)];
-        let client = SwitchedThread {
-            pid: 1,
-            tid: 1,
-            waits: vec![wait(T::Poll, 1000, 3 * S / 4, 1000)],
-            ..SwitchedThread::default()
-        };
-        let server = SwitchedThread {
-            pid: 9,
-            tid: 9,
-            comm: "postgres".into(),
-            peer: true,
-            run_ns: S / 4,
-            waits: vec![wait(T::Flush, 1000, S / 2, 0), wait(T::Poll, 1000, S / 4, 1000)],
-            ..SwitchedThread::default()
-        };
-        let idle = thread(1, 2, "pool", &[(T::Futex, S)]);
-        let client_thread = thread(1, 1, "pgbench", &times);
-        let account = account(vec![client_thread, idle], vec![client, server], S);
-        assert!((account.wall() - 1.0).abs() < 1e-6, "{account:?}");
-        let states: Vec<(T, u64)> = account
-            .states()
-            .iter()
-            .map(|(state, mean)| (*state, (mean * 100.0).round() as u64))
-            .collect();
-        assert_eq!(states[..2], [(T::OnCpu, 50), (T::Flush, 50)]);
-        assert_eq!(account.most_in(T::Flush).unwrap().name(), "postgres");
-        let idle = account.groups.iter().find(|group| group.comm == "pool").unwrap();
-        assert!(!idle.matters);
-    }
-
-    #[test]
-    fn polls_that_samples_found_to_be_sleeps_are_sleeps() {
-        use ThreadState as T;
-        let switched = SwitchedThread {
-            pid: 1,
-            tid: 1,
-            waits: vec![wait(T::Poll, 1, S / 2, 0)],
-            ..SwitchedThread::default()
-        };
-        let parts_of = |sampled: T| {
-            let account =
-                account(vec![thread(1, 1, "perl", &[(sampled, S)])], vec![switched.clone()], S);
-            parts(&account.groups[0])
-        };
-        assert_eq!(parts_of(T::Timer), [(T::Timer, 1000)]);
-        assert_eq!(parts_of(T::Poll), [(T::Poll, 1000)]);
-    }
-
-    #[test]
-    fn polls_of_unknown_end_ended_as_the_others_did() {
-        use ThreadState as T;
-        let switched = |poll: WaitSum, timer: WaitSum| SwitchedThread {
-            pid: 1,
-            tid: 1,
-            waits: vec![poll, timer],
-            ..SwitchedThread::default()
-        };
-        let parts_of = |ended: WaitSum| {
-            let polls = thread(1, 1, "httpd", &[(T::Poll, S)]);
-            let timer = wait(T::Timer, 3, 3 * S / 10, 0);
-            let account = account(vec![polls], vec![switched(ended, timer)], S);
-            parts(&account.groups[0])
-        };
-        // One that lasts longer than what was recorded has no end.
-        assert_eq!(parts_of(wait(T::Poll, 0, S / 10, 0)), [(T::Timer, 1000)]);
-        assert_eq!(parts_of(wait(T::Poll, 1, S / 10, 0)), [(T::Timer, 750), (T::Poll, 250)]);
-    }
-
-    #[test]
-    fn a_program_that_sleeps_has_an_account_of_its_sleep() {
-        let account =
-            account(vec![thread(1, 1, "sleep", &[(ThreadState::Timer, S)])], Vec::new(), 0);
-        assert_eq!((account.wall(), account.states()), (1.0, vec![(ThreadState::Timer, 1.0)]));
-        assert!(AccountTotals::default().account().is_none());
-    }
-}
+#[path = "tests.rs"]
+mod tests;

@@ -46,7 +46,7 @@ pub(super) static INCONCLUSIVE: Rule = Rule {
     meaning: "Nothing that was sampled is known to have limited the workload.",
     threshold: || {
         format!(
-            "No other limiter explains the workload's time, or it was not judged: fewer than {SAMPLES_MIN} samples, or \
+            "No other limiter explains the workload's time, the largest part of it is waits of unknown cause, or it was not judged: fewer than {SAMPLES_MIN} samples, or \
              less than {:.0} s. In a search, no limiter holds for the setting.",
             view::LIFE_MIN_NS as f64 / 1e9
         )
@@ -83,6 +83,12 @@ pub(super) fn verdict(
             weigh(held.collect(), view.share_min(0.0), part)
         }
     };
+    let largest = causes.first().map_or(0.0, |(_, claim)| claim.weight);
+    // A smaller part that has a name is not the cause.
+    let unnamed = view.unnamed(largest).filter(|_| view.account.is_some() && largest > 0.0);
+    if let Some(claim) = unnamed {
+        return vec![Finding { rank: Some(1), ..INCONCLUSIVE.finding(claim) }];
+    }
     if causes.is_empty() {
         let samples = Evidence::number("samples", observed.samples as f64, Unit::Count);
         let claim = Claim { evidence: vec![samples], ..view.inconclusive() };

@@ -29,7 +29,19 @@ const CAUSES: [(&[&str], ThreadState); 15] = [
     (&["xlog_", "xfs_log_force", "btrfs_sync_log", "wait_log_commit"], ThreadState::Flush),
     (&["futex_wait", "futex_lock_pi"], ThreadState::Futex),
     (
-        &["pipe_", "anon_pipe_", "fifo_open", "wait_for_partner", "splice_from_pipe"],
+        &[
+            "pipe_",
+            "anon_pipe_",
+            "fifo_open",
+            "wait_for_partner",
+            "splice_from_pipe",
+            // Message queues, and semaphores, of which only who wakes the thread tells a lock.
+            "do_msgrcv",
+            "do_msgsnd",
+            "wq_sleep",
+            "do_semtimedop",
+            "__do_semtimedop",
+        ],
         ThreadState::Pipe,
     ),
     (&["n_tty_", "tty_"], ThreadState::Terminal),
@@ -205,7 +217,19 @@ mod tests {
     use super::*;
 
     /// The state of a thread, its kernel stack, what it waits for, and the function that shows it.
-    const WAITS: [(u64, &str, ThreadState, &str); 23] = [
+    const WAITS: [(u64, &str, ThreadState, &str); 25] = [
+        (
+            1,
+            "__schedule schedule __do_semtimedop do_semtimedop __x64_sys_semop do_syscall_64",
+            ThreadState::Pipe,
+            "__do_semtimedop",
+        ),
+        (
+            1,
+            "__schedule schedule schedule_hrtimeout_range_clock wq_sleep.constprop.0 do_mq_timedreceive",
+            ThreadState::Pipe,
+            "wq_sleep.constprop.0",
+        ),
         (
             2,
             "__schedule schedule io_schedule blk_mq_get_tag __blk_mq_alloc_requests submit_bio __x64_sys_pread64",

@@ -63,6 +63,12 @@ const WAITS_FOR_IO: &[&str] = &["io_uring_enter", "io_getevents", "io_pgetevents
 /// System calls that wait until data is on the disk.
 const FLUSHES: &[&str] = &["fsync", "fdatasync", "sync_file_range", "msync", "syncfs", "sync"];
 
+/// Operations of futex(2) without the flags, and what its word holds while others wait for a lock of the C library.
+const FUTEX_FLAGS: u32 = 128 | 256;
+const FUTEX_WAIT: u32 = 0;
+const FUTEX_LOCK_PI: u32 = 6;
+const CONTENDED: u32 = 2;
+
 /// Flag of io_uring_enter: the descriptor is an index into the ring's own table.
 const IORING_ENTER_REGISTERED_RING: u64 = 16;
 
@@ -119,6 +125,9 @@ fn cause(name: &str) -> Option<ThreadState> {
         | "pselect6" => ThreadState::Poll,
         "nanosleep" | "clock_nanosleep" => ThreadState::Timer,
         "wait4" | "waitid" | "vfork" => ThreadState::Child,
+        "semop" | "semtimedop" | "msgrcv" | "msgsnd" | "mq_timedreceive" | "mq_timedsend" => {
+            ThreadState::Pipe
+        }
         "pause" | "rt_sigtimedwait" | "rt_sigsuspend" => ThreadState::Signal,
         _ if name.starts_with("accept") || name == "connect" => ThreadState::Socket,
         _ if name.starts_with("recv") || name.starts_with("send") && name != "sendfile" => {
@@ -132,7 +141,7 @@ fn cause(name: &str) -> Option<ThreadState> {
 pub(super) fn place(wchan: &[u8]) -> ThreadState {
     let has = |part: &[u8]| wchan.windows(part.len()).any(|window| window == part);
     let causes: [(&[&[u8]], ThreadState); 7] = [
-        (&[b"pipe"], ThreadState::Pipe),
+        (&[b"pipe", b"fifo", b"wait_for_partner"], ThreadState::Pipe),
         (
             &[b"sk_", b"skb", b"unix_", b"inet_", b"tcp_", b"datagram", b"vsock"],
             ThreadState::Socket,
@@ -148,9 +157,17 @@ pub(super) fn place(wchan: &[u8]) -> ThreadState {
 }
 
 impl Syscall {
-    /// What a thread that sleeps in it waits for; one that polls no descriptor only lets time pass.
+    /// What a thread that sleeps in it waits for; one that polls no descriptor only lets time pass, and one that waits for a lock
+    /// tells so by its arguments.
     pub fn waits_for(&self, args: &[u64; 6]) -> Option<ThreadState> {
         let descriptors = match self.name {
+            "futex" => {
+                let is_lock = match args[1] as u32 & !FUTEX_FLAGS {
+                    FUTEX_WAIT => args[2] as u32 == CONTENDED && args[3] == 0,
+                    operation => operation == FUTEX_LOCK_PI,
+                };
+                return if is_lock { Some(ThreadState::FutexBrief) } else { self.cause };
+            }
             "poll" | "ppoll" => args[1],
             "select" | "pselect6" => args[0],
             _ => return self.cause,
@@ -222,6 +239,21 @@ mod tests {
         assert_eq!(waits_for("pselect6", [0xdead_beef_0000_0000, 5]), Some(ThreadState::Timer));
         assert_eq!(waits_for("pselect6", [4, 0]), Some(ThreadState::Poll));
         assert_eq!(waits_for("epoll_pwait", [0, 0]), Some(ThreadState::Poll));
+    }
+
+    #[test]
+    fn a_contended_lock_is_told_by_the_arguments() {
+        let calls = Syscalls::new();
+        let futex = calls.get(libc::SYS_futex as u32).unwrap();
+        let waits_for = |operation: i32, value: u64, timeout: u64| {
+            futex.waits_for(&[0x7f00_0000_1000, operation as u64, value, timeout, 0, 0])
+        };
+        let private = libc::FUTEX_PRIVATE_FLAG;
+        assert_eq!(waits_for(libc::FUTEX_WAIT | private, 2, 0), Some(ThreadState::FutexBrief));
+        assert_eq!(waits_for(libc::FUTEX_LOCK_PI | private, 0, 0), Some(ThreadState::FutexBrief));
+        // Go's idle threads, and a condition variable.
+        assert_eq!(waits_for(libc::FUTEX_WAIT | private, 0, 0), Some(ThreadState::Futex));
+        assert_eq!(waits_for(libc::FUTEX_WAIT_BITSET | private, 2, 0), Some(ThreadState::Futex));
     }
 
     #[test]

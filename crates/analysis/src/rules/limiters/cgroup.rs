@@ -21,6 +21,8 @@ use fathom_model::{Dir, units};
 
 /// Share of the time of a CPU for which the quota must have refused it.
 const THROTTLED_MIN: f64 = 0.05;
+/// The part of its quota that a program uses if nothing else limits its CPU time.
+const USED_UP_MIN: f64 = 0.9;
 /// Times per second that the memory limit must have been hit.
 const HITS_MIN: f64 = 1.0;
 /// Pages per second that must have been read again soon after they were reclaimed.
@@ -387,12 +389,14 @@ pub(in crate::rules) static CPU_QUOTA: Rule = Rule {
     threshold: || {
         format!(
             "It was throttled for {:.0}% of the time or more, on average over the CPUs that its threads would use: the kernel \
-             adds up the time on each. In a search, for that part of one CPU's time, and a deeper queue yields no gain.",
-            THROTTLED_MIN * 100.0
+             adds up the time on each. Where the program itself used {:.0}% of the quota or more, all of its time runnable counts: \
+             it would not run more without other programs. In a search, for that part of one CPU's time, and a deeper queue yields no gain.",
+            THROTTLED_MIN * 100.0,
+            USED_UP_MIN * 100.0
         )
     },
     remedy: "Raise cpu.max (cgroup v1: cpu.cfs_quota_us)",
-    supersedes: &[&super::cpu::OWN_TIME, &super::cpu::OTHER_PROGRAMS],
+    supersedes: &[&super::cpu::OWN_TIME, &super::cpu::OTHER_PROGRAMS, &super::cpu::BUSY_CPUS],
     confirmation: Some(Confirmation::gain(Change::NoCpuQuota)),
     checks: &[
         Check::View(cpu_quota),
@@ -403,7 +407,21 @@ pub(in crate::rules) static CPU_QUOTA: Rule = Rule {
         Case::View {
             holds: |s| s.throttled(7_800_000),
             near_miss: |s| s.throttled(400_000),
-            summary: "The cgroup /db is limited to 0.20 CPUs; it was throttled for 78% of the time.",
+            summary: "The cgroup /db is limited to 0.20 CPUs; it was throttled for 78% of the time. fio used all of that quota.",
+        },
+        // Other programs use the CPUs as well, which keeps it from nothing.
+        Case::View {
+            holds: |s| {
+                s.throttled(3_500_000);
+                s.busy(98);
+                s.other("rustc", 1.6, 0);
+            },
+            near_miss: |s| {
+                s.throttled(400_000);
+                s.busy(98);
+                s.other("rustc", 1.6, 0);
+            },
+            summary: "The cgroup /db is limited to 0.20 CPUs; it was throttled for 35% of the time. fio used all of that quota.",
         },
         Case::Setting {
             // Of 8 CPUs.
@@ -427,11 +445,22 @@ fn cpu_quota(view: &View) -> Option<Claim> {
     }
     let throttled = throttled.min(100.0);
     let cgroup = view.cgroup()?;
+    let limit = cgroup.cpu_limit?;
+    let is_used_up = view.own_cpus() >= USED_UP_MIN * limit;
+    let used = match is_used_up {
+        true => format!(" {} used all of that quota.", view.who),
+        false => String::new(),
+    };
     let summary = format!(
-        "The cgroup {} is limited to {:.2} CPUs; it was throttled for {throttled:.0}% of the time.",
-        cgroup.path, cgroup.cpu_limit?
+        "The cgroup {} is limited to {limit:.2} CPUs; it was throttled for {throttled:.0}% of the time.{used}",
+        cgroup.path
     );
-    let weight = (throttled / 100.0).min(if is_sampled { view.share(runnable) } else { 1.0 });
+    let weight = match (is_sampled, is_used_up) {
+        // Without other programs, it would be throttled instead of runnable.
+        (true, true) => view.share(runnable),
+        (true, false) => view.share(runnable).min(throttled / 100.0),
+        (false, _) => throttled / 100.0,
+    };
     let periods = rates.throttled_periods.unwrap_or(0.0);
     let periods = Evidence::number("periods throttled per second", periods, Unit::Count);
     let claim = Claim::new(summary, vec![periods.with_source("cpu.stat")]);

@@ -6,7 +6,7 @@ use super::device::DEVICE;
 use super::memory::NOT_ON_DISK;
 #[cfg(test)]
 use super::testing::Scene;
-use super::view::{CPU_SAMPLES_MIN, NAMED_MIN, number_text, share_text};
+use super::view::{CPU_SAMPLES_MIN, NAMED_MIN, meanwhile, number_text, share_text};
 use crate::derive;
 use crate::layers::Layer;
 use crate::machine::{DiskRates, IoRates};
@@ -216,12 +216,15 @@ pub(in crate::rules) static LOCK: Rule = Rule {
     threshold: || {
         format!(
             "{LOCK_THREADS_MIN} threads or more, and {:.0}% of these and the busy ones, were in a futex wait that began \
-             since the previous sample, while {HOLDERS_MIN} or more ran, were runnable, or waited for a disk.",
-            LOCK_SHARE_MIN * 100.0
+             since the previous sample, while {HOLDERS_MIN} or more ran, were runnable, or waited for I/O. Or threads took turns, and \
+             waited for each other {:.0}% of the time or more, however long each time: one of them got on at a time, no one thread \
+             all the time, and they ended each other's waits as far as that was recorded.",
+            LOCK_SHARE_MIN * 100.0,
+            NAMED_MIN * 100.0
         )
     },
-    remedy: "Find the lock: fathom stacks, or perf trace -s -e futex",
-    supersedes: &[&OWN_TIME, &super::cpu::OTHER_PROGRAMS],
+    remedy: "Find the lock (fathom stacks, or perf trace -s -e futex) and hold it for less time: more threads do not help",
+    supersedes: &[&OWN_TIME, &super::cpu::OTHER_PROGRAMS, &super::waits::TIMER],
     checks: &[Check::View(lock)],
     #[cfg(test)]
     cases: &[
@@ -229,26 +232,34 @@ pub(in crate::rules) static LOCK: Rule = Rule {
             holds: |s| s.lock(6.5, 1.0),
             // Threads that wait for work.
             near_miss: |s| s.lock(6.5, 0.1),
-            summary: "Threads of fio waited for each other: 6.5 of 7.5 were in futex(2) on average, each for a short time, while \
-                      1.0 ran.",
+            summary: "Threads of fio waited for each other: 6.5 of 7.5 were in futex(2) on average, while 1.0 ran.",
         },
         Case::View {
             holds: |s| s.takes_turns(4, ThreadState::OnCpu),
-            near_miss: |s| s.takes_turns(2, ThreadState::OnCpu),
-            summary: "Threads of fio waited for each other: 3.0 of 4.0 were in futex(2) on average, each for a short time, while \
-                      1.0 ran. Its holders, one after the other, were meanwhile: on CPU 100%. One of them gets on at a time: \
+            near_miss: |s| s.takes_turns(1, ThreadState::OnCpu),
+            summary: "Threads of fio waited for each other: 3.0 of 4.0 were in futex(2) on average, while 1.0 ran. Its holders, one after the other, were meanwhile: on CPU 100%. One of them gets on at a time: \
                       what they do with the lock uses 1.0 CPU at most, whatever else runs.",
         },
         Case::View {
             holds: |s| s.takes_turns(4, ThreadState::Disk),
-            near_miss: |s| s.takes_turns(2, ThreadState::Disk),
-            summary: "Threads of fio waited for each other: 3.0 of 4.0 were in futex(2) on average, each for a short time, while \
+            near_miss: |s| s.takes_turns(1, ThreadState::Disk),
+            summary: "Threads of fio waited for each other: 3.0 of 4.0 were in futex(2) on average, while \
                       0.0 ran. Its holders, one after the other, were meanwhile: disk I/O 100%. One of them gets on at a time.",
+        },
+        Case::View {
+            holds: |s| s.takes_turns(2, ThreadState::Timer),
+            // They wait for a dispatcher.
+            near_miss: |s| {
+                s.takes_turns(2, ThreadState::Timer);
+                s.ends_their_waits(99);
+            },
+            summary: "Threads of fio waited for each other: 1.0 of 2.0 were in futex(2) on average, while 0.0 ran. Its holders, one \
+                      after the other, were meanwhile: timer 100%. One of them gets on at a time.",
         },
         Case::View {
             holds: |s| s.waits_for("compaction", ThreadState::FutexBrief, 0.9),
             near_miss: |s| s.waits_for("compaction", ThreadState::FutexBrief, 0.3),
-            summary: "Threads of fio waited for each other: 3.0 of 3.9 were in futex(2) on average, each for a short time, while \
+            summary: "Threads of fio waited for each other: 3.0 of 3.9 were in futex(2) on average, while \
                       0.9 ran (compaction 90% of the time).",
         },
     ],
@@ -257,38 +268,43 @@ pub(in crate::rules) static LOCK: Rule = Rule {
 
 fn lock(view: &View) -> Option<Claim> {
     let waiting = view.state(ThreadState::FutexBrief);
-    let all = view.busy_threads() + waiting;
+    let turns = view.account.as_ref().and_then(|account| account.turns.as_ref());
+    let turns = turns.filter(|turns| view.share(turns.waiting) >= NAMED_MIN);
+    let slept = turns.map_or(0.0, |_| view.state(ThreadState::Timer));
+    let all = view.busy_threads() + waiting + slept;
     let share = waiting / all.max(1e-9);
-    // A run's workers share no locks: the thread that waits for them does.
-    if !view.is_own || view.is_run() || waiting < LOCK_THREADS_MIN || share < LOCK_SHARE_MIN {
-        return None;
-    }
     let ran = view.state(ThreadState::OnCpu);
     // Without one that gets on, they wait for something else, such as work.
-    if ran + view.states(&[ThreadState::Disk, ThreadState::Flush, ThreadState::Runnable])
-        < HOLDERS_MIN
-    {
+    let is_lock = waiting >= LOCK_THREADS_MIN
+        && share >= LOCK_SHARE_MIN
+        && view.busy_threads() >= HOLDERS_MIN;
+    // A run's workers share no locks: the thread that waits for them does.
+    if !view.is_own || view.is_run() || !is_lock && turns.is_none() {
         return None;
     }
-    let holders = view.holders(ThreadState::FutexBrief).map(|(holders, on_cpu)| {
+    let holders = view.holders(ThreadState::FutexBrief);
+    let holders = holders
+        .or_else(|| turns.map(|turns| meanwhile(" Those that did not were", &turns.meanwhile)));
+    let holders = holders.map(|(holders, on_cpu)| {
         let ceiling = match on_cpu >= HELD_ON_CPU_MIN {
             true => ": what they do with the lock uses 1.0 CPU at most, whatever else runs",
             false => "",
         };
         format!("{holders} One of them gets on at a time{ceiling}.")
     });
+    let semaphores = view.part_in(ThreadState::FutexBrief, "sem").unwrap_or(0.0);
     let worker = view.worker();
     let worker =
         worker.map(|(comm, on_cpu)| format!(" ({comm} {:.0}% of the time)", on_cpu * 100.0));
     let summary = format!(
-        "Threads of {} waited for each other: {waiting:.1} of {all:.1} were in futex(2) on average, each for a short time, \
-         while {ran:.1} ran{}.{}",
+        "Threads of {} waited for each other: {waiting:.1} of {all:.1} were in {} on average, while {ran:.1} ran{}.{}",
         view.who,
+        if semaphores >= 0.5 { "semop(2)" } else { "futex(2)" },
         worker.unwrap_or_default(),
         holders.unwrap_or_default()
     );
     let share = if view.account.is_some() { view.share(waiting) } else { share };
-    let waiting = Evidence::number("threads in brief futex waits", waiting, Unit::Count);
+    let waiting = Evidence::number("threads waiting for each other", waiting, Unit::Count);
     let waiting = waiting.with_source("/proc/PID/task/TID/schedstat and syscall");
     let claim = Claim::new(summary, vec![waiting]).about(view.threads_in(&view.who, "futex"));
     let claim = claim.command(view.stacks_command()).weight(share);

@@ -1,7 +1,7 @@
 //! Input of the limiter rules.
 
 use super::SAMPLES_MIN;
-use crate::account::{Account, AccountGroup};
+use crate::account::{Account, AccountGroup, AccountShare};
 use crate::derive;
 use crate::layers::LayerTimes;
 use crate::machine::{CpuPercent, DiskRates, MachineRates};
@@ -151,6 +151,14 @@ impl<'a> View<'a> {
         (processes.cpus(peer) >= PEER_CPUS_MIN).then_some(peer)
     }
 
+    /// CPUs that the workload used, without its peers.
+    pub fn own_cpus(&self) -> f64 {
+        let processes = &self.seen.processes;
+        let used = processes.cpus(&processes.watched);
+        let has_peers = self.account.as_ref().is_some_and(Account::has_peers);
+        if has_peers { used } else { used.max(self.state(ThreadState::OnCpu)) }
+    }
+
     /// Mean number of its threads in `state`.
     pub fn state(&self, state: ThreadState) -> f64 {
         self.states.iter().find(|(known, _)| *known == state).map_or(0.0, |(_, mean)| *mean)
@@ -237,15 +245,10 @@ impl<'a> View<'a> {
         let part = group.parts.iter().find(|part| part.state == state)?;
         let (first, _) = part.holders.first().zip(part.meanwhile.first())?;
         let who = match first.share >= HOLDER_MIN {
-            true => format!("Its holder, {} (thread {}), was", first.comm, first.tid),
-            false => "Its holders, one after the other, were".to_string(),
+            true => format!(" Its holder, {} (thread {}), was", first.comm, first.tid),
+            false => " Its holders, one after the other, were".to_string(),
         };
-        let did = part.meanwhile.iter().filter(|did| did.share >= NAMED_MIN);
-        let did: Vec<String> =
-            did.map(|did| format!("{} {:.0}%", did.state.name(), did.share * 100.0)).collect();
-        let on_cpu = part.meanwhile.iter().filter(|did| did.state == ThreadState::OnCpu);
-        let sentence = format!(" {who} meanwhile: {}.", did.join(", "));
-        Some((sentence, on_cpu.map(|did| did.share).sum()))
+        Some(meanwhile(&who, &part.meanwhile))
     }
 
     /// The thread that ran while the others of its process hardly did, by name, and how much of the time it was on a CPU.
@@ -467,9 +470,11 @@ impl<'a> View<'a> {
                 ("nothing was sampled".into(), "Use --sampling=default or full")
             }
             (_, _, Some((state, mean))) => return self.why_asleep(state, mean),
-            _ if self.share(self.state(ThreadState::Unknown)) >= NAMED_MIN => {
-                let unknown = self.share(self.state(ThreadState::Unknown)) * 100.0;
-                (format!("what {who} did in {unknown:.0}% of its time is not known"), longer)
+            _ if self.unnamed(NAMED_MIN).is_some() => {
+                return self.unnamed(NAMED_MIN).unwrap_or_else(|| self.because(saturated));
+            }
+            _ if self.is_own && self.share(self.state(ThreadState::FutexBrief)) >= NAMED_MIN => {
+                return self.why_in_futex();
             }
             (_, Some(busy), None) => {
                 let why = format!(
@@ -492,6 +497,44 @@ impl<'a> View<'a> {
             ),
         };
         self.because(why).remedy(step)
+    }
+
+    /// That the largest part of the time is one of which no cause is known, if it is at least this share.
+    pub fn unnamed(&self, least: f64) -> Option<Claim> {
+        let (state, share) = [ThreadState::Unknown, ThreadState::Other]
+            .map(|state| (state, self.share(self.state(state))))
+            .into_iter()
+            .max_by(|a, b| a.1.total_cmp(&b.1))?;
+        if !self.is_own || share < least {
+            return None;
+        }
+        let (who, shown) = (self.who_in(state), share * 100.0);
+        if state == ThreadState::Unknown {
+            let why = format!("what {who} did in {shown:.0}% of its time is not known");
+            return Some(
+                self.because(why).remedy("Run for at least several seconds").weight(share),
+            );
+        }
+        let most = self.account.as_ref().and_then(|account| account.most_in(state));
+        let functions = most.into_iter().flat_map(|group| &group.functions);
+        let function = functions.into_iter().find(|one| one.state == state);
+        let place =
+            function.map_or_else(String::new, |one| format!(", most of it in {}", one.function));
+        let why = format!("{who} waited {shown:.0}% of the time for something else{place}");
+        let claim = self.because(why).remedy("Look at the system calls in which it waits");
+        Some(claim.command("fathom threads -g comm,state,syscall,wchan,kstack").weight(share))
+    }
+
+    /// Its threads wait for each other, but not so that it is known to be for a lock.
+    fn why_in_futex(&self) -> Claim {
+        let state = ThreadState::FutexBrief;
+        let (who, share) = (self.who_in(state), self.share(self.state(state)) * 100.0);
+        let enders = self.holders(state).map_or_else(String::new, |(sentence, _)| sentence);
+        let text = format!(
+            "inconclusive: {who} waited {share:.0}% of the time for other threads, in futex(2): for a lock or for work.{enders}"
+        );
+        let claim = Claim::new(text, Vec::new()).about(self.workload());
+        claim.remedy("Find who holds what they wait for").command(self.stacks_command())
     }
 
     fn because(&self, why: String) -> Claim {
@@ -518,6 +561,15 @@ impl<'a> View<'a> {
             )),
         }
     }
+}
+
+/// What these threads did meanwhile, as a sentence, and the share of that time that they were on a CPU.
+pub(super) fn meanwhile(who: &str, did: &[AccountShare]) -> (String, f64) {
+    let named = did.iter().filter(|did| did.share >= NAMED_MIN);
+    let named: Vec<String> =
+        named.map(|did| format!("{} {:.0}%", did.state.name(), did.share * 100.0)).collect();
+    let on_cpu = did.iter().filter(|did| did.state == ThreadState::OnCpu);
+    (format!("{who} meanwhile: {}.", named.join(", ")), on_cpu.map(|did| did.share).sum())
 }
 
 /// The CPUs to which a run binds its jobs, if it binds all of them.

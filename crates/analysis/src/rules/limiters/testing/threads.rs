@@ -118,6 +118,14 @@ impl Scene {
         self.disk("vda", 0, 0.0, 0.0);
     }
 
+    /// This thread does.
+    pub fn ends_their_waits(&mut self, tid: i32) {
+        let threads = self.last.off_cpu.as_mut().map(|sample| &mut sample.threads);
+        for wait in threads.into_iter().flatten().flat_map(|thread| &mut thread.waits) {
+            wait.holders = vec![LockHolder { tid, comm: "fio".into(), count: 1000, ns: 0 }];
+        }
+    }
+
     /// Three threads wait in `state` for a fourth, which is on a CPU for this share of the time.
     pub fn waits_for(&mut self, comm: &str, state: ThreadState, on_cpu: f64) {
         self.takes_turns(4, ThreadState::OnCpu);
