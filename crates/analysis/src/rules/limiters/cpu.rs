@@ -162,7 +162,7 @@ fn other_programs(view: &View) -> Option<Claim> {
         others.with_source("/proc/PID/stat"),
         Evidence::number("all CPUs busy", busy / 100.0, Unit::Share).with_source("/proc/stat"),
     ];
-    let claim = Claim::new(summary, evidence).about(program(most)).gain_of(share);
+    let claim = Claim::new(summary, evidence).about(program(most));
     Some(claim.weight(share).confidence(Confidence::High))
 }
 
@@ -422,11 +422,16 @@ fn full_worker(view: &SettingView) -> Option<Claim> {
     Some(claim.remedy("Use more workers, or make each I/O cheaper"))
 }
 
+/// Mean number of threads that were runnable behind others of the workload.
+pub(super) fn own_wait(view: &View) -> f64 {
+    let of_others = if other_programs(view).is_some() { others(view).1 } else { 0.0 };
+    (view.state(ThreadState::Runnable) - of_others).max(0.0)
+}
+
 fn own_time(view: &View) -> Option<Claim> {
     let (ran, waited) = (view.state(ThreadState::OnCpu), view.state(ThreadState::Runnable));
     // Where all of its time is known: on a CPU, or runnable because its own threads or its peers were.
-    let of_others = if other_programs(view).is_some() { others(view).1 } else { 0.0 };
-    let own_wait = (waited - of_others).max(0.0);
+    let own_wait = own_wait(view);
     let (share, least) = match &view.account {
         Some(_) => (view.share(ran + own_wait), view.share_min(ON_CPU_MIN)),
         None => (view.share(ran + waited), THREADS_MIN),
@@ -455,7 +460,7 @@ fn own_time(view: &View) -> Option<Claim> {
         ),
     };
     // The other threads may wait for it.
-    let worker = view.worker();
+    let worker = view.worker().filter(|_| view.peer_in(ThreadState::OnCpu).is_none());
     let summary = match worker {
         Some((comm, on_cpu)) => {
             format!("{summary} One of them, {comm}, ran {:.0}% of the time.", on_cpu * 100.0)
@@ -472,7 +477,8 @@ fn own_time(view: &View) -> Option<Claim> {
     let evidence = [on_cpu].into_iter().chain(layer).collect();
     let waits = view.io_wait().filter(|share| *share >= AGAINST_MIN);
     let waits = waits.map(|share| Evidence::number("time waiting for I/O", share, Unit::Share));
-    let claim = Claim::new(summary, evidence).about(view.workload()).despite(waits);
+    let who = view.program_in(ThreadState::OnCpu);
+    let claim = Claim::new(summary, evidence).about(who).despite(waits);
     let claim = claim.weight(share).confidence(Confidence::High);
     let all_in_use = ran + 0.5 >= view.cpus();
     Some(match worker {
