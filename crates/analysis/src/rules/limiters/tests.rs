@@ -294,7 +294,7 @@ fn what_a_peer_reads_is_no_other_programs() {
     let scene = |in_flight: f64| {
         causes(|s| {
             s.is_served(4, ThreadState::Disk, "folio_wait_bit_common", 0.9);
-            s.other("dd", 0.1, 4_000_000);
+            s.other("dd", 0.1, 400_000_000);
             s.disk("vda", 10_000, in_flight, 99.0);
         })
     };

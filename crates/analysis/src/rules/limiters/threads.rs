@@ -6,7 +6,7 @@ use super::device::DEVICE;
 use super::memory::NOT_ON_DISK;
 #[cfg(test)]
 use super::testing::Scene;
-use super::view::{CPU_SAMPLES_MIN, NAMED_MIN, number_text, share_text};
+use super::view::{AGAINST_MIN, CPU_SAMPLES_MIN, NAMED_MIN, number_text, share_text};
 use crate::derive;
 use crate::layers::Layer;
 use crate::machine::{DiskRates, IoRates};
@@ -169,8 +169,9 @@ fn async_flushes(view: &View) -> Option<(f64, bool)> {
     let (own, written) = (&processes.watched, disk.write.bytes);
     let rate = processes.per_second(own.disk_write) / (written / disk.write.ios.max(1e-9)).max(1.0);
     let is_sync = processes.files.values().any(|file| file.sync);
-    // With io_uring, a flush of its own is in a worker thread's time.
+    // In fsync(2) it would be in its threads' time, with io_uring in a worker's.
     let are_its_own = view.state(ThreadState::Aio) > view.state(ThreadState::IoUring)
+        && view.share(view.state(ThreadState::Flush)) < AGAINST_MIN
         && processes.per_second(own.disk_write) >= FLUSHED_MIN * written
         && disk.flush.ios >= FLUSHED_MIN * rate;
     if view.is_run() || view.account.is_none() || own.disk_write <= own.disk_read {
