@@ -76,8 +76,10 @@ pub struct AccountGroup {
     pub comm: String,
     /// Whether the watched program waited for their process, which is not part of it.
     pub peer: bool,
-    /// Distinct processes and threads.
+    /// Distinct processes.
     pub processes: usize,
+    /// One of these processes; 0 if none is known.
+    pub pid: i32,
     /// Distinct threads.
     pub threads: usize,
     /// Mean number of threads that existed; the sum of `parts`.
@@ -215,7 +217,13 @@ impl Account {
 
     /// Mean number of threads by state, of those that matter, without time within the account.
     pub fn states(&self) -> Vec<(ThreadState, f64)> {
-        let sum = |state: ThreadState| self.that_matter().map(|group| group.state(state)).sum();
+        let is_worker = |group: &&AccountGroup| group.comm.starts_with("iou-wrk");
+        let workers: f64 = self.that_matter().filter(is_worker).map(AccountGroup::working).sum();
+        let sum = |state: ThreadState| -> f64 {
+            let all: f64 = self.that_matter().map(|group| group.state(state)).sum();
+            // Meanwhile, who waits in io_uring waits for its workers.
+            if state == ThreadState::IoUring { (all - workers).max(0.0) } else { all }
+        };
         let states = ThreadState::ALL.into_iter().map(|state| (state, sum(state)));
         let mut states: Vec<(ThreadState, f64)> = states.filter(|(_, mean)| *mean > 0.0).collect();
         states.sort_by(|a, b| b.1.total_cmp(&a.1));
@@ -241,6 +249,7 @@ impl Account {
     }
 
     pub fn most_in(&self, state: ThreadState) -> Option<&AccountGroup> {
-        self.that_matter().max_by(|a, b| a.state(state).total_cmp(&b.state(state)))
+        let in_it = self.that_matter().filter(|group| group.state(state) > 0.0);
+        in_it.max_by(|a, b| a.state(state).total_cmp(&b.state(state)))
     }
 }

@@ -16,7 +16,8 @@ pub struct ProcessTotals {
     pub watched: ProcessUse,
     /// Regular files that these had open, by path.
     pub files: BTreeMap<String, ProcessFile>,
-    others: BTreeMap<String, ProcessUse>,
+    /// By name, and whether they are peers of the watched ones.
+    others: BTreeMap<(String, bool), ProcessUse>,
     remotes: BTreeMap<String, RemotePeer>,
     /// CPUs on which the watched processes may run, as in the last sample that knew; none if unknown.
     pub cpus_allowed: Vec<u32>,
@@ -29,7 +30,7 @@ impl ProcessTotals {
         self.elapsed_ns += sample.elapsed_ns;
         add(&mut self.watched, &sample.watched);
         for other in &sample.others {
-            add(self.others.entry(other.comm.clone()).or_default(), other);
+            self.add_other(other);
         }
         for file in &sample.files {
             self.files.insert(file.path.clone(), file.clone());
@@ -52,6 +53,20 @@ impl ProcessTotals {
                 (sum.pid, sum.comm) = (remote.pid, remote.comm.clone());
             }
         }
+    }
+
+    /// A process that was a peer once is one in all intervals.
+    fn add_other(&mut self, other: &ProcessUse) {
+        let key = |peer| (other.comm.clone(), peer);
+        let is_same = |known: &ProcessUse| known.pid == other.pid && known.processes <= 1;
+        let is_known = |peer| self.others.get(&key(peer)).is_some_and(is_same);
+        let is_peer = other.peer || is_known(true);
+        let was_none = is_peer && is_known(false);
+        let before = if was_none { self.others.remove(&key(false)) } else { None };
+        let sum = self.others.entry(key(is_peer)).or_default();
+        before.iter().for_each(|before| add(sum, before));
+        add(sum, other);
+        sum.peer = is_peer;
     }
 
     pub fn cpus(&self, uses: &ProcessUse) -> f64 {

@@ -144,7 +144,7 @@ impl ProcessSampler {
             let active = active.into_iter().map(|(_, pid, start)| (pid, start));
             self.peers.refresh(&self.proc_root, &watched, active);
         }
-        let mut others: BTreeMap<String, ProcessUse> = BTreeMap::new();
+        let mut others: BTreeMap<(String, bool), ProcessUse> = BTreeMap::new();
         for (pid, used) in growth {
             let known = &now[&pid];
             let mut one = used.of(pid, &known.stat.comm);
@@ -152,7 +152,7 @@ impl ProcessSampler {
                 sample.watched.add(&one);
             } else if pid != own_pid() {
                 one.peer = self.peers.contains(pid, known.stat.start);
-                others.entry(one.comm.clone()).or_default().add(&one);
+                others.entry((one.comm.clone(), one.peer)).or_default().add(&one);
             }
         }
         sample.others = largest(others.into_values().collect());
@@ -269,8 +269,9 @@ fn open_files(proc_root: &Path, processes: impl Iterator<Item = i32>) -> Vec<Pro
     let mut files: BTreeMap<String, ProcessFile> = BTreeMap::new();
     for descriptor in descriptors.take(DESCRIPTORS_MAX) {
         if let Some(file) = open_file(&descriptor.path()) {
-            let direct = file.direct;
-            files.entry(file.path.clone()).or_insert(file).direct |= direct;
+            let (direct, sync) = (file.direct, file.sync);
+            let known = files.entry(file.path.clone()).or_insert(file);
+            (known.direct, known.sync) = (known.direct | direct, known.sync | sync);
         }
     }
     files.into_values().collect()
@@ -295,5 +296,7 @@ fn open_file(descriptor: &Path) -> Option<ProcessFile> {
         allocated: meta.blocks() * 512,
         in_memory: IN_MEMORY.contains(&(system & 0xffff_ffff)),
         direct: flags & OFlags::DIRECT.bits() != 0,
+        // The bit of O_DSYNC is set for O_SYNC, too.
+        sync: flags & OFlags::DSYNC.bits() != 0,
     })
 }

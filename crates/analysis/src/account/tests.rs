@@ -228,6 +228,22 @@ fn what_a_client_waits_for_is_what_its_server_does() {
 }
 
 #[test]
+fn who_waits_in_io_uring_waits_for_its_workers() {
+    use ThreadState as T;
+    let waiter = thread(1, 1, "fio", &[(T::IoUring, 9 * S / 10), (T::OnCpu, S / 10)]);
+    let times = [(T::Flush, S / 2), (T::Runnable, S / 5), (T::KernelThread, 3 * S / 10)];
+    let worker = thread(1, 2, "iou-wrk-1", &times);
+    let of = |threads: Vec<TimesOfThread>| {
+        let states = account(threads, Vec::new(), 0).states().into_iter();
+        let rounded = states.map(|(state, mean)| (state, (mean * 100.0).round() as u64));
+        rounded.collect::<BTreeMap<T, u64>>()
+    };
+    assert_eq!(of(vec![waiter.clone()])[&T::IoUring], 90);
+    let states = of(vec![waiter, worker]);
+    assert_eq!([T::IoUring, T::Flush, T::Runnable].map(|one| states[&one]), [20, 50, 20]);
+}
+
+#[test]
 fn polls_that_samples_found_to_be_sleeps_are_sleeps() {
     use ThreadState as T;
     let switched = SwitchedThread {

@@ -515,6 +515,7 @@ impl GroupSums {
             comm: comm.clone(),
             peer: *peer,
             processes: self.pids.len(),
+            pid: self.pids.first().copied().unwrap_or(0),
             threads: self.tids.len() + self.others as usize,
             mean_threads: all,
             matters,

@@ -41,6 +41,13 @@ pub struct IoRates {
     pub size: Option<f64>,
 }
 
+impl IoRates {
+    /// Mean number of them in flight.
+    pub fn in_flight(&self) -> f64 {
+        self.ios * self.wait_ms.unwrap_or(0.0) / 1e3
+    }
+}
+
 /// Each device, and whole disks added up.
 pub(super) fn rates(
     earlier: &[DiskCounters],

@@ -107,6 +107,9 @@ pub struct CgroupRates {
     /// Time throttled, added up over all CPUs, in percent of one CPU.
     pub throttled: Option<f64>,
     pub memory_hits: Option<f64>,
+    pub memory_refaults: Option<f64>,
+    /// Time stalled for memory, in percent.
+    pub memory_stalled: Option<f64>,
     pub memory_used: Option<f64>,
 }
 
@@ -120,6 +123,9 @@ impl CgroupRates {
             throttled_periods: rate(|c| c.throttled_periods),
             throttled: throttled.map(|(then, now)| share(then, now, elapsed_ns)),
             memory_hits: rate(|c| c.memory_hits),
+            memory_refaults: rate(|c| c.memory_refaults),
+            memory_stalled: both(|c| c.memory_stalled_us)
+                .map(|(then, now)| share(then, now, elapsed_ns)),
             memory_used: memory.map(|(used, limit)| used as f64 * 100.0 / limit.max(1) as f64),
         }
     }

@@ -40,6 +40,17 @@ const PART_OF_LARGEST: f64 = 0.25;
 const SUPERSEDES_FROM: f64 = 0.5;
 /// Fewer samples of the machine than this show nothing.
 const SAMPLES_MIN: u64 = 2;
+/// What takes time that no remedy makes up for: what the program does itself, or where it has nothing to do.
+static WITHOUT_GAIN: [&Rule; 8] = [
+    &cpu::OWN_TIME,
+    &cpu::BUSY_CPUS,
+    &drop::THROUGHPUT_DROP,
+    &generator::LOAD_GENERATOR,
+    &memory::NOT_ON_DISK,
+    &waits::IDLE,
+    &waits::NOT_RUNNING,
+    &waits::TIMER,
+];
 /// None of the causes; found for want of others.
 pub(super) static INCONCLUSIVE: Rule = Rule {
     id: "inconclusive",
@@ -94,10 +105,16 @@ pub(super) fn verdict(
         let claim = Claim { evidence: vec![samples], ..view.inconclusive() };
         return vec![Finding { rank: Some(1), ..INCONCLUSIVE.finding(claim) }];
     }
-    let ranked = (1..).zip(causes).map(|(rank, (rule, claim))| Finding {
-        rank: Some(rank),
-        share_explained: Some(claim.weight),
-        ..rule.finding(claim)
+    // A share of all of the time.
+    let are_of_all = view.account.is_some();
+    let ranked = (1..).zip(causes).map(|(rank, (rule, claim))| {
+        let share = claim.weight;
+        let claim = if are_of_all && WITHOUT_GAIN.iter().all(|other| other.id != rule.id) {
+            claim.gain_of(share)
+        } else {
+            claim
+        };
+        Finding { rank: Some(rank), share_explained: Some(share), ..rule.finding(claim) }
     });
     ranked.collect()
 }

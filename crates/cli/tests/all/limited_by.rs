@@ -214,7 +214,7 @@ fn other_programs_on_the_disk() {
         ["run", "--no-record", "--name=hog", "--filename=other", "--rw=randread", "--bs=256k"];
     let hog = [&hog[..], &["--direct=1", "--iodepth=8", "--time_based", "--runtime=60"]].concat();
     let _hog = place.start(&hog);
-    both_name(&place, "", &ONE, &["% of disk traffic, fathom (pid "]);
+    both_name(&place, "", &ONE, &["of other programs, fathom (pid "]);
 }
 
 /// A device to swap to.
@@ -255,7 +255,7 @@ fn memory_that_is_swapped() {
     let touch = "import os, time\n\
         pages = os.urandom(96 << 20)\nend = time.time() + 3\n\
         while time.time() < end: pages[::4096]";
-    let words = ["Memory ran short", "read from swap on zram"];
+    let words = ["Memory ran short", "pages from swap on zram"];
     names(&place, &cgroup.enter(), Load::Program(&["python3", "-c", touch]), &words);
 }
 

@@ -222,7 +222,11 @@ pub fn block(page: &str) -> String {
     let (_, rest) =
         page.split_once("Limited by:\n").unwrap_or_else(|| panic!("no block in: {page}"));
     let block = rest.split("\n\n").next().unwrap_or_default();
-    format!("\n{block}\n").replace("\n      ", " ")
+    let joined = |line: &str| match line.starts_with("      ") {
+        true => format!(" {}", line.trim_start()),
+        false => format!("\n{line}"),
+    };
+    block.lines().map(joined).collect::<String>() + "\n"
 }
 
 pub fn checksum(path: impl AsRef<Path>) -> u64 {

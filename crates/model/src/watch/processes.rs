@@ -12,7 +12,7 @@ pub struct ProcessesSample {
     /// The watched processes together; for the whole machine, nothing.
     #[serde(default)]
     pub watched: ProcessUse,
-    /// The other programs with the highest use, with processes of the same name added up.
+    /// The other programs with the highest use, with processes of the same name added up, those of peers by themselves.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub others: Vec<ProcessUse>,
     /// Regular files that the watched processes had open.
@@ -114,6 +114,9 @@ pub struct ProcessFile {
     pub in_memory: bool,
     /// Whether it is open with O_DIRECT.
     pub direct: bool,
+    /// Whether it is open with O_SYNC or O_DSYNC.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub sync: bool,
 }
 
 /// The other ends of TCP connections, at one address.

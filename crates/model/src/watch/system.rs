@@ -193,6 +193,13 @@ pub struct CgroupSample {
     /// Number of times that the memory limit of the cgroup or an ancestor was hit (`max` and `high`
     /// of memory.events.local; in cgroup v1 memory.failcnt).
     pub memory_hits: Option<u64>,
+    /// Pages of the cgroup with the lowest limit that were read again soon after being reclaimed (workingset_refault_anon and
+    /// workingset_refault_file of memory.stat).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_refaults: Option<u64>,
+    /// Time for which tasks of that cgroup were stalled for memory (memory.pressure, some), in microseconds; cgroup v2 only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_stalled_us: Option<u64>,
     /// I/O limits of the cgroup and its ancestors: cgroup, device, and limits as in io.max.
     pub io_limits: Vec<String>,
     /// Whether these are limits of cgroup v1 (`blkio.throttle.*`).

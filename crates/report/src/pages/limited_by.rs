@@ -13,8 +13,9 @@ pub(super) fn limited_by(page: &mut Document, findings: &[Finding]) {
     let mut body = Document::default();
     for cause in findings.iter().filter(|finding| finding.is_verdict()) {
         match (cause.rank, cause.share_explained) {
-            (Some(rank), Some(_)) => {
-                body.entry(&format!("{rank}."), cause.summary.as_str());
+            (Some(rank), Some(share)) => {
+                let key = format!("{rank}. {:.0}%", share * 100.0);
+                body.entry(&key, cause.summary.as_str());
                 body.entry("", cause.confirmed.as_ref().map_or_else(String::new, confirmed));
                 details(&mut body, cause);
             }
@@ -140,7 +141,9 @@ mod tests {
         let at = lines.iter().position(|line| *line == format!("confirmed: {effect}"));
         let at = at.unwrap_or_else(|| panic!("{page}"));
         assert!(
-            lines[at - 1].ends_with("90% of the time.") && lines[at + 1] == "next: Compare",
+            lines[at - 1].starts_with("1. 90%  ")
+                && lines[at - 1].ends_with("90% of the time.")
+                && lines[at + 1] == "next: Compare",
             "{page}"
         );
         let page = shown(confirmed(ConfirmedVerdict::Refuted, None));

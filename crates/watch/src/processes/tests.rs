@@ -1,5 +1,6 @@
 use super::*;
 use std::fs;
+use std::os::unix::fs::OpenOptionsExt;
 use std::time::Duration;
 
 /// A process of a synthetic /proc: its CPU time in ticks and the bytes that it read from devices.
@@ -100,6 +101,11 @@ fn this_process_and_its_open_files() {
     let path = dir.path().join("sparse");
     let file = fs::File::create(&path).unwrap();
     file.set_len(8 << 20).unwrap();
+    let synced = dir.path().join("synced");
+    let dsync = OFlags::DSYNC.bits() as i32;
+    let log = fs::File::options().create(true).append(true).custom_flags(dsync).open(&synced);
+    let log = log.unwrap();
+    log.set_len(8 << 20).unwrap();
     let mut sampler =
         ProcessSampler::open(Path::new("/proc"), Scope::Only(vec![own_pid()])).unwrap();
     let began = Instant::now();
@@ -109,7 +115,9 @@ fn this_process_and_its_open_files() {
     let sample = take(&mut sampler);
     assert!(sample.watched.cpu_ns > 0 && sample.watched.requested_read > 0, "{sample:?}");
     let own = sample.files.iter().find(|open| Path::new(&open.path) == path).unwrap();
-    assert_eq!((own.size, own.allocated, own.direct), (8 << 20, 0, false));
+    assert_eq!((own.size, own.allocated, own.direct, own.sync), (8 << 20, 0, false, false));
+    let log = sample.files.iter().find(|open| Path::new(&open.path) == synced).unwrap();
+    assert!(log.sync && !log.direct, "{log:?}");
     assert!(take(&mut sampler.without_files()).files.is_empty());
 }
 

@@ -489,13 +489,12 @@ pub(in crate::rules) static MEMORY_LIMIT: Rule = Rule {
     threshold: || {
         format!(
             "The limit was hit at least once per second, and {REFAULTS_MIN:.0} pages/s were read again soon after \
-             being reclaimed, or tasks were stalled for memory {:.0}% of the time. Reclaim alone is not a \
+             being reclaimed, or its tasks were stalled for memory {:.0}% of the time. Reclaim alone is not a \
              slowdown: it keeps the page cache within the limit.",
             STALLED_MIN * 100.0
         )
     },
     remedy: "Raise memory.max (cgroup v1: memory.limit_in_bytes), or use less page cache",
-    // Refaults and stalls are those of the whole machine.
     checks: &[Check::View(memory_limit)],
     #[cfg(test)]
     cases: &[
@@ -515,6 +514,20 @@ pub(in crate::rules) static MEMORY_LIMIT: Rule = Rule {
             summary: "The cgroup is limited to 64 MiB of memory and hit that limit 50 times/s; tasks were stalled for memory 30% \
                       of the time.",
         },
+        Case::View {
+            holds: |s| {
+                s.memory_limit(50, 0);
+                s.cgroup().memory_refaults = Some(100_000);
+            },
+            // The refaults are those of other programs.
+            near_miss: |s| {
+                s.memory_limit(50, 10_000);
+                s.stalled_for_memory(0.3);
+                s.cgroup().memory_refaults = Some(0);
+            },
+            summary: "The cgroup is limited to 64 MiB of memory and hit that limit 50 times/s; 39.1 MiB/s were read \
+                      again soon after being reclaimed.",
+        },
     ],
     ..Rule::LIMITER
 };
@@ -523,9 +536,21 @@ fn memory_limit(view: &View) -> Option<Claim> {
     let system = view.rates.system.as_ref()?;
     let hits = system.cgroup.as_ref()?.memory_hits.filter(|hits| *hits >= HITS_MIN)?;
     let limit = view.cgroup()?.memory_limit?;
-    let paging = &system.paging;
-    let again = paging.refault_file + paging.swap_in;
-    let stalled = system.pressure.as_ref().map_or(0.0, |pressure| pressure.memory.some / 100.0);
+    let (paging, cgroup) = (&system.paging, system.cgroup.as_ref()?);
+    // Earlier versions recorded those of the whole machine only.
+    let (again, source) = match cgroup.memory_refaults {
+        Some(pages) => (pages, "workingset_refault of its memory.stat"),
+        None => (
+            paging.refault_file + paging.swap_in,
+            "workingset_refault_file, pswpin, the whole machine",
+        ),
+    };
+    let of_machine = system.pressure.as_ref().map(|pressure| pressure.memory.some);
+    // Of the machine's stalls, as many as of the refaults are the cgroup's.
+    let of_all = (paging.refault_file + paging.swap_in).max(1.0);
+    let part = cgroup.memory_refaults.map_or(1.0, |pages| (pages / of_all).min(1.0));
+    let of_machine = of_machine.map(|stalled| stalled * part);
+    let stalled = cgroup.memory_stalled.or(of_machine).unwrap_or(0.0) / 100.0;
     let bytes = again * 4096.0;
     let effect = match (again >= REFAULTS_MIN, stalled >= STALLED_MIN) {
         (true, _) => {
@@ -541,20 +566,16 @@ fn memory_limit(view: &View) -> Option<Claim> {
         units::bytes(limit),
         units::count(hits)
     );
-    let evidence = vec![
-        Evidence::number(
-            "reclaimed",
-            (paging.steal_file + paging.swap_out) * 4096.0,
-            Unit::BytesPerSecond,
-        )
-        .with_source("/proc/vmstat, the whole machine"),
-        Evidence::number("read again", bytes, Unit::BytesPerSecond)
-            .with_source("workingset_refault_file, pswpin"),
-        Evidence::number("time stalled for memory", stalled, Unit::Share)
-            .with_source("/proc/pressure/memory, some"),
-    ];
+    let again = Evidence::number("read again", bytes, Unit::BytesPerSecond).with_source(source);
+    let stall = (stalled > 0.0)
+        .then(|| Evidence::number("time stalled for memory", stalled, Unit::Share))
+        .map(|share| share.with_source("memory pressure, some"));
+    let evidence = [again].into_iter().chain(stall).collect();
+    let [own, _] = view.disk_traffic();
+    let own = view.seen.processes.per_second(own.disk_read);
+    let read = if view.is_own && own > 0.0 { own } else { paging.in_bytes };
     // The part of the read time spent on pages read again.
-    let reads = (bytes / paging.in_bytes.max(1.0)).min(1.0) * view.io_wait().unwrap_or(1.0);
+    let reads = (bytes / read.max(1.0)).min(1.0) * view.io_wait().unwrap_or(1.0);
     let claim = Claim::new(summary, evidence).about(view.own_cgroup());
     Some(claim.weight(stalled.max(reads)).confidence(Confidence::Medium))
 }

@@ -4,9 +4,10 @@ use super::setting::{Effect, FEWER_CORES_MAX, WORKER_FULL};
 #[cfg(test)]
 use super::testing::Scene;
 use super::view::{
-    AGAINST_MIN, CPU_SAMPLES_MIN, CPUS_BUSY_MIN, PEER_CPUS_MIN, number_text, share_text,
+    AGAINST_MIN, CPU_SAMPLES_MIN, CPUS_BUSY_MIN, NAMED_MIN, PEER_CPUS_MIN, number_text, share_text,
 };
 use super::{SettingView, View};
+use crate::account::{Account, AccountGroup};
 use crate::limit::thresholds::CORES_SUSPECT;
 use crate::limit::{percent, times};
 #[cfg(test)]
@@ -162,7 +163,7 @@ fn other_programs(view: &View) -> Option<Claim> {
         others.with_source("/proc/PID/stat"),
         Evidence::number("all CPUs busy", busy / 100.0, Unit::Share).with_source("/proc/stat"),
     ];
-    let claim = Claim::new(summary, evidence).about(program(most)).gain_of(share);
+    let claim = Claim::new(summary, evidence).about(program(most));
     Some(claim.weight(share).confidence(Confidence::High))
 }
 
@@ -377,6 +378,13 @@ pub(in crate::rules) static OWN_TIME: Rule = Rule {
             summary: "fio was on a CPU 95% of the time: 0.9 threads ran on average, on 2 CPUs. One of them, compaction, ran 95% of \
                       the time.",
         },
+        Case::View {
+            // The server of a client.
+            holds: |s| s.is_served(1, ThreadState::Timer, "hrtimer_nanosleep", 0.1),
+            near_miss: |s| s.is_served(1, ThreadState::Timer, "hrtimer_nanosleep", 0.95),
+            summary: "server, for which fio waited 100% of its time, was on a CPU 90% of the time: 0.9 threads ran on average, on \
+                      2 CPUs.",
+        },
         Case::Setting {
             holds: |r| {
                 gains(r, [0.98, 1.02], [1.9, 2.0]);
@@ -422,11 +430,36 @@ fn full_worker(view: &SettingView) -> Option<Claim> {
     Some(claim.remedy("Use more workers, or make each I/O cheaper"))
 }
 
+/// Who was on a CPU, with the verb: where the program and a peer both were for long, both.
+fn who_ran(view: &View) -> String {
+    let groups = || view.account.iter().flat_map(Account::that_matter);
+    let of = |is_peer: bool| -> f64 {
+        let mine = groups().filter(|group| group.peer == is_peer);
+        view.share(mine.map(|group| group.state(ThreadState::OnCpu)).sum())
+    };
+    let peers = groups().filter(|group| group.peer);
+    let on_cpu = |group: &&AccountGroup| group.state(ThreadState::OnCpu);
+    let peer = peers.max_by(|a, b| on_cpu(a).total_cmp(&on_cpu(b)));
+    match peer.filter(|_| of(true).min(of(false)) >= NAMED_MIN) {
+        Some(peer) => {
+            let waited = view.account.as_ref().map_or(0.0, Account::share_within) * 100.0;
+            let (who, peer) = (&view.who, &peer.process);
+            format!("{who} and {peer}, for which it waited {waited:.0}% of its time, were")
+        }
+        None => format!("{} was", view.who_in(ThreadState::OnCpu)),
+    }
+}
+
+/// Mean number of threads that were runnable behind others of the workload.
+pub(super) fn own_wait(view: &View) -> f64 {
+    let of_others = if other_programs(view).is_some() { others(view).1 } else { 0.0 };
+    (view.state(ThreadState::Runnable) - of_others).max(0.0)
+}
+
 fn own_time(view: &View) -> Option<Claim> {
     let (ran, waited) = (view.state(ThreadState::OnCpu), view.state(ThreadState::Runnable));
     // Where all of its time is known: on a CPU, or runnable because its own threads or its peers were.
-    let of_others = if other_programs(view).is_some() { others(view).1 } else { 0.0 };
-    let own_wait = (waited - of_others).max(0.0);
+    let own_wait = own_wait(view);
     let (share, least) = match &view.account {
         Some(_) => (view.share(ran + own_wait), view.share_min(ON_CPU_MIN)),
         None => (view.share(ran + waited), THREADS_MIN),
@@ -442,8 +475,8 @@ fn own_time(view: &View) -> Option<Claim> {
     };
     let summary = match &view.account {
         Some(_) => format!(
-            "{} was on a CPU {:.0}% of the time{waits}: {ran:.1} threads ran on average, on {}.",
-            view.who_in(ThreadState::OnCpu),
+            "{} on a CPU {:.0}% of the time{waits}: {ran:.1} threads ran on average, on {}.",
+            who_ran(view),
             view.share(ran) * 100.0,
             view.cpus_named()
         ),
@@ -455,7 +488,7 @@ fn own_time(view: &View) -> Option<Claim> {
         ),
     };
     // The other threads may wait for it.
-    let worker = view.worker();
+    let worker = view.worker().filter(|_| view.peer_in(ThreadState::OnCpu).is_none());
     let summary = match worker {
         Some((comm, on_cpu)) => {
             format!("{summary} One of them, {comm}, ran {:.0}% of the time.", on_cpu * 100.0)
@@ -472,7 +505,8 @@ fn own_time(view: &View) -> Option<Claim> {
     let evidence = [on_cpu].into_iter().chain(layer).collect();
     let waits = view.io_wait().filter(|share| *share >= AGAINST_MIN);
     let waits = waits.map(|share| Evidence::number("time waiting for I/O", share, Unit::Share));
-    let claim = Claim::new(summary, evidence).about(view.workload()).despite(waits);
+    let who = view.program_in(ThreadState::OnCpu);
+    let claim = Claim::new(summary, evidence).about(who).despite(waits);
     let claim = claim.weight(share).confidence(Confidence::High);
     let all_in_use = ran + 0.5 >= view.cpus();
     Some(match worker {

@@ -7,9 +7,10 @@ use super::setting::WORKER_FULL;
 use super::testing::Scene;
 use super::view::{AGAINST_MIN, UTIL_MIN, WAIT_MIN, share_text};
 use super::{SettingView, View};
+use crate::account::Account;
 use crate::limit::percent;
 use crate::limit::thresholds::CORES_SUSPECT;
-use crate::machine::DiskRates;
+use crate::machine::{DiskRates, IoRates};
 #[cfg(test)]
 use crate::rules::testing::{Case, cpu};
 use crate::rules::{Change, Check, Claim, Confirmation, Rule};
@@ -18,10 +19,10 @@ use fathom_model::facts::HeldBy;
 use fathom_model::facts::TargetFacts;
 use fathom_model::finding::{Confidence, Evidence, Subject, Unit};
 use fathom_model::limit::ExperimentKind;
-use fathom_model::watch::ThreadState;
+use fathom_model::watch::{ProcessUse, ThreadState};
 use fathom_model::{shell, units};
 
-/// Share that other programs must have of all bytes read and written, and of the I/Os in flight at the disk.
+/// Share that other programs must have of the I/Os in flight at the disk; for a weight, of all bytes read and written.
 pub(super) const OTHERS_SHARE_MIN: f64 = 0.3;
 /// Latency that rises by this ratio with twice the queue depth is queueing (Little's law: 2).
 const QUEUEING_MIN: f64 = 1.6;
@@ -36,12 +37,13 @@ pub(in crate::rules) static OTHER_PROGRAMS: Rule = Rule {
         format!(
             "A disk was busy {UTIL_MIN:.0}% of the time or more, and the workload's busy threads waited for I/O {} of the \
              time or more. On average {:.0}% or more of the I/Os in flight at that disk were not the workload's, and other \
-             programs accounted for {:.0}% or more of the disk traffic, also if all traffic on other disks was theirs; \
-             processes at the other end of its pipes and sockets do not count. Not for programs that wait in io_uring or aio, \
-             whose I/Os in flight are not known.",
+             programs moved {} or more there, also if all traffic on other disks was theirs; processes at the other end of its \
+             pipes and sockets do not count. The workload's are those that its threads waited for, and its share, by bytes, of the writes and, \
+             unless it has its files open with O_DIRECT, of the reads, which the kernel may do for it. The program that moved most is named, \
+             if not all of that can have been on other disks. Not for programs that wait in io_uring or aio, whose I/Os in flight are not known.",
             share_text(WAIT_MIN),
             OTHERS_SHARE_MIN * 100.0,
-            OTHERS_SHARE_MIN * 100.0
+            units::bandwidth(OTHERS_BYTES_MIN)
         )
     },
     remedy: "Stop the other program, or measure while it is not running",
@@ -51,9 +53,43 @@ pub(in crate::rules) static OTHER_PROGRAMS: Rule = Rule {
     cases: &[
         Case::View {
             holds: |s| beside(s, 10 * 40_960_000),
-            near_miss: |s| beside(s, 40_960_000 / 10),
-            summary: "fio accounted for 9% of disk traffic, dd (pid 812) for 91%; on average 15.1 of the 16.0 I/Os in flight \
-                      on vda were not fio's.",
+            // Most of what is in flight is written back by the kernel, for the program itself.
+            near_miss: |s| {
+                beside(s, 2_000_000);
+                s.writes("vda", 110_000, 16.0, 99.0);
+                s.own().disk_write = 10 * 40_960_000;
+            },
+            summary: "On average 14.5 of the 16.0 I/Os in flight on vda were not fio's; of other programs, dd (pid 812) moved most \
+                      bytes: 391 MiB/s.",
+        },
+        Case::View {
+            // They are many, of a few bytes each.
+            holds: |s| {
+                beside(s, 40_960_000 / 10);
+                s.file(1 << 30, 1 << 30, false);
+                s.last.processes.as_mut().unwrap().files[0].direct = true;
+            },
+            // Most are readahead for its own thread.
+            near_miss: |s| {
+                beside(s, 40_960_000 / 10);
+                s.file(1 << 30, 1 << 30, false);
+            },
+            summary: "On average 15.1 of the 16.0 I/Os in flight on vda were not fio's; of other programs, dd (pid 812) moved most \
+                      bytes: 3.91 MiB/s.",
+        },
+        Case::View {
+            // Any of several may be the one.
+            holds: |s| {
+                beside(s, 5 * 40_960_000);
+                s.other("tar", 0.1, 4 * 40_960_000);
+                s.disk("vdb", 60_000, 0.1, 10.0);
+            },
+            near_miss: |s| {
+                beside(s, 5 * 40_960_000);
+                s.others()[0].peer = true;
+                s.disk("vdb", 60_000, 0.1, 10.0);
+            },
+            summary: "On average 14.4 of the 16.0 I/Os in flight on vda were not fio's.",
         },
         // It does not wait for the disk.
         Case::NearMiss(|s| {
@@ -98,39 +134,54 @@ fn other_programs(view: &View) -> Option<Claim> {
     if waits < view.share_min(0.0) {
         return None;
     }
-    let by_bytes = processes.by_disk_bytes();
-    let most = by_bytes.iter().find(|uses| !uses.peer)?;
-    let (own, all) = (processes.watched.disk_bytes(), view.disk_traffic());
-    let others: u64 = by_bytes.iter().filter(|uses| !uses.peer).map(|uses| uses.disk_bytes()).sum();
+    let [own, others] = view.disk_traffic();
     // Programs' bytes are known for all disks together: at least those that fit on no other disk are here.
     let moved = |disk: &DiskRates| disk.read.bytes + disk.write.bytes;
-    let elsewhere = view.disks().into_iter().map(moved).sum::<f64>() - moved(disk);
-    let others_here = (processes.per_second(others) - elsewhere).min(moved(disk));
-    let least = OTHERS_SHARE_MIN * (others_here + processes.per_second(own));
-    let in_flight = 1.0 - view.own_in_flight()? / disk.queue;
-    let are_many = in_flight >= OTHERS_SHARE_MIN && others_here >= least.max(OTHERS_BYTES_MIN);
-    if own == 0 || !are_many {
+    let is_elsewhere =
+        |other: &&DiskRates| other.name != disk.name && !other.below.contains(&disk.name);
+    let elsewhere: f64 = view.disks().into_iter().filter(is_elsewhere).map(moved).sum();
+    let others_here = processes.per_second(others.disk_bytes()) - elsewhere;
+    let in_flight = 1.0 - own_in_flight(view, disk, [&own, &others])? / disk.queue;
+    if own.disk_bytes() == 0 || in_flight < OTHERS_SHARE_MIN || others_here < OTHERS_BYTES_MIN {
         return None;
     }
-    let part = |of: u64| of as f64 / all.max(1) as f64 * 100.0;
-    let who = view.subject();
+    let rate = |uses: &ProcessUse| processes.per_second(uses.disk_bytes());
+    let most = processes.by_disk_bytes().into_iter().find(|uses| !uses.peer);
+    let most = most.filter(|most| rate(most) > elsewhere);
+    let (who, queue) = (view.subject(), disk.queue);
+    let whose = match view.account.as_ref().is_some_and(Account::has_peers) {
+        true => format!("neither {who}'s nor those of its peers"),
+        false => format!("not {who}'s"),
+    };
+    let named = most.map_or_else(String::new, |most| {
+        let bytes = units::bandwidth(rate(most));
+        format!("; of other programs, {} moved most bytes: {bytes}", most.named())
+    });
     let summary = format!(
-        "{who} accounted for {:.0}% of disk traffic, {} for {:.0}%; on average {:.1} of the {:.1} I/Os in flight on {} were \
-         not {who}'s.",
-        part(own),
-        most.named(),
-        part(most.disk_bytes()),
-        in_flight * disk.queue,
-        disk.queue,
+        "On average {:.1} of the {queue:.1} I/Os in flight on {} were {whose}{named}.",
+        in_flight * queue,
         disk.name
     );
-    let rate = processes.per_second(others);
-    let rate = Evidence::number("other programs", rate, Unit::BytesPerSecond);
+    let rate = Evidence::number("other programs", rate(&others), Unit::BytesPerSecond);
     let util = Evidence::number(format!("{} util", disk.name), disk.util / 100.0, Unit::Share);
     let evidence = vec![rate.with_source("/proc/PID/io"), util.with_source("/proc/diskstats")];
-    let own = Evidence::number("own I/Os in flight", (1.0 - in_flight) * disk.queue, Unit::Count);
-    let claim = Claim::new(summary, evidence).about(program(most)).despite([own]);
+    let own = Evidence::number("own I/Os in flight", (1.0 - in_flight) * queue, Unit::Count);
+    let about = most.map_or_else(|| Subject::device(&disk.name), program);
+    let claim = Claim::new(summary, evidence).about(about).despite([own]);
     Some(claim.weight(in_flight * waits).confidence(Confidence::Medium))
+}
+
+/// Mean number of I/Os in flight at `disk` of the workload: those that its threads waited for, and what the kernel reads ahead
+/// and writes back for it, by its share of the bytes.
+fn own_in_flight(view: &View, disk: &DiskRates, [own, others]: [&ProcessUse; 2]) -> Option<f64> {
+    let waiting = view.own_in_flight()?;
+    let of = |io: &IoRates, own: u64, others: u64| {
+        io.in_flight() * own as f64 / (own + others).max(1) as f64
+    };
+    let files = &view.seen.processes.files;
+    let is_direct = !files.is_empty() && files.values().all(|file| file.direct);
+    let reads = if is_direct { 0.0 } else { of(&disk.read, own.disk_read, others.disk_read) };
+    Some(waiting.max(reads + of(&disk.write, own.disk_write, others.disk_write)))
 }
 
 pub(in crate::rules) static DEVICE: Rule = Rule {
@@ -179,6 +230,13 @@ pub(in crate::rules) static DEVICE: Rule = Rule {
             summary: "fathom waited for vda 100% of the time: on average 16.0 I/Os were in flight on it, 10k reads/s, 1.6 ms \
                       each.",
         },
+        Case::View {
+            // Its own waits are shorter than those of others.
+            holds: |s| s.disk_waits("folio_wait_bit_common", 0.7),
+            near_miss: |s| s.disk_waits("folio_wait_bit_common", 0.05),
+            summary: "fio waited for vda 70% of the time (100 waits/s of 7 ms): on average 16.0 I/Os of all programs were in flight \
+                      on it, 10k reads/s, 1.6 ms each.",
+        },
     ],
     ..Rule::LIMITER
 };
@@ -186,28 +244,33 @@ pub(in crate::rules) static DEVICE: Rule = Rule {
 fn device(view: &View) -> Option<Claim> {
     let disk = view.busy_disk()?;
     let share = view.io_wait().filter(|share| *share >= view.share_min(WAIT_MIN))?;
+    let state = view.waits_for_io();
     // Of another user's processes nothing is known.
     let own = &view.seen.processes.watched;
-    let is_peers = view.most_is_peers(ThreadState::Disk);
     let reads_elsewhere = own.disk_bytes() == 0 && own.requested_read + own.requested_write > 0;
-    if view.is_own && reads_elsewhere && !is_peers {
+    if view.is_own && reads_elsewhere && view.peer_in(state).is_none() {
         return None;
     }
     let kinds = [("reads", &disk.read), ("writes", &disk.write)];
     let (what, most) = kinds.into_iter().max_by(|a, b| a.1.ios.total_cmp(&b.1.ios))?;
     let wait = most.wait_ms.map_or(String::new(), |ms| format!(", {} each", units::time(ms * 1e6)));
     let share_shown = share * 100.0;
+    let waits = view.waits_in(state).filter(|_| view.is_own && !view.is_run());
     let waited = match view.is_own {
         true => {
-            let who = view.who_in(ThreadState::Disk);
-            format!("{who} waited for {} {share_shown:.0}% of the time", disk.name)
+            let each = waits.map_or_else(String::new, |(rate, ns)| {
+                format!(" ({} waits/s of {})", units::count(rate), units::time(ns))
+            });
+            let who = view.who_in(state);
+            format!("{who} waited for {} {share_shown:.0}% of the time{each}", disk.name)
         }
         false => {
             format!("Tasks spent {share_shown:.0}% of their busy time waiting for {}", disk.name)
         }
     };
+    let of_all = if waits.is_some() { " of all programs" } else { "" };
     let summary = format!(
-        "{waited}: on average {:.1} I/Os were in flight on it, {} {what}/s{wait}.",
+        "{waited}: on average {:.1} I/Os{of_all} were in flight on it, {} {what}/s{wait}.",
         disk.queue,
         units::count(most.ios)
     );

@@ -107,7 +107,9 @@ fn load_generator(view: &View) -> Option<Claim> {
             .with_source("/proc/PID/task/TID/schedstat"),
         Evidence::number("user mode", user, Unit::Share).with_source("CPU samples"),
     ];
-    let claim = Claim::new(summary, evidence).about(view.workload()).command(view.stacks_command());
+    let claim = Claim::new(summary, evidence)
+        .about(view.workload())
+        .command(view.stacks_command(ThreadState::OnCpu));
     Some(claim.weight(on_cpu * user).confidence(Confidence::High))
 }
 

@@ -1,7 +1,7 @@
 //! Memory: swapping, and I/O that never reaches a disk.
 
 use super::View;
-use super::view::{AGAINST_MIN, CPU_SAMPLES_MIN};
+use super::view::{AGAINST_MIN, CPU_SAMPLES_MIN, NAMED_MIN};
 use crate::layers::Layer;
 use crate::machine::DiskRates;
 #[cfg(test)]
@@ -31,6 +31,16 @@ const ON_CPU_MIN: f64 = 0.5;
 const PROGRAM_MAX: f64 = 0.7;
 /// A file with less than this part of its size allocated is sparse.
 const ALLOCATED_MIN: f64 = 0.5;
+/// Where CPU time is spent on swapping to memory.
+const SWAP_LAYERS: [Layer; 7] = [
+    Layer::PageCache,
+    Layer::Reclaim,
+    Layer::Block,
+    Layer::Driver,
+    Layer::Copy,
+    Layer::Allocation,
+    Layer::Mappings,
+];
 /// The function in which page faults wait for pages from swap.
 const SWAP_IN: &str = "do_swap_page";
 /// Rules about a run whose findings say the same, better: they know the job's own I/Os.
@@ -44,20 +54,20 @@ pub(in crate::rules) static SWAPPING: Rule = Rule {
         format!(
             "{SWAPPED_MIN:.0} pages/s or more were swapped in and, where pressure stall information is available, tasks \
              were stalled for memory {:.0}% of the time or more. For a program: it had {OWN_FAULTS_MIN:.0} major page faults \
-             per second or more, and memory in swap. Its page faults that waited for pages of files do not count, where context \
+             per second or more, and memory in swap; where its time is known, these faults count, with its CPU time for swap in memory (zram), or its part of the stalls. Its page faults that waited for pages of files do not count, where context \
              switches were recorded.",
             STALLED_MIN * 100.0
         )
     },
     remedy: "Use less memory, or add more",
-    supersedes: &[&super::device::DEVICE, &super::waits::PAGE_FAULTS],
+    supersedes: &[&super::device::DEVICE, &super::waits::PAGE_FAULTS, &super::cpu::OWN_TIME],
     checks: &[Check::View(swapping)],
     #[cfg(test)]
     cases: &[
         Case::View {
             holds: |s| s.swaps(5000),
             near_miss: |s| s.swaps(50),
-            summary: "Memory ran short: 19.5 MiB/s were read from swap on zram0 and 0 B/s written to it.",
+            summary: "Memory ran short: 5k major page faults/s of fio waited for pages from swap on zram0.",
         },
         Case::View {
             holds: |s| {
@@ -69,7 +79,49 @@ pub(in crate::rules) static SWAPPING: Rule = Rule {
                 s.swaps(5000);
                 s.stalled_for_memory(0.01);
             },
+            summary: "Memory ran short: 5k major page faults/s of fio waited for pages from swap on zram0.",
+        },
+        Case::View {
+            holds: |s| {
+                s.whole_machine();
+                s.swaps(5000);
+            },
+            near_miss: |s| {
+                s.whole_machine();
+                s.swaps(50);
+            },
             summary: "Memory ran short: 19.5 MiB/s were read from swap on zram0 and 0 B/s written to it.",
+        },
+        Case::View {
+            // Hardly anybody else is stalled.
+            holds: |s| {
+                s.faults("do_swap_page");
+                s.stalled_for_memory(0.01);
+                s.last.processes.as_mut().unwrap().swapped = Some(64 << 20);
+            },
+            // It computes, while others are.
+            near_miss: |s| {
+                s.swaps(5000);
+                s.own().major_faults = 1000;
+                s.stalled_for_memory(0.9);
+                s.spends(&[(ThreadState::PageFault, 0.05), (ThreadState::OnCpu, 0.95)]);
+            },
+            summary: "Memory ran short: 5k major page faults/s of fio, 64 MiB of whose memory were swapped out, waited for pages \
+                      from swap on zram0.",
+        },
+        Case::View {
+            // It compresses and reads again, on a CPU.
+            holds: |s| {
+                s.swaps(5000);
+                s.spends(&[(ThreadState::OnCpu, 1.0)]);
+                s.cpu_samples(&["exc_page_fault", "do_swap_page", "swap_read_folio"], 200);
+            },
+            near_miss: |s| {
+                s.swaps(5000);
+                s.spends(&[(ThreadState::OnCpu, 1.0)]);
+                s.cpu_samples(&[], 200);
+            },
+            summary: "Memory ran short: 5k major page faults/s of fio waited for pages from swap on zram0.",
         },
         // Another program's pages.
         Case::NearMiss(|s| {
@@ -85,7 +137,7 @@ pub(in crate::rules) static SWAPPING: Rule = Rule {
             holds: |s| s.faults("do_swap_page"),
             // It waits for pages of a file, while others swap.
             near_miss: |s| s.faults("folio_wait_bit_common"),
-            summary: "Memory ran short: 19.5 MiB/s were read from swap on zram0 and 0 B/s written to it.",
+            summary: "Memory ran short: 5k major page faults/s of fio waited for pages from swap on zram0.",
         },
     ],
     ..Rule::LIMITER
@@ -94,41 +146,67 @@ pub(in crate::rules) static SWAPPING: Rule = Rule {
 fn swapping(view: &View) -> Option<Claim> {
     let system = view.rates.system.as_ref()?;
     let stalled = system.pressure.as_ref().map(|pressure| pressure.memory.some / 100.0);
-    if system.paging.swap_in < SWAPPED_MIN || stalled.is_some_and(|share| share < STALLED_MIN) {
+    let is_known = view.account.is_some();
+    let is_stalled = is_known || stalled.is_none_or(|share| share >= STALLED_MIN);
+    if system.paging.swap_in < SWAPPED_MIN || !is_stalled {
         return None;
     }
     let processes = &view.seen.processes;
-    let own = processes.per_second(processes.watched.major_faults);
+    let peer = view.peer_in(ThreadState::PageFault);
     // Without pages in swap, its faults are those of files.
     let from_swap = view.part_in(ThreadState::PageFault, SWAP_IN).unwrap_or(1.0);
-    let is_of_files = processes.swapped == Some(0) || from_swap < AGAINST_MIN;
-    if view.is_own && (own < OWN_FAULTS_MIN || is_of_files) {
-        return None;
-    }
+    let is_of_files = peer.is_none() && processes.swapped == Some(0) || from_swap < AGAINST_MIN;
+    let used = view.uses_in(ThreadState::PageFault);
+    let own = used.map_or(0.0, |used| processes.per_second(used.major_faults)) * from_swap;
     let in_use = |disk: &&DiskRates| disk.name.starts_with("zram") && disk.queue > 0.0;
     let zram = view.rates.disks.iter().find(in_use);
-    let to = zram.map_or(String::new(), |disk| format!(" on {}", disk.name));
+    // Swap in memory takes CPU time, and of the machine's stalls those that are its own.
+    let requested = used.map_or(0, |used| used.requested_read + used.requested_write);
+    let is_most = processes.per_second(requested) < own * 4096.0;
+    let cpu = match view.layers.samples >= CPU_SAMPLES_MIN && zram.is_some() && is_most {
+        true => SWAP_LAYERS.into_iter().map(|layer| view.layers.share(layer)).sum(),
+        false => 0.0,
+    };
+    let own_stalls = stalled.unwrap_or(0.0) * (own / system.paging.swap_in).min(1.0);
+    let waiting = view.state(ThreadState::PageFault) * from_swap;
+    let swapping = view.share(waiting + cpu * view.state(ThreadState::OnCpu)).max(own_stalls);
+    let faults = is_known.then_some(swapping);
+    let is_brief = faults.is_some_and(|share| share < NAMED_MIN);
+    if view.is_own && (own < OWN_FAULTS_MIN || is_of_files || is_brief) {
+        return None;
+    }
+    let on = zram.map_or(String::new(), |disk| format!(" on {}", disk.name));
     let pages = |rate: f64| units::bandwidth(rate * 4096.0);
-    let summary = format!(
-        "Memory ran short: {} were read from swap{to} and {} written to it.",
-        pages(system.paging.swap_in),
-        pages(system.paging.swap_out)
-    );
-    let swapped =
+    let (read, written) = (pages(system.paging.swap_in), pages(system.paging.swap_out));
+    let swapped = processes.swapped.filter(|bytes| *bytes > 0 && peer.is_none());
+    let swapped = swapped.map_or_else(String::new, |bytes| {
+        format!(", {} of whose memory were swapped out,", units::bytes(bytes))
+    });
+    let summary = match view.is_own {
+        true => format!(
+            "Memory ran short: {} major page faults/s of {}{swapped} waited for pages from swap{on}.",
+            units::count(own),
+            peer.map_or(&view.who, |peer| &peer.process)
+        ),
+        false => {
+            format!("Memory ran short: {read} were read from swap{on} and {written} written to it.")
+        }
+    };
+    let of_all =
         Evidence::number("pages swapped in per second", system.paging.swap_in, Unit::Count);
+    let of_all = of_all.with_source("pswpin of /proc/vmstat, the whole machine");
     let stall = stalled.map(|share| {
         Evidence::number("time stalled for memory", share, Unit::Share)
-            .with_source("/proc/pressure/memory, some")
+            .with_source("/proc/pressure/memory, some, the whole machine")
     });
-    let own = view.is_own.then(|| {
-        let name = format!("major page faults of {} per second", view.who);
-        Evidence::number(name, own, Unit::Count).with_source("/proc/PID/stat")
+    let waited = faults.map(|share| {
+        Evidence::number("time for swapped pages", share, Unit::Share)
+            .with_source("page faults, CPU samples, memory pressure")
     });
-    let evidence = [swapped.with_source("pswpin of /proc/vmstat")].into_iter().chain(own);
-    let evidence = evidence.chain(stall);
-    let claim = Claim::new(summary, evidence.collect()).about(Subject::Machine);
-    let faults = view.state(ThreadState::PageFault) * from_swap;
-    let faults = view.account.as_ref().map(|_| view.share(faults));
+    let evidence = waited.into_iter().chain([of_all]).chain(stall).collect();
+    let whose =
+        if view.is_own { view.program_in(ThreadState::PageFault) } else { Subject::Machine };
+    let claim = Claim::new(summary, evidence).about(whose);
     let weight = faults.or(stalled).unwrap_or(STALLED_UNKNOWN);
     Some(claim.weight(weight).confidence(Confidence::High))
 }

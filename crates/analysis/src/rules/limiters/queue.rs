@@ -613,7 +613,8 @@ fn splits(view: &View) -> Option<Claim> {
     let splits = derive::per_second(blocks.split, view.seen.elapsed_ns);
     let requests = disk.read.ios + disk.write.ios + disk.discard.ios;
     let pieces = requests / (requests - splits).max(1.0);
-    let own = view.seen.processes.per_second(view.seen.processes.watched.disk_bytes());
+    let [own, _] = view.disk_traffic();
+    let own = view.seen.processes.per_second(own.disk_bytes());
     if view.is_own && own < (disk.read.bytes + disk.write.bytes) * OWN_SHARE_MIN {
         return None;
     }

@@ -520,7 +520,7 @@ impl Scene {
     /// The watched program has this file open.
     pub fn file(&mut self, size: u64, allocated: u64, in_memory: bool) {
         let path = "/data/file".into();
-        let file = ProcessFile { path, size, allocated, in_memory, direct: false };
+        let file = ProcessFile { path, size, allocated, in_memory, ..ProcessFile::default() };
         self.last.processes.as_mut().unwrap().files.push(file);
     }
 
@@ -599,6 +599,7 @@ impl Scene {
         let groups = before.cgroup.as_mut().zip(now.cgroup.as_ref());
         if let Some((before, now)) = groups {
             (before.cpu_limit, before.memory_limit) = (now.cpu_limit, now.memory_limit);
+            before.memory_refaults = now.memory_refaults.map(|_| 0);
         }
         before.pressure = now.pressure.map(|_| PressureSample::default());
         let cpu = |now: &CpuSample| CpuSample { cpu: now.cpu, ..CpuSample::default() };

@@ -274,6 +274,53 @@ fn the_verdict_ranks_what_explains_the_time() {
 }
 
 #[test]
+fn the_process_whose_threads_show_it_is_the_subject() {
+    let found = |state, function| {
+        let all = causes(|s| s.is_served(4, state, function, 0.75));
+        (all[0].subject.clone(), all[0].next_command.clone())
+    };
+    let server = Subject::Process { comm: "server".into(), pid: Some(900) };
+    let (subject, _) = found(ThreadState::PageFault, "folio_wait_bit_common");
+    assert_eq!(subject, Some(server.clone()));
+    assert_eq!(found(ThreadState::Flush, "jbd2_log_wait_commit").0, Some(server));
+    let (subject, command) = found(ThreadState::Futex, "futex_wait_queue");
+    let threads = Subject::ThreadGroup { comm: "server".into(), wchan: "futex".into() };
+    assert_eq!(subject, Some(threads));
+    assert_eq!(command.as_deref(), Some("fathom stacks -p 900"));
+}
+
+#[test]
+fn what_a_peer_reads_is_no_other_programs() {
+    // As many threads as there are I/Os in flight; then, more are those of others.
+    let scene = |in_flight: f64| {
+        causes(|s| {
+            s.is_served(4, ThreadState::Disk, "folio_wait_bit_common", 0.9);
+            s.other("dd", 0.1, 400_000_000);
+            s.disk("vda", 10_000, in_flight, 99.0);
+        })
+    };
+    assert!(!ids(&scene(4.0)).contains(&"other-programs-io"));
+    let found = scene(36.0);
+    assert_eq!(found[0].rule, "other-programs-io", "{:?}", ids(&found));
+    let whose = "were neither fio's nor those of its peers; of other programs, dd (pid 812)";
+    assert!(found[0].summary.contains(whose), "{}", found[0].summary);
+}
+
+#[test]
+fn the_gain_is_that_of_the_share() {
+    let gains = |change: fn(&mut Scene)| {
+        let all = causes(change);
+        let gain = all[0].expected_gain.map(|gain| gain.throughput_ratio_max);
+        (all[0].rule.clone(), gain.map(|gain| (gain * 10.0).round() / 10.0))
+    };
+    let (rule, gain) = gains(|s| s.disk_waits("folio_wait_bit_common", 0.75));
+    assert_eq!((rule.as_str(), gain), ("device", Some(4.0)));
+    let (rule, gain) =
+        gains(|s| s.spends(&[(ThreadState::Timer, 0.75), (ThreadState::OnCpu, 0.25)]));
+    assert_eq!((rule.as_str(), gain), ("timer", None));
+}
+
+#[test]
 fn each_cause_has_a_subject() {
     for rule in RULES {
         for case in rule.cases {

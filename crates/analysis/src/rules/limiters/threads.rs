@@ -1,12 +1,12 @@
 //! What the workload's own threads wait for.
 
 use super::View;
-use super::cpu::OWN_TIME;
+use super::cpu::{OWN_TIME, own_wait};
 use super::device::DEVICE;
 use super::memory::NOT_ON_DISK;
 #[cfg(test)]
 use super::testing::Scene;
-use super::view::{CPU_SAMPLES_MIN, NAMED_MIN, meanwhile, number_text, share_text};
+use super::view::{AGAINST_MIN, CPU_SAMPLES_MIN, NAMED_MIN, meanwhile, number_text, share_text};
 use crate::derive;
 use crate::layers::Layer;
 use crate::machine::{DiskRates, IoRates};
@@ -22,6 +22,8 @@ use fathom_model::watch::{DiskKind, LOCK_CALLERS, ThreadState};
 
 /// Share of their time that threads must have spent in fsync and the like, or for the journal.
 const SYNC_MIN: f64 = 0.3;
+/// The part of a device's writes that must be a program's, and of these that must be flushed, for the flushes to be its own.
+const FLUSHED_MIN: f64 = 0.5;
 /// Mean number of threads that must have waited for a lock, and their share.
 const LOCK_THREADS_MIN: f64 = 1.5;
 const LOCK_SHARE_MIN: f64 = 0.4;
@@ -61,8 +63,11 @@ pub(in crate::rules) static FSYNC: Rule = Rule {
         format!(
             "{} or more of the busy threads' time, or of a job's. In a run, the time in writes with O_SYNC or O_DSYNC counts: \
              all that its threads waited in buffered ones; of direct ones, the part that flushes have in the time of the \
-             device's writes and flushes.",
-            share_text(SYNC_MIN)
+             device's writes and flushes. For a program, that part of its waits in aio and io_uring counts, or of one I/O at a time what its \
+             write took beyond the device's time, if it writes most, and has files open with O_SYNC or O_DSYNC, or the device was flushed for \
+             {} of its own writes or more, which were as much of the device's.",
+            share_text(SYNC_MIN),
+            format_args!("{:.0}%", FLUSHED_MIN * 100.0)
         )
     },
     remedy: "Sync less often, or once for several writes (group commit), or use a disk with power-loss protection",
@@ -90,6 +95,21 @@ pub(in crate::rules) static FSYNC: Rule = Rule {
             // It has no volatile cache.
             near_miss: |s| s.writes_of_its_own(SyncIo::Dsync, true),
             summary: "fathom waited for its synchronous writes to be on stable storage (O_SYNC, O_DSYNC) 20% of the time.",
+        },
+        // The kernel flushes for it, while it waits in aio.
+        Case::View {
+            holds: |s| s.writes_asynchronously(500, true),
+            near_miss: |s| s.writes_asynchronously(10, false),
+            summary: "fio waited for its synchronous writes to be on stable storage (O_SYNC, O_DSYNC) 63% of the time.",
+        },
+        Case::View {
+            holds: |s| s.writes_asynchronously(500, false),
+            // Another program's.
+            near_miss: |s| {
+                s.writes_asynchronously(500, false);
+                s.own().disk_write /= 10;
+            },
+            summary: "fio waited for fsync and the journal 63% of the time.",
         },
     ],
     ..Rule::LIMITER
@@ -127,8 +147,7 @@ fn the_device_that_was_flushed_is_cited() {
 /// own. A buffered write waits for nothing else; of a direct one, the part is that of flushes in the time of its device.
 fn sync_writes(view: &View) -> f64 {
     let flushes = flushed(view).map_or(0.0, |disk| {
-        let time = |io: &IoRates| io.ios * io.wait_ms.unwrap_or(0.0);
-        time(&disk.flush) / (time(&disk.flush) + time(&disk.write)).max(1e-9)
+        disk.flush.in_flight() / (disk.flush.in_flight() + disk.write.in_flight()).max(1e-9)
     });
     let of_flushes = |(plan, job): (&JobPlan, &JobRecord)| {
         let part = if plan.direct { flushes } else { 1.0 };
@@ -142,16 +161,42 @@ fn sync_writes(view: &View) -> f64 {
     view.io_wait().unwrap_or(1.0) * synced / all.max(1) as f64
 }
 
+/// The share of its time that a program waited in aio or io_uring for flushes, in which none of its threads are: those of
+/// writes with O_DSYNC, or as many as its writes to a device that others hardly write to. And whether it is the former.
+fn async_flushes(view: &View) -> Option<(f64, bool)> {
+    let waiting = view.states(&[ThreadState::Aio, ThreadState::IoUring]);
+    let (processes, disk) = (&view.seen.processes, flushed(view)?);
+    let (own, written) = (&processes.watched, disk.write.bytes);
+    let rate = processes.per_second(own.disk_write) / (written / disk.write.ios.max(1e-9)).max(1.0);
+    let is_sync = processes.files.values().any(|file| file.sync);
+    // In fsync(2) it would be in its threads' time, with io_uring in a worker's.
+    let are_its_own = view.state(ThreadState::Aio) > view.state(ThreadState::IoUring)
+        && view.share(view.state(ThreadState::Flush)) < AGAINST_MIN
+        && processes.per_second(own.disk_write) >= FLUSHED_MIN * written
+        && disk.flush.ios >= FLUSHED_MIN * rate;
+    if view.is_run() || view.account.is_none() || own.disk_write <= own.disk_read {
+        return None;
+    }
+    let (flushes, writes) = (disk.flush.in_flight(), disk.write.in_flight());
+    // One at a time, what is not the write itself; otherwise, as much as of the device's time.
+    let of_one = 1.0 - rate * disk.write.wait_ms? / 1e3 / waiting.max(1e-9);
+    let part = (flushes / (flushes + writes).max(1e-9)).max(of_one).min(1.0);
+    (is_sync || are_its_own).then(|| (view.share(waiting) * part, is_sync))
+}
+
 fn fsync(view: &View) -> Option<Claim> {
     let of_journal = |wchan: &str| JOURNAL.iter().any(|part| wchan.contains(part));
     let jobs = view.record.jobs.iter();
     let flush_ns: u64 = jobs.clone().map(|job| job.flushes.lat.sum_ns()).sum();
     let runtime_ns: u64 = jobs.map(|job| job.runtime_ns).sum();
     let calls = flush_ns as f64 / runtime_ns.max(1) as f64;
+    let (asynchronous, is_sync) = async_flushes(view).unwrap_or_default();
     let writes = if view.is_run() { sync_writes(view) } else { 0.0 };
     let share = match view.is_run() {
         true => (calls + writes).min(1.0),
-        false if view.account.is_some() => view.share(view.state(ThreadState::Flush)),
+        false if view.account.is_some() => {
+            view.share(view.state(ThreadState::Flush)) + asynchronous
+        }
         false => view
             .share(view.threads(|_, call, wchan| SYNC_CALLS.contains(&call) || of_journal(wchan))),
     };
@@ -161,10 +206,12 @@ fn fsync(view: &View) -> Option<Claim> {
     let spent = Evidence::number("time in syncs", share, Unit::Share);
     let source = match view.waits_in(ThreadState::Flush) {
         _ if view.is_run() => "",
+        _ if asynchronous > 0.0 => "times of its writes and of the device's",
         Some(_) => "context switches",
         None => "system call and wchan of the threads",
     };
-    let each = view.waits_in(ThreadState::Flush).filter(|_| !view.is_run());
+    let of_threads = !view.is_run() && asynchronous == 0.0;
+    let each = view.waits_in(ThreadState::Flush).filter(|_| of_threads);
     let each =
         each.map(|(rate, ns)| format!(" ({} waits/s of {})", units::count(rate), units::time(ns)));
     let disk = flushed(view);
@@ -180,7 +227,7 @@ fn fsync(view: &View) -> Option<Claim> {
         Evidence::number("threads waiting for the journal", waiting, Unit::Count)
             .with_source("wchan")
     });
-    let what = match writes > calls {
+    let what = match writes > calls || is_sync && asynchronous > 0.0 {
         true => "its synchronous writes to be on stable storage (O_SYNC, O_DSYNC)",
         false => "fsync and the journal",
     };
@@ -192,7 +239,8 @@ fn fsync(view: &View) -> Option<Claim> {
     );
     let evidence =
         [spent.with_source(source)].into_iter().chain(flushes).chain(took).chain(journal);
-    let claim = Claim::new(summary, evidence.collect()).about(view.workload());
+    let who = view.program_in(ThreadState::Flush);
+    let claim = Claim::new(summary, evidence.collect()).about(who);
     Some(claim.weight(share).confidence(Confidence::High))
 }
 
@@ -257,6 +305,12 @@ pub(in crate::rules) static LOCK: Rule = Rule {
                       after the other, were meanwhile: timer 100%. One of them gets on at a time.",
         },
         Case::View {
+            holds: |s| s.is_served(4, ThreadState::Futex, "futex_wait_queue", 0.75),
+            near_miss: |s| s.is_served(1, ThreadState::Futex, "futex_wait_queue", 0.75),
+            summary: "Threads of server, for which fio waited 100% of its time, waited for each other: 3.0 of 4.0 were in futex(2) \
+                      on average, while 1.0 ran.",
+        },
+        Case::View {
             holds: |s| s.waits_for("compaction", ThreadState::FutexBrief, 0.9),
             near_miss: |s| s.waits_for("compaction", ThreadState::FutexBrief, 0.3),
             summary: "Threads of fio waited for each other: 3.0 of 3.9 were in futex(2) on average, while \
@@ -293,12 +347,13 @@ fn lock(view: &View) -> Option<Claim> {
         format!("{holders} One of them gets on at a time{ceiling}.")
     });
     let semaphores = view.part_in(ThreadState::FutexBrief, "sem").unwrap_or(0.0);
-    let worker = view.worker();
+    let peer = view.peer_in(ThreadState::FutexBrief);
+    let worker = view.worker().filter(|_| peer.is_none());
     let worker =
         worker.map(|(comm, on_cpu)| format!(" ({comm} {:.0}% of the time)", on_cpu * 100.0));
     let summary = format!(
         "Threads of {} waited for each other: {waiting:.1} of {all:.1} were in {} on average, while {ran:.1} ran{}.{}",
-        view.who,
+        view.who_in(ThreadState::FutexBrief),
         if semaphores >= 0.5 { "semop(2)" } else { "futex(2)" },
         worker.unwrap_or_default(),
         holders.unwrap_or_default()
@@ -306,8 +361,9 @@ fn lock(view: &View) -> Option<Claim> {
     let share = if view.account.is_some() { view.share(waiting) } else { share };
     let waiting = Evidence::number("threads waiting for each other", waiting, Unit::Count);
     let waiting = waiting.with_source("/proc/PID/task/TID/schedstat and syscall");
-    let claim = Claim::new(summary, vec![waiting]).about(view.threads_in(&view.who, "futex"));
-    let claim = claim.command(view.stacks_command()).weight(share);
+    let who = peer.map_or(&view.who, |peer| &peer.process);
+    let claim = Claim::new(summary, vec![waiting]).about(view.threads_in(who, "futex"));
+    let claim = claim.command(view.stacks_command(ThreadState::FutexBrief)).weight(share);
     Some(claim.confidence(Confidence::Medium))
 }
 
@@ -335,6 +391,14 @@ pub(in crate::rules) static KERNEL_LOCK: Rule = Rule {
                       ext4_buffered_write_iter (pwrite64).",
         },
         Case::View {
+            holds: |s| s.is_served(1, ThreadState::KernelLock, "ext4_buffered_write_iter", 0.8),
+            near_miss: |s| {
+                s.is_served(1, ThreadState::KernelLock, "ext4_buffered_write_iter", 0.05)
+            },
+            summary: "0.8 of 1.0 busy threads of server, for which fio waited 100% of its time, waited for a kernel lock on average, \
+                      most of them in ext4_buffered_write_iter.",
+        },
+        Case::View {
             holds: |s| s.sleeps(ThreadState::KernelLock, "flock", "locks_lock_inode_wait", 0.9),
             near_miss: |s| {
                 s.sleeps(ThreadState::KernelLock, "flock", "locks_lock_inode_wait", 0.05)
@@ -357,7 +421,9 @@ fn kernel_lock(view: &View) -> Option<Claim> {
         FILE_LOCKS.contains(&wchan)
             || ThreadState::uninterruptible(wchan) == ThreadState::KernelLock
     };
-    let sampled = view.groups(|_, _, wchan| is_lock(wchan)).next();
+    let peer = view.peer_in(ThreadState::KernelLock);
+    // Threads of peers are not sampled.
+    let sampled = view.groups(|_, _, wchan| is_lock(wchan)).next().filter(|_| peer.is_none());
     let most = match (&view.account, sampled) {
         (_, Some(group)) => group.values.clone(),
         (Some(account), None) => {
@@ -376,12 +442,13 @@ fn kernel_lock(view: &View) -> Option<Claim> {
     let summary = format!(
         "{waiting:.1} of {:.1} busy threads of {} waited for a kernel lock on average, most of them in {wchan}{call_shown}.{}",
         view.busy_threads(),
-        view.who,
+        view.who_in(ThreadState::KernelLock),
         view.holders(ThreadState::KernelLock).map_or_else(String::new, |(holders, _)| holders)
     );
     let waiting = Evidence::number("threads waiting for a kernel lock", waiting, Unit::Count);
     let claim = Claim::new(summary, vec![waiting.with_source("wchan")]);
-    let claim = claim.about(view.threads_in(comm, wchan)).command(view.stacks_command());
+    let claim = claim.about(view.threads_in(comm, wchan));
+    let claim = claim.command(view.stacks_command(ThreadState::KernelLock));
     let claim = claim.weight(share).confidence(Confidence::High);
     Some(match WRITE_CALLS.contains(&call.as_str()) {
         true => Claim {
@@ -468,7 +535,11 @@ fn io_workers(view: &View) -> Option<Claim> {
     let handing_over: f64 = layers.into_iter().map(|layer| view.layers.share(layer)).sum();
     // The rest of the workers' time is that of the work itself, on a CPU or at the device.
     let weight = match is_sampled {
-        true => share.min(handing_over * view.share(view.state(ThreadState::OnCpu))),
+        true => {
+            // Who waits behind its own threads waits for what these do.
+            let on_cpu = view.state(ThreadState::OnCpu) + own_wait(view);
+            share.min(handing_over * view.share(on_cpu))
+        }
         false => share.min(0.75),
     };
     if weight < NAMED_MIN {
@@ -538,6 +609,18 @@ pub(in crate::rules) static ONE_AT_A_TIME: Rule = Rule {
             summary: "fio issued one read at a time: 0.5 I/Os were in flight on average, 10k reads/s on vda. Latency, not \
                       throughput, limits it.",
         },
+        Case::View {
+            holds: |s| {
+                s.is_served(1, ThreadState::Disk, "folio_wait_bit_common", 0.8);
+                s.disk("vda", 10_000, 0.8, 80.0);
+            },
+            near_miss: |s| {
+                s.is_served(3, ThreadState::Disk, "folio_wait_bit_common", 0.8);
+                s.disk("vda", 10_000, 2.4, 80.0);
+            },
+            summary: "server, for which fio waited 100% of its time, issued one read at a time: 0.8 I/Os were in flight on average, \
+                      10k reads/s on vda. Latency, not throughput, limits it.",
+        },
         // Three other threads compute.
         Case::NearMiss(|s| {
             s.sync_reads(0.8);
@@ -600,17 +683,18 @@ pub(in crate::rules) static ONE_AT_A_TIME: Rule = Rule {
 fn one_at_a_time(view: &View) -> Option<Claim> {
     let disk = view.disk()?;
     // Other programs' I/Os in the other direction do not count.
-    let in_flight = |io: &IoRates| io.ios * io.wait_ms.unwrap_or(0.0) / 1e3;
+    let in_flight = IoRates::in_flight;
     let directions = [
         (Dir::Read, "read", &disk.read, READ_CALLS),
         (Dir::Write, "write", &disk.write, WRITE_CALLS),
     ];
     // A program's own, where they are known: the disk may be busy for others in the other direction.
-    let own = &view.seen.processes.watched;
-    let moves = |dir: Dir| match (view.account.is_some() && own.disk_bytes() > 0, dir) {
-        (true, Dir::Read) => own.disk_read >= own.disk_write,
-        (true, _) => own.disk_write > own.disk_read,
-        (false, _) => true,
+    let state = view.waits_for_io();
+    let own = view.uses_in(state).filter(|own| view.account.is_some() && own.disk_bytes() > 0);
+    let moves = |dir: Dir| match (own, dir) {
+        (Some(own), Dir::Read) => own.disk_read >= own.disk_write,
+        (Some(own), _) => own.disk_write > own.disk_read,
+        (None, _) => true,
     };
     let did = |dir: Dir| view.record.jobs.iter().any(|job| job.dirs[dir].counts.ios > 0);
     let (_, what, io, calls) = directions
@@ -626,7 +710,8 @@ fn one_at_a_time(view: &View) -> Option<Claim> {
         Some(jobs) => (jobs, jobs.min(view.io_wait().unwrap_or(1.0) - sync_writes(view))),
         None if view.account.is_some() => {
             let waiting = view.states(&[ThreadState::Disk, ThreadState::IoUring, ThreadState::Aio]);
-            (waiting, view.share(waiting))
+            let flushes = async_flushes(view).map_or(0.0, |(share, _)| share);
+            (waiting, view.share(waiting) - flushes)
         }
         None => (waiting, view.share(waiting)),
     };
@@ -645,12 +730,12 @@ fn one_at_a_time(view: &View) -> Option<Claim> {
     let summary = format!(
         "{} issued one {what} at a time: {mean:.1} I/Os were in flight on average, {} {what}s/s on {}. Latency, not \
          throughput, limits it.",
-        view.subject(),
+        view.who_in(state),
         units::count(io.ios),
         disk.name
     );
     let claim = Claim::new(summary, [queue].into_iter().chain(took).collect());
     // Where only busy time is known, a part of it may be others'.
     let weight = if view.account.is_some() { share } else { share * 0.9 };
-    Some(claim.about(view.workload()).weight(weight).confidence(Confidence::High))
+    Some(claim.about(view.program_in(state)).weight(weight).confidence(Confidence::High))
 }

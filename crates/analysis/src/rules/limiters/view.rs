@@ -194,10 +194,34 @@ impl<'a> View<'a> {
         if self.account.is_some() { NAMED_MIN } else { otherwise }
     }
 
-    /// Whether most threads in `state` are a peer's.
-    pub fn most_is_peers(&self, state: ThreadState) -> bool {
-        let most = self.account.as_ref().and_then(|account| account.most_in(state));
-        most.is_some_and(|group| group.peer)
+    /// The threads that most of those in `state` are, if these are a peer's.
+    pub fn peer_in(&self, state: ThreadState) -> Option<&AccountGroup> {
+        self.account.as_ref()?.most_in(state).filter(|group| group.peer)
+    }
+
+    /// What the program used that most threads in `state` belong to: the watched one or a peer; `None` if that is not known.
+    pub fn uses_in(&self, state: ThreadState) -> Option<&ProcessUse> {
+        let processes = &self.seen.processes;
+        let Some(peer) = self.peer_in(state) else { return Some(&processes.watched) };
+        let all = processes.by_cpu().into_iter();
+        all.filter(|uses| uses.peer).find(|uses| uses.comm == peer.process)
+    }
+
+    /// The process that most threads in `state` belong to.
+    pub fn program_in(&self, state: ThreadState) -> Subject {
+        let of = |group: &AccountGroup| Subject::Process {
+            comm: group.process.clone(),
+            pid: (group.processes == 1).then_some(group.pid),
+        };
+        self.peer_in(state).map_or_else(|| self.workload(), of)
+    }
+
+    /// The state in which most of its threads wait for reads and writes.
+    pub fn waits_for_io(&self) -> ThreadState {
+        use ThreadState as S;
+        let states = [S::Disk, S::IoUring, S::Aio];
+        let most = states.into_iter().max_by(|a, b| self.state(*a).total_cmp(&self.state(*b)));
+        most.filter(|state| self.state(*state) > 0.0).unwrap_or(S::Disk)
     }
 
     /// Whose threads most of those in `state` are: the workload, a process of it, or a peer, and how much it waited for that.
@@ -256,9 +280,10 @@ impl<'a> View<'a> {
         let account = self.account.as_ref().filter(|_| !self.is_run())?;
         let on_cpu = |group: &AccountGroup| group.state(ThreadState::OnCpu);
         let all: f64 = account.groups.iter().filter(|group| !group.peer).map(on_cpu).sum();
-        let own = account.groups.iter().filter(|group| !group.peer && group.threads == 1);
-        let most = own.max_by(|a, b| on_cpu(a).total_cmp(&on_cpu(b)))?;
-        let is_one = account.groups.iter().map(|group| group.threads).sum::<usize>() == 1;
+        let own = || account.groups.iter().filter(|group| !group.peer);
+        let alone = own().filter(|group| group.threads == 1);
+        let most = alone.max_by(|a, b| on_cpu(a).total_cmp(&on_cpu(b)))?;
+        let is_one = own().map(|group| group.threads).sum::<usize>() == 1;
         let works = !is_one && on_cpu(most) >= WORKER_MIN * all.max(1.0);
         works.then(|| (most.comm.as_str(), on_cpu(most)))
     }
@@ -357,17 +382,23 @@ impl<'a> View<'a> {
         self.seen.last().system.as_ref()?.cgroup.as_ref()
     }
 
-    /// Bytes that all programs read from and wrote to disks.
-    pub fn disk_traffic(&self) -> u64 {
+    /// What the workload, with its peers, and other programs read from and wrote to disks.
+    pub fn disk_traffic(&self) -> [ProcessUse; 2] {
         let processes = &self.seen.processes;
-        let others: u64 = processes.by_disk_bytes().iter().map(|uses| uses.disk_bytes()).sum();
-        others + processes.watched.disk_bytes()
+        let mut sums = [processes.watched.clone(), ProcessUse::default()];
+        for uses in processes.by_disk_bytes() {
+            let sum = &mut sums[usize::from(!uses.peer)];
+            sum.disk_read += uses.disk_read;
+            sum.disk_write += uses.disk_write;
+        }
+        sums
     }
 
     /// The share of these bytes that is other programs'; `None` if that is not known.
     pub fn others_share(&self) -> Option<f64> {
-        let (own, all) = (self.seen.processes.watched.disk_bytes(), self.disk_traffic());
-        (self.seen.processes.elapsed_ns > 0 && all > 0).then(|| (all - own) as f64 / all as f64)
+        let [own, others] = self.disk_traffic().map(|uses| uses.disk_bytes());
+        let is_known = self.seen.processes.elapsed_ns > 0 && own + others > 0;
+        is_known.then(|| others as f64 / (own + others) as f64)
     }
 
     /// The CPUs on which the program may run, if these are not all; not where its peers count, who may have others.
@@ -436,9 +467,10 @@ impl<'a> View<'a> {
         Subject::ThreadGroup { comm: comm.to_string(), wchan: wchan.to_string() }
     }
 
-    /// A command line that shows where the workload's threads are.
-    pub fn stacks_command(&self) -> String {
-        match self.seen.processes.watched.pid {
+    /// A command line that shows where the workload's threads are, or those of the peer to which most in `state` belong.
+    pub fn stacks_command(&self, state: ThreadState) -> String {
+        let own = self.seen.processes.watched.pid;
+        match self.peer_in(state).map_or(own, |peer| peer.pid) {
             pid @ 1.. if self.is_own && !self.is_run() => format!("fathom stacks -p {pid}"),
             _ => "fathom stacks".to_string(),
         }
@@ -534,7 +566,7 @@ impl<'a> View<'a> {
             "inconclusive: {who} waited {share:.0}% of the time for other threads, in futex(2): for a lock or for work.{enders}"
         );
         let claim = Claim::new(text, Vec::new()).about(self.workload());
-        claim.remedy("Find who holds what they wait for").command(self.stacks_command())
+        claim.remedy("Find who holds what they wait for").command(self.stacks_command(state))
     }
 
     fn because(&self, why: String) -> Claim {

@@ -203,7 +203,7 @@ fn peer(view: &View) -> Option<Claim> {
              or a program that is not watched."
         ),
     };
-    let claim = wait(share, summary, "time waiting for peers").gain_of(share);
+    let claim = wait(share, summary, "time waiting for peers");
     Some(match (known, remotes.first()) {
         (Some(peer), _) => {
             let claim = claim.about(super::cpu::program(peer));
@@ -298,7 +298,8 @@ fn timer(view: &View) -> Option<Claim> {
         share * 100.0,
         rate_and_time(view, &[ThreadState::Timer])
     );
-    let claim = wait(share, summary, "time asleep").about(view.workload());
+    let who = view.program_in(ThreadState::Timer);
+    let claim = wait(share, summary, "time asleep").about(who);
     Some(if step.is_empty() { claim } else { claim.remedy(step) })
 }
 
@@ -383,7 +384,7 @@ fn idle(view: &View) -> Option<Claim> {
         view.who_in(most),
         share * 100.0
     );
-    Some(wait(share, summary, "time without work").about(view.workload()))
+    Some(wait(share, summary, "time without work").about(view.program_in(most)))
 }
 
 pub(in crate::rules) static PAGE_FAULTS: Rule = Rule {
@@ -401,15 +402,23 @@ pub(in crate::rules) static PAGE_FAULTS: Rule = Rule {
     supersedes: &[&DEVICE, &ONE_AT_A_TIME],
     checks: &[Check::View(page_faults)],
     #[cfg(test)]
-    cases: &[Case::View {
-        holds: |s| {
-            s.spends(&[(ThreadState::PageFault, 0.8), (ThreadState::OnCpu, 0.2)]);
-            s.own().major_faults = 190_000;
+    cases: &[
+        Case::View {
+            holds: |s| {
+                s.spends(&[(ThreadState::PageFault, 0.8), (ThreadState::OnCpu, 0.2)]);
+                s.own().major_faults = 190_000;
+            },
+            near_miss: |s| s.spends(&[(ThreadState::PageFault, 0.05), (ThreadState::OnCpu, 0.95)]),
+            summary: "Memory accesses of fio waited for pages from a disk 80% of the time: 19k major page faults/s, 0.8 at a \
+                      time.",
         },
-        near_miss: |s| s.spends(&[(ThreadState::PageFault, 0.05), (ThreadState::OnCpu, 0.95)]),
-        summary: "Memory accesses of fio waited for pages from a disk 80% of the time: 19k major page faults/s, 0.8 at a \
-                  time.",
-    }],
+        Case::View {
+            holds: |s| s.is_served(1, ThreadState::PageFault, "folio_wait_bit_common", 0.8),
+            near_miss: |s| s.is_served(1, ThreadState::PageFault, "folio_wait_bit_common", 0.05),
+            summary: "Memory accesses of server, for which fio waited 100% of its time, waited for pages from a disk 80% of the \
+                      time: 100 major page faults/s, 0.8 at a time, 8 ms each.",
+        },
+    ],
     ..Rule::LIMITER
 };
 
@@ -417,19 +426,22 @@ fn page_faults(view: &View) -> Option<Claim> {
     let waiting = view.state(ThreadState::PageFault);
     let share = share_of(view, &[ThreadState::PageFault])?;
     let processes = &view.seen.processes;
-    let faults = processes.per_second(processes.watched.major_faults);
-    let each = view.waits_in(ThreadState::PageFault);
-    let each = each.map_or_else(String::new, |(_, ns)| format!(", {} each", units::time(ns)));
+    let waits = view.waits_in(ThreadState::PageFault);
+    let each = waits.map_or_else(String::new, |(_, ns)| format!(", {} each", units::time(ns)));
+    let (faults, source) = match (view.peer_in(ThreadState::PageFault), waits) {
+        (Some(_), Some((rate, _))) => (rate, "context switches"),
+        _ => (processes.per_second(processes.watched.major_faults), "/proc/PID/stat"),
+    };
     let summary = format!(
         "Memory accesses of {} waited for pages from a disk {:.0}% of the time: {} major page faults/s, {waiting:.1} at a \
          time{each}.",
-        view.who,
+        view.who_in(ThreadState::PageFault),
         share * 100.0,
         units::count(faults)
     );
     let faults = Evidence::number("major page faults per second", faults, Unit::Count);
-    let claim = Claim::new(summary, vec![faults.with_source("/proc/PID/stat")]);
-    let claim = claim.about(view.workload()).weight(share).gain_of(share);
+    let claim = Claim::new(summary, vec![faults.with_source(source)]);
+    let claim = claim.about(view.program_in(ThreadState::PageFault)).weight(share);
     Some(claim.confidence(Confidence::High))
 }
 
@@ -468,7 +480,7 @@ fn reads_ahead(scene: &mut Scene, times: u64) {
 fn readahead(view: &View) -> Option<Claim> {
     let share = share_of(view, &[ThreadState::Disk])?;
     let processes = &view.seen.processes;
-    let used = &processes.watched;
+    let used = view.uses_in(ThreadState::Disk)?;
     let (read, from_disk) =
         (processes.per_second(used.requested_read), processes.per_second(used.disk_read));
     if view.is_run() || read < READ_MIN || from_disk < READ_FOR_NOTHING_MIN * read {
@@ -477,7 +489,7 @@ fn readahead(view: &View) -> Option<Claim> {
     let summary = format!(
         "{} were read from disks for {}, which read {}.",
         units::bandwidth(from_disk),
-        view.who,
+        view.peer_in(ThreadState::Disk).map_or(&view.who, |peer| &peer.process),
         units::bandwidth(read)
     );
     let ratio =
@@ -534,8 +546,9 @@ fn discards(view: &View) -> Option<Claim> {
         Evidence::number(name, disk.discard.ios, Unit::Count).with_source("/proc/diskstats")
     });
     let evidence = [spent.with_source("context switches")].into_iter().chain(rate);
-    let claim = Claim::new(summary, evidence.collect()).about(view.workload()).weight(share);
-    Some(claim.gain_of(share).confidence(Confidence::High))
+    let who = view.program_in(ThreadState::Disk);
+    let claim = Claim::new(summary, evidence.collect()).about(who).weight(share);
+    Some(claim.confidence(Confidence::High))
 }
 
 pub(in crate::rules) static BLOCKING_SUBMIT: Rule = Rule {
@@ -574,7 +587,9 @@ fn blocking_submit(view: &View) -> Option<Claim> {
     let sampled: f64 = blocked.iter().map(|group| group.average).sum();
     let all: f64 = view.groups(|_, _, _| true).filter(asleep).map(|group| group.average).sum();
     // Samples say in which call; how much time that is, context switches know better.
-    let waiting = (view.state(ThreadState::Disk) * sampled / all.max(1e-9)).max(sampled);
+    let groups = view.account.iter().flat_map(Account::that_matter).filter(|group| !group.peer);
+    let in_disk: f64 = groups.map(|group| group.state(ThreadState::Disk)).sum();
+    let waiting = (in_disk * sampled / all.max(1e-9)).max(sampled);
     let share = view.share(waiting);
     // A full queue blocks every submission.
     let is_full = blocked.iter().all(|group| group.values[3].contains("get_tag"));

@@ -23,12 +23,17 @@ struct LevelLimits {
     memory_limit: Option<u64>,
     memory_used: Option<u64>,
     memory_hits: Option<u64>,
+    memory_refaults: Option<u64>,
+    memory_stalled_us: Option<u64>,
     io: Vec<(String, String)>,
     io_v1: bool,
     io_done: Vec<CgroupIo>,
     /// Device or `default`, and settings.
     io_control: Vec<(String, String)>,
 }
+
+/// Its counters are costly to read: after the limits, and only where there is one.
+const MEMORY_STAT: &str = "memory.stat";
 
 type Put = fn(&mut LevelLimits, &str);
 
@@ -48,6 +53,11 @@ const VERSION_2: &[(&str, Put)] = &[
     ("memory.events.local", |limits, text| {
         let hits = [value(text, "max"), value(text, "high")];
         limits.memory_hits = hits.into_iter().flatten().reduce(u64::saturating_add);
+    }),
+    (MEMORY_STAT, |limits, text| limits.count_refaults(text, "")),
+    ("memory.pressure", |limits, text| {
+        let some = text.lines().find_map(|line| line.strip_prefix("some ")?.split("total=").nth(1));
+        limits.memory_stalled_us = some.and_then(|total| total.trim().parse().ok());
     }),
     ("io.max", |limits, text| {
         for (device, rest) in text.lines().filter_map(|line| line.split_once(' ')) {
@@ -88,6 +98,7 @@ const VERSION_1: &[(&str, &str, Put)] = &[
     ("memory", "memory.failcnt", |limits, text| {
         limits.memory_hits = text.trim_ascii().parse().ok()
     }),
+    ("memory", MEMORY_STAT, |limits, text| limits.count_refaults(text, "total_")),
     ("blkio", "blkio.throttle.read_bps_device", |limits, text| limits.throttle(text, "rbps")),
     ("blkio", "blkio.throttle.write_bps_device", |limits, text| limits.throttle(text, "wbps")),
     ("blkio", "blkio.throttle.read_iops_device", |limits, text| limits.throttle(text, "riops")),
@@ -124,6 +135,9 @@ impl CgroupDir {
     pub fn add_to(&self, sample: &mut CgroupSample, buffer: &mut Vec<u8>) {
         let mut limits = LevelLimits::default();
         for (file, put) in &self.files {
+            if file.path().ends_with(MEMORY_STAT) && limits.memory_limit.is_none() {
+                continue;
+            }
             if let Ok(text) = file.read(buffer) {
                 put(&mut limits, &text);
             }
@@ -157,6 +171,8 @@ impl LevelLimits {
         let limit = lowest(sample.memory_limit, self.memory_limit);
         if limit != sample.memory_limit || sample.memory_used.is_none() {
             sample.memory_used = self.memory_used;
+            sample.memory_refaults = self.memory_refaults;
+            sample.memory_stalled_us = self.memory_stalled_us;
         }
         sample.memory_limit = limit;
     }
@@ -165,6 +181,11 @@ impl LevelLimits {
     fn limit_memory(&mut self, text: &str) {
         let limit = text.trim_ascii().parse().ok().filter(|bytes: &u64| *bytes < 1 << 60);
         self.memory_limit = lowest(self.memory_limit, limit);
+    }
+
+    fn count_refaults(&mut self, text: &str, prefix: &str) {
+        let of = |kind| value(text, &format!("{prefix}workingset_refault_{kind}"));
+        self.memory_refaults = of("anon").into_iter().chain(of("file")).reduce(u64::saturating_add);
     }
 
     /// Lines such as `254:0 1048576`.

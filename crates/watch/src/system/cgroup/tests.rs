@@ -45,6 +45,10 @@ fn version_2_with_the_lowest_limit_of_all_parents() {
     tree.write(&format!("{dir}/memory.high"), "2048000\n");
     tree.write(&format!("{dir}/memory.current"), "1000\n");
     tree.write(&format!("{dir}/memory.events.local"), "low 9\nhigh 3\nmax 4\noom 1\n");
+    let stat = "anon 5\nworkingset_refault_anon 30\nworkingset_refault_file 12\n";
+    tree.write(&format!("{dir}/memory.stat"), stat);
+    let pressure = "some avg10=0.00 avg60=0.00 avg300=0.00 total=77\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=5\n";
+    tree.write(&format!("{dir}/memory.pressure"), pressure);
     tree.write(&format!("{dir}/pg.service/cpu.max"), "max 100000\n");
     tree.write(&format!("{dir}/pg.service/cpu.stat"), "nr_throttled 1\nthrottled_usec 50\n");
     tree.write(&format!("{dir}/pg.service/memory.max"), "max\n");
@@ -74,6 +78,8 @@ fn version_2_with_the_lowest_limit_of_all_parents() {
             memory_limit: Some(2_048_000),
             memory_used: Some(1000),
             memory_hits: Some(7),
+            memory_refaults: Some(42),
+            memory_stalled_us: Some(77),
             io_limits: vec!["/db.slice/pg.service vda rbps=1048576 riops=100".into()],
             io_limits_v1: false,
             io_done: vec![CgroupIo {
@@ -130,6 +136,8 @@ fn version_1_with_hierarchies_of_their_own() {
             memory_limit: None,
             memory_used: Some(12288),
             memory_hits: Some(6),
+            memory_refaults: None,
+            memory_stalled_us: None,
             io_limits: vec!["/b 254:0 rbps=1000 wiops=50".into()],
             io_limits_v1: true,
             io_done: vec![CgroupIo {

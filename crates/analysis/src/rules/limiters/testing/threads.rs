@@ -1,6 +1,6 @@
 //! What the threads of a scene do.
 
-use super::{NS, PID, Scene};
+use super::{NS, PID, SECONDS, Scene};
 use fathom_model::watch::{
     LockHolder, OffCpuSample, SwitchedThread, ThreadCount, ThreadState, ThreadTime, TimesOfThread,
     WaitSum,
@@ -57,6 +57,41 @@ impl Scene {
         let thread = SwitchedThread { pid, tid, comm, waits, ..SwitchedThread::default() };
         let (seen_ns, threads) = (NS, vec![thread]);
         self.last.off_cpu = Some(OffCpuSample { seen_ns, threads, ..OffCpuSample::default() });
+    }
+
+    /// Its thread waits for a server, with so many threads, which spend this part of their time in a wait and the rest on a CPU.
+    pub fn is_served(&mut self, threads: i32, state: ThreadState, function: &str, share: f64) {
+        self.spends(&[(ThreadState::Socket, 1.0)]);
+        let ns = (share * NS as f64) as u64;
+        let answer =
+            WaitSum { within: 1000, ..waits(ThreadState::Socket, "unix_stream_read_generic", NS) };
+        let thread = |pid, tid, comm: &str, peer, wait| SwitchedThread {
+            pid,
+            tid,
+            comm: comm.into(),
+            peer,
+            waits: vec![wait],
+            run_ns: if peer { NS - ns } else { 0 },
+            ..SwitchedThread::default()
+        };
+        let served = thread(PID, PID, "fio", false, answer);
+        let servers =
+            (0..threads).map(|n| thread(900, 900 + n, "server", true, waits(state, function, ns)));
+        let threads = [served].into_iter().chain(servers).collect();
+        self.last.off_cpu = Some(OffCpuSample { seen_ns: NS, threads, ..OffCpuSample::default() });
+        self.own().disk_read = 0;
+        self.other("server", 0.5, 40_960_000);
+        (self.others()[0].peer, self.others()[0].pid) = (true, 900);
+    }
+
+    /// The thread waits in aio for one of 500 writes a second, of 540 µs each at the device, which is flushed so often.
+    pub fn writes_asynchronously(&mut self, flushes: u64, sync: bool) {
+        self.spends(&[(ThreadState::Aio, 0.9), (ThreadState::OnCpu, 0.1)]);
+        self.writes("vda", 500, 0.27, 40.0);
+        self.flushes("vda", flushes, 1000);
+        (self.own().disk_read, self.own().disk_write) = (0, 4096 * 500 * SECONDS);
+        self.file(1 << 30, 1 << 30, false);
+        self.last.processes.iter_mut().for_each(|all| all.files[0].sync = sync);
     }
 
     /// No threads.
