@@ -308,7 +308,8 @@ pub(in crate::rules) static LOCK: Rule = Rule {
             holds: |s| s.is_served(4, ThreadState::Futex, "futex_wait_queue", 0.75),
             near_miss: |s| s.is_served(1, ThreadState::Futex, "futex_wait_queue", 0.75),
             summary: "Threads of server, for which fio waited 100% of its time, waited for each other: 3.0 of 4.0 were in futex(2) \
-                      on average, while 1.0 ran.",
+                      on average, while 1.0 ran. Those that did not were meanwhile: on CPU 100%. One of them gets on at a \
+                      time: what they do with the lock uses 1.0 CPU at most, whatever else runs.",
         },
         Case::View {
             holds: |s| s.waits_for("compaction", ThreadState::FutexBrief, 0.9),
