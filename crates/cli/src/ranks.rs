@@ -10,7 +10,8 @@ use fathom_analysis::ranks::{OfRank, merge, over_time};
 use fathom_analysis::watch::Observed;
 use fathom_engine::clock::unix_ns;
 use fathom_machine::Roots;
-use fathom_model::facts::HeldBy;
+use fathom_model::facts::{HeldBy, TargetFacts};
+use fathom_model::plan::Target;
 use fathom_model::record::RunRecord;
 use fathom_model::{Dir, Facts, Plan, Progress, escape, list, split_mix};
 use fathom_runner::ranks::{
@@ -228,10 +229,18 @@ impl Member {
         let written = writers
             .flat_map(|job| &job.regions)
             .filter_map(|region| facts.targets.get(region.target));
-        let shared = written.filter(|target| target.held_by == HeldBy::Hidden && is_checked);
-        self.together
-            .borrow()
-            .writes(list::ascending(shared.map(|target| target.resolved.clone())));
+        let (shared, here): (Vec<&TargetFacts>, Vec<&TargetFacts>) =
+            written.partition(|target| target.held_by == HeldBy::Hidden);
+        let shared = shared.into_iter().filter(|_| is_checked);
+        let here = here.into_iter().chain(laid_out(plan, facts));
+        let host = &facts.host;
+        let boot = host.boot_id.get(..8).unwrap_or(&host.boot_id);
+        let here = here.map(|target| {
+            let path = if target.resolved.is_empty() { &target.path } else { &target.resolved };
+            format!("{path} (on {}, boot {boot})", host.hostname)
+        });
+        let all = shared.map(|target| target.resolved.clone()).chain(here);
+        self.together.borrow().writes(list::ascending(all));
         Ok(())
     }
 
@@ -366,6 +375,15 @@ fn split(plan: &mut Plan, rank: u32, size: u32) -> Result<(), String> {
         job.until.bytes = job.until.bytes.map(share);
     }
     Ok(())
+}
+
+/// The files that are created or extended before the first I/O.
+fn laid_out<'a>(plan: &'a Plan, facts: &'a Facts) -> impl Iterator<Item = &'a TargetFacts> {
+    let found = |target: &'a Target| {
+        let found = facts.targets.iter().find(|found| found.path == target.path)?;
+        (target.create_size? > found.size_bytes && !target.create_on_open).then_some(found)
+    };
+    plan.targets.iter().filter_map(found)
 }
 
 /// Refuses what is of a single machine.

@@ -194,6 +194,10 @@ fn execute(
     let (mut done, mut planned) = (is_restored, Some(first));
     if let Some((plan, facts)) = planned.as_ref().filter(|_| spec.output.steady_state) {
         rounds.prepared(request.prepare_targets(plan, facts)?);
+        if let Some(reason) = signals.cancel_token().reason() {
+            let why = format!("{reason} after the targets were prepared, before the first round");
+            return Err(vec![why]);
+        }
         planned = None;
     }
     for round in 1..=rounds.count() {

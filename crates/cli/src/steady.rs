@@ -31,6 +31,11 @@ impl Preparation {
             let found = facts.targets.iter().find(|found| found.path == target.path);
             let Some(found) = found else { continue };
             let path = &target.path;
+            if target.unlink && found.kind == TargetKind::Missing {
+                all.left_out
+                    .push(format!("{path} was not written: each round removes it (unlink)"));
+                continue;
+            }
             let size = match found.kind {
                 TargetKind::BlockDevice if may_erase(found, permissions) => found.size_bytes,
                 TargetKind::BlockDevice => {
@@ -52,6 +57,10 @@ impl Preparation {
                     continue;
                 }
             };
+            if size == 0 {
+                all.left_out.push(format!("{path} was not written: its size is not known before"));
+                continue;
+            }
             // The largest power of two that fits in.
             let fits = 1 << size.max(1).ilog2();
             let can_discard = found.kind == TargetKind::BlockDevice

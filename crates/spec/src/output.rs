@@ -354,6 +354,11 @@ impl Output {
                 "--tag and {other} conflict: tags name runs of the default directory; remove one"
             ));
         }
+        if self.readonly && self.steady_state {
+            return Err(
+                "--steady-state writes the targets first, but --readonly is set; remove one".into(),
+            );
+        }
         let several = if self.steady_state { "--steady-state" } else { "--repeat" };
         let is_several = self.rounds_max() > 1;
         if self.confirm && is_several {

@@ -8,6 +8,7 @@ use crate::runs::{DEFAULT_BYTES_MAX, TAG_FILE_MAX, is_active, started};
 use crate::share::share;
 use crate::stored::{RECORD_MAX, read_record};
 use crate::time::stamp;
+use fathom_model::units;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -16,6 +17,8 @@ use std::time::UNIX_EPOCH;
 use tar::{Archive, Builder, Header};
 
 /// Unpacked size of an archive in bytes: what all runs of a user take by default.
+/// A longer log would not fit into the memory of some machines.
+const INFLATED_MAX: u64 = 256 << 20;
 const BYTES_MAX: u64 = DEFAULT_BYTES_MAX;
 /// Runs in an archive.
 const RUNS_MAX: usize = 1000;
@@ -327,7 +330,12 @@ pub fn compressed(text: &str) -> io::Result<Vec<u8>> {
 /// The text of a file of which all parts are compressed.
 pub fn inflate(path: &Path) -> io::Result<String> {
     let mut text = String::new();
-    zstd::Decoder::new(File::open(path)?)?.read_to_string(&mut text)?;
+    let decoder = zstd::Decoder::new(File::open(path)?)?;
+    decoder.take(INFLATED_MAX + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > INFLATED_MAX {
+        let why = format!("it holds more than {}; use zstdcat", units::bytes(INFLATED_MAX));
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
+    }
     Ok(text)
 }
 

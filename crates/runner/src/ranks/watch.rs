@@ -235,9 +235,17 @@ fn conflicts(all: &[Status]) -> Vec<String> {
     }
     writers.retain(|_, hosts| hosts.len() > 1);
     let said = |(path, hosts): (&str, Vec<&str>)| {
+        let advice = match path.ends_with(')') {
+            // Of one host.
+            true => {
+                "use $rank in its name, --share=own, or one rank on each host; a file that is only read must exist before"
+            }
+            false => {
+                "use $rank in its name, --share=split to give each a part of it, or --share=same if that is meant"
+            }
+        };
         format!(
-            "{} ranks, the first two on {} and {}, would write over each other in {path}: use $rank in its name, \
-             --share=split to give each a part of it, or --share=same if that is meant",
+            "{} ranks, the first two on {} and {}, would write over each other in {path}: {advice}",
             hosts.len(),
             hosts[0],
             hosts[1]
