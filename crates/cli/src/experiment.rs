@@ -253,7 +253,7 @@ pub struct MeasureArgs {
     /// How much of the machine to sample: by default each variant once, after the rounds
     #[arg(long, value_parser = quantity::level(), default_value = "default")]
     sampling: Level,
-    /// Measure alone, even if a launcher (mpiexec, srun) started several
+    /// Measure alone, even if a launcher started several
     #[arg(long)]
     no_ranks: bool,
 }

@@ -385,7 +385,8 @@ mod tests {
             let name = command.get_name().to_string();
             let manual = Manual::find(&cli, std::slice::from_ref(&name)).unwrap();
             let (text, roff) = (manual.text(Default::default()), manual.roff());
-            for option in command.get_arguments().filter_map(Arg::get_long) {
+            let shown = command.get_arguments().filter(|option| !option.is_hide_set());
+            for option in shown.filter_map(Arg::get_long) {
                 assert!(text.contains(&format!("--{option}")), "{name}: {option} in {text}");
                 let escaped = format!("--{option}").replace('-', "\\-");
                 assert!(roff.contains(&escaped), "{name}: {option} in {roff}");

@@ -45,7 +45,8 @@ pub fn write(
                 text.push_str(&for_programs(record, Some(observed), output, wanted));
             }
         }
-        text.push_str(&Kind::Lines.safe(&fio_text::results(record, pid)));
+        let results = fio_text::results(record, pid) + &fio_text::idleness(record, Some(observed));
+        text.push_str(&Kind::Lines.safe(&results));
         return emit(&text, kind(output), to);
     }
     for format in formats(output) {

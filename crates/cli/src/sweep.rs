@@ -26,7 +26,9 @@ pub struct Args {
     /// Queue depths per worker, such as 1..128; the default if neither workers, ranks nor rates vary
     #[arg(long, value_name = "LIST")]
     iodepth: Option<String>,
-    /// How many of several machines take part, such as 1..40; the others wait (docs/many-machines.md)
+    /// Numbers of machines that take part, such as 1..40
+    ///
+    /// The others wait (docs/many-machines.md).
     #[arg(long, value_name = "LIST")]
     ranks: Option<String>,
     /// Loads as percentages of the measured peak, such as 10%..100%

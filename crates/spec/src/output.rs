@@ -179,6 +179,8 @@ macro_rules! options {
 const REPEAT_MAX: u32 = 1000;
 /// Rounds in which SNIA's specification expects a steady state.
 const STEADY_ROUNDS_MAX: u32 = 25;
+/// Rounds that must be steady.
+const STEADY_ROUNDS: u32 = 5;
 const MANY: &str =
     "fathom has no client and no server; start it with mpiexec or srun: docs/many-machines.md";
 const LOGS: &str = "use samples.ndjson in the run directory, which has one line per second";
@@ -352,6 +354,11 @@ impl Output {
             let other = if self.no_record { "--no-record" } else { "--record" };
             return Err(format!(
                 "--tag and {other} conflict: tags name runs of the default directory; remove one"
+            ));
+        }
+        if self.steady_state && (1..STEADY_ROUNDS).contains(&self.repeat) {
+            return Err(format!(
+                "--steady-state takes {STEADY_ROUNDS} rounds at least; raise --repeat, or remove it"
             ));
         }
         if self.readonly && self.steady_state {

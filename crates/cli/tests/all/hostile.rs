@@ -90,7 +90,7 @@ fn a_record_without_end_is_refused() {
     let place = Place::new();
     let dir = record(&place, "large");
     sparse(&dir.join("record.json"), 10 << 40);
-    refused(&place, &dir, &["record.json", "10995116277760 bytes", "67108864"]);
+    refused(&place, &dir, &["record.json", "10995116277760 bytes", "1073741824"]);
     // A hole, alone and behind samples.
     let dir = record(&place, "hole");
     fs::write(dir.join("samples.ndjson"), "").unwrap();
