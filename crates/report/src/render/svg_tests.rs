@@ -120,8 +120,18 @@ fn labels_do_not_overlap() {
     let points = classes.into_iter().chain(marks).collect();
     let mut histogram = chart(ChartKind::Histogram, vec![series("", points)]);
     (histogram.x.log, histogram.y.log) = (true, false);
-    let same = (0..4).map(|n| series(&format!("s{n}"), vec![at(1.0, 5.0), at(2.0, 5.0)])).collect();
-    for chart in [histogram, chart(ChartKind::Lines, same)] {
+    let lines = |ends: &[f64]| {
+        let one =
+            |(n, end): (usize, &f64)| series(&format!("s{n}"), vec![at(1.0, 5.0), at(2.0, *end)]);
+        chart(ChartKind::Lines, ends.iter().enumerate().map(one).collect())
+    };
+    // A name that others would move far from its line is in a legend.
+    let crowded = drawn(&lines(&[5.0; 4]));
+    assert!(
+        crowded.contains("class=\"legend\"") && !crowded.contains("class=\"label"),
+        "{crowded}"
+    );
+    for chart in [histogram, lines(&[5.0, 5.0, 9.0])] {
         let svg = drawn(&chart);
         for picture in svg.split("<svg").skip(1) {
             let labels = picture.split("<text class=\"label").skip(1);
