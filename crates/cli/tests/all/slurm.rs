@@ -39,7 +39,7 @@ impl Cluster {
              AuthInfo=socket={at}/munge\nCredType=cred/munge\nStateSaveLocation={at}/state\nSlurmdSpoolDir={at}/spool-%n\n\
              SlurmctldPidFile={at}/ctld.pid\nSlurmdPidFile={at}/%n.pid\nSlurmctldPort={port}\nReturnToService=2\n\
              ProctrackType=proctrack/linuxproc\nTaskPlugin=task/none\nSelectType=select/cons_tres\nMpiDefault=pmi2\n\
-             SlurmdParameters=config_overrides\nPartitionName=all Nodes=ALL Default=YES State=UP\n"
+             SlurmdParameters=config_overrides\nKillWait=120\nPartitionName=all Nodes=ALL Default=YES State=UP\n"
         );
         for (node, port) in NODES.iter().zip(port + 1..) {
             conf.push_str(&format!(
@@ -164,6 +164,13 @@ fn the_others_keep_their_results_when_slurm_loses_one() {
     kill_process(Pid::from_raw(victim as i32).unwrap(), Signal::KILL).unwrap();
     let answer = running.wait();
     assert_ne!(answer.code, Some(0));
-    says(&answer.stderr, &["has its own result only", "(rank 0 of 4)", "when last heard of"]);
-    says(&answer.stdout, &["IOPS", "the loss of another rank"]);
+    says(&answer.stderr, &["has its own result only", "(rank 0 of 4)"]);
+    // Slurm may end srun before it has passed on what rank 0 printed.
+    let runs = fs::read_dir(place.home().join(".local/state/fathom/runs")).unwrap();
+    let complete = runs.flatten().filter(|run| {
+        let record = fs::read(run.path().join("record.json")).unwrap_or_default();
+        let record: serde_json::Value = serde_json::from_slice(&record).unwrap_or_default();
+        record["jobs"][0]["dirs"]["read"]["counts"]["ios"].as_u64() > Some(0)
+    });
+    assert_eq!(complete.count(), 3, "{}", answer.stderr);
 }

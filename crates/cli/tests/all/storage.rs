@@ -145,7 +145,10 @@ fn a_command_ends_as_it_would_though_the_disk_is_full() {
         let args = ["watch", "-i", "50ms", "--record", &record, "--", "sh", "-c", &script];
         let answer = place.ask(&args);
         assert_eq!((answer.code, &*answer.stdout), (Some(code), "whole\n"), "{}", answer.stderr);
-        says(&answer.stderr, &[".ndjson: No space left on device", "command   sh"]);
+        says(
+            &answer.stderr,
+            &[".ndjson: No space left on device", "sh -c 'cat /dev/zero > disk/fill"],
+        );
         // There was space again for the record's end.
         let record = json(&place.path(&record).join("record.json"));
         says(
