@@ -365,8 +365,8 @@ fn perform(
         member.as_ref().map_or_else(Signals::take, |member| Ok(member.signals.clone()))?;
     let is_first = member.as_ref().is_none_or(|member| member.rank == 0);
     let mut view = MeasureView::of_experiment();
-    let mut quiet = ();
-    let hooks: &mut dyn Hooks = if is_first { &mut view } else { &mut quiet };
+    let mut silent = ();
+    let hooks: &mut dyn Hooks = if is_first { &mut view } else { &mut silent };
     let opened = open(args, page, options, (&signals, is_first), hooks);
     let (mut runner, to, mut ranks) = match member {
         None => {

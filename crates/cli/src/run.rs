@@ -200,44 +200,7 @@ fn execute(
         }
         planned = None;
     }
-    for round in 1..=rounds.count() {
-        // The last round may have created files.
-        let again = || facts(spec).map_err(one).and_then(resolve);
-        let ran = match (planned.take(), member) {
-            (Some(first), _) => Ok(Some(first)),
-            (None, None) => again().map(Some),
-            (None, Some(member)) => member.reach(Gate::Planned, again()),
-        };
-        let ran = ran.and_then(|planned| match planned {
-            Some((plan, facts)) => request.perform(&plan, facts, round, &mut rounds),
-            None => Ok(false),
-        });
-        match ran {
-            Ok(is_done) => done &= is_done,
-            Err(errors) if round == 1 => return Err(errors),
-            // What the rounds before showed is printed.
-            Err(errors) => {
-                errors.iter().for_each(|error| error!("{error}"));
-                done = false;
-                break;
-            }
-        }
-        if round == rounds.count() || rounds.is_steady() {
-            break;
-        }
-        let reason = signals.cancel_token().reason();
-        let goes_on = member.map_or(Ok(reason.is_none()), |member| member.again(reason.is_none()));
-        if goes_on == Ok(true) {
-            continue;
-        }
-        if is_printed {
-            let why = goes_on.err().or(reason.map(String::from));
-            let why = why.unwrap_or_else(|| "another rank ended".into());
-            error!("{why} after {round} of {} rounds", rounds.count());
-        }
-        done = false;
-        break;
-    }
+    done &= request.all_rounds(planned, &resolve, &mut rounds)?;
     if let Some(why) = rounds.why_not_steady() {
         error!("steady state: {why}");
         done = false;
@@ -386,6 +349,55 @@ impl Request<'_> {
             || output.compare.is_some()
             || output.confirm
             || output.idleness.is_some()
+    }
+
+    /// Runs all rounds, the first as `planned`, the others as `resolve` makes of the facts then; whether everything was carried
+    /// out.
+    fn all_rounds(
+        &self,
+        mut planned: Option<(Plan, Facts)>,
+        resolve: &dyn Fn(Facts) -> Result<(Plan, Facts), Vec<String>>,
+        rounds: &mut Rounds,
+    ) -> Result<bool, Vec<String>> {
+        let mut done = true;
+        for round in 1..=rounds.count() {
+            // The last round may have created files.
+            let again = || facts(self.spec).map_err(|error| vec![error]).and_then(resolve);
+            let ran = match (planned.take(), self.member) {
+                (Some(first), _) => Ok(Some(first)),
+                (None, None) => again().map(Some),
+                (None, Some(member)) => member.reach(Gate::Planned, again()),
+            };
+            let ran = ran.and_then(|planned| match planned {
+                Some((plan, facts)) => self.perform(&plan, facts, round, rounds),
+                None => Ok(false),
+            });
+            match ran {
+                Ok(is_done) => done &= is_done,
+                Err(errors) if round == 1 => return Err(errors),
+                // What the rounds before showed is printed.
+                Err(errors) => {
+                    errors.iter().for_each(|error| error!("{error}"));
+                    return Ok(false);
+                }
+            }
+            if round == rounds.count() || rounds.is_steady() {
+                break;
+            }
+            let reason = self.signals.cancel_token().reason();
+            let goes_on =
+                self.member.map_or(Ok(reason.is_none()), |member| member.again(reason.is_none()));
+            if goes_on == Ok(true) {
+                continue;
+            }
+            if self.member.is_none_or(|member| member.rank == 0) {
+                let why = goes_on.err().or(reason.map(String::from));
+                let why = why.unwrap_or_else(|| "another rank ended".into());
+                error!("{why} after {round} of {} rounds", rounds.count());
+            }
+            return Ok(false);
+        }
+        Ok(done)
     }
 
     /// Runs the plan; whether everything was carried out.

@@ -1,7 +1,7 @@
 //! Where the wall-clock time of a program's threads went.
 
 use crate::doc::{DataColumn, Document, Text, named, number, of, percent, time};
-use fathom_analysis::account::{AccountGroup, AccountPart, KINDS};
+use fathom_analysis::account::{Account, AccountGroup, AccountPart, KINDS};
 use fathom_analysis::watch::Observed;
 use fathom_model::watch::ThreadState;
 
@@ -19,10 +19,6 @@ pub(super) fn account(page: &mut Document, seen: &Observed) {
         shown.extend(account.groups.iter().find(|group| !group.peer));
     }
     let idle = account.groups.len() - shown.len();
-    let share = |parts: &[AccountPart], states: &[ThreadState]| -> f64 {
-        let parts = parts.iter().filter(|part| states.contains(&part.state));
-        parts.map(|part| part.share).sum()
-    };
     let all = (account.groups.len() > 1).then_some(&account.all);
     let kinds: Vec<_> = KINDS
         .iter()
@@ -50,20 +46,41 @@ pub(super) fn account(page: &mut Document, seen: &Observed) {
     let sum = all.map(|parts| row("all".into(), parts));
     body.table(columns, shown.iter().map(of_group).chain(sum).collect());
     for group in &shown {
-        let waits = group.parts.iter().filter(|part| {
-            is_detailed(part.state) && part.share >= 0.01 && part.waits_per_s.is_some()
-        });
-        let waits = waits.map(|part| {
-            let is_lock = part.state == ThreadState::FutexBrief;
-            let name = if is_lock { "lock" } else { part.state.name() };
-            let rate = named(name, of(number(part.waits_per_s.unwrap_or(0.0)), "waits/s"));
-            Text::join([rate, named("of", time(part.mean_wait_ns.unwrap_or(0.0)))], " ")
-        });
-        let waits = Text::join(waits, ", ");
+        let waits = waits(group);
         if !waits.is_empty() {
             body.entry(&group.name(), waits);
         }
     }
+    basis(&mut body, &account, idle);
+    page.section(
+        "where the time went, in % of each group's wall-clock time",
+        Text::default(),
+        body,
+    );
+}
+
+fn share(parts: &[AccountPart], states: &[ThreadState]) -> f64 {
+    let parts = parts.iter().filter(|part| states.contains(&part.state));
+    parts.map(|part| part.share).sum()
+}
+
+/// How often the threads of a group waited, and for how long.
+fn waits(group: &AccountGroup) -> Text {
+    let waits = group
+        .parts
+        .iter()
+        .filter(|part| is_detailed(part.state) && part.share >= 0.01 && part.waits_per_s.is_some());
+    let waits = waits.map(|part| {
+        let is_lock = part.state == ThreadState::FutexBrief;
+        let name = if is_lock { "lock" } else { part.state.name() };
+        let rate = named(name, of(number(part.waits_per_s.unwrap_or(0.0)), "waits/s"));
+        Text::join([rate, named("of", time(part.mean_wait_ns.unwrap_or(0.0)))], " ")
+    });
+    Text::join(waits, ", ")
+}
+
+/// What the account rests on, and what of it the verdict divides; `idle` groups are left out of the table.
+fn basis(body: &mut Document, account: &Account, idle: usize) {
     let source = match account.recorded_share {
         0.0 => "from the scheduler's statistics and samples".into(),
         share if share >= 0.95 => "from the scheduler's statistics and all context switches".into(),
@@ -97,11 +114,6 @@ pub(super) fn account(page: &mut Document, seen: &Observed) {
              another thread, process or peer whose time is counted"
         ));
     }
-    page.section(
-        "where the time went, in % of each group's wall-clock time",
-        Text::default(),
-        body,
-    );
 }
 
 /// Whether number and time of such waits are of interest.
