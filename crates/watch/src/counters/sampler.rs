@@ -13,7 +13,7 @@ use fathom_model::watch::{
 use rustix::io::Errno;
 use std::io;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Length of a counting window, if hardware events are counted in windows.
 const WINDOW: Duration = Duration::from_millis(20);
@@ -22,23 +22,34 @@ const ONE_IN: u32 = 20;
 /// Acceptable overhead per context switch, in nanoseconds, for per-CPU events: 1% at 20,000 context
 /// switches per second.
 const CPU_MOST_NS: f64 = 500.0;
-/// The same for per-process events, which always cost more because they are switched with the
-/// thread: 1% at 4,000 context switches per second.
-const PROCESS_MOST_NS: f64 = 2500.0;
+/// Acceptable overhead of per-process events, which are switched with the thread: a share of the time.
+const PROCESS_SHARE_MAX: f64 = 0.01;
 
 /// Counts instructions, cycles, cache misses, context switches and page faults of each CPU or of
-/// processes. If the measured overhead of per-process events is too high, CPUs are counted instead,
-/// which adds nothing to a context switch; if that is too expensive as well, in short windows.
+/// processes. If the measured overhead per context switch is too high, CPUs are counted in short windows, and
+/// processes only until their context switches have made it so: what was counted by then is extrapolated.
 #[derive(Debug)]
 pub struct CounterSampler {
     groups: Vec<CounterGroup>,
     windows: Option<CounterWindows>,
+    processes: Option<ProcessCost>,
     missing: Vec<Unavailable>,
 }
 
 #[derive(Debug, Default)]
 struct CounterWindows {
     samples: u32,
+}
+
+/// What counting processes has cost.
+#[derive(Debug)]
+struct ProcessCost {
+    added_ns: f64,
+    began: Instant,
+    at: Instant,
+    switches: u64,
+    /// How long was counted, once that has ended.
+    counted: Option<Duration>,
 }
 
 #[derive(Debug)]
@@ -87,13 +98,12 @@ impl CounterSampler {
         if hardware {
             *known = cost.as_ref().ok().copied();
         }
-        if let Some(why) = too_expensive(&cost, by_cpu) {
-            if !by_cpu {
-                this = Self::open_with(proc_root, sys_root, &Scope::Machine, kinds, probes)?;
-            } else {
-                this.windows = Some(CounterWindows::default());
-            }
-            this.missing.push(fallback(why, by_cpu));
+        if !by_cpu {
+            let added_ns = cost.map_or(0.0, |cost| cost.added_ns);
+            this.processes = Some(ProcessCost::new(added_ns));
+        } else if let Some(why) = too_expensive(&cost) {
+            this.windows = Some(CounterWindows::default());
+            this.missing.push(fallback(&why));
         }
         if this.windows.is_none() {
             this.enable_hardware(true);
@@ -116,7 +126,7 @@ impl CounterSampler {
         for target in targets {
             groups.extend(CounterGroup::open(target, kinds, &mut missing)?);
         }
-        Ok(Self { groups, windows: None, missing })
+        Ok(Self { groups, windows: None, processes: None, missing })
     }
 
     pub fn missing(&self) -> &[Unavailable] {
@@ -155,9 +165,13 @@ impl Sampler for CounterSampler {
 
     fn take(&mut self, sample: &mut MachineSample) {
         let mut counters = CountersSample::default();
+        let factor = self.processes.as_ref().and_then(ProcessCost::factor);
         for group in &self.groups {
             // Unreadable counters are omitted.
-            let Ok(counted) = group.read(self.windows.is_some()) else { continue };
+            let Ok(mut counted) = group.read(self.windows.is_some()) else { continue };
+            if let Some(factor) = factor {
+                extrapolate(&mut counted, factor);
+            }
             match counters
                 .of
                 .last_mut()
@@ -167,32 +181,77 @@ impl Sampler for CounterSampler {
                 None => counters.of.push(counted),
             }
         }
-        sample.counters = Some(counters);
+        if let Some(cost) = &mut self.processes
+            && cost.is_too_high(&counters)
+        {
+            let hardware = self.has_hardware();
+            self.groups.iter().for_each(CounterGroup::stop);
+            if !hardware {
+                // What software counts alone, others have as well.
+                self.groups.clear();
+            }
+        }
+        sample.counters = (!self.groups.is_empty()).then_some(counters);
     }
 }
 
-/// Why events are too expensive to be counted as measured; `None` if they are not.
-fn too_expensive(trial: &io::Result<CountingCost>, by_cpu: bool) -> Option<String> {
-    let most_ns = if by_cpu { CPU_MOST_NS } else { PROCESS_MOST_NS };
+impl ProcessCost {
+    fn new(added_ns: f64) -> Self {
+        let now = Instant::now();
+        Self { added_ns, began: now, at: now, switches: 0, counted: None }
+    }
+
+    /// By what to multiply what was counted; `None` while all is.
+    fn factor(&self) -> Option<f64> {
+        Some(self.began.elapsed().as_secs_f64() / self.counted?.as_secs_f64())
+    }
+
+    /// Whether the context switches since the last call have made it too high, which ends the counting.
+    fn is_too_high(&mut self, counters: &CountersSample) -> bool {
+        let sum = |of: fn(&Counted) -> Option<u64>| counters.of.iter().filter_map(of).sum::<u64>();
+        let switches = sum(|counted| counted.context_switches);
+        let spent = switches.saturating_sub(self.switches) as f64 * self.added_ns;
+        let elapsed = self.at.elapsed();
+        (self.switches, self.at) = (switches, Instant::now());
+        let is_too_high = self.counted.is_none()
+            && spent > PROCESS_SHARE_MAX * elapsed.as_nanos() as f64
+            && !elapsed.is_zero();
+        if is_too_high {
+            self.counted = Some(self.began.elapsed());
+        }
+        is_too_high
+    }
+}
+
+/// Multiplies what counting found, as an estimate for a time of which only a part was counted.
+fn extrapolate(counted: &mut Counted, factor: f64) {
+    let scaled = |value: u64| (value as f64 * factor) as u64;
+    let software =
+        [&mut counted.task_clock_ns, &mut counted.context_switches, &mut counted.page_faults];
+    software.into_iter().flatten().for_each(|value| *value = scaled(*value));
+    for executed in counted.user.iter_mut().chain(&mut counted.kernel) {
+        executed.enabled_ns = scaled(executed.enabled_ns);
+    }
+    counted.cache.iter_mut().for_each(|cache| cache.enabled_ns = scaled(cache.enabled_ns));
+}
+
+/// Why the events of a CPU are too expensive to be counted as measured; `None` if they are not.
+fn too_expensive(trial: &io::Result<CountingCost>) -> Option<String> {
     match trial {
-        Ok(trial) if trial.added_ns <= most_ns => None,
+        Ok(trial) if trial.added_ns <= CPU_MOST_NS => None,
         Ok(trial) => Some(trial.to_string()),
         Err(error) => Some(format!("the overhead of counting cannot be measured: {error}")),
     }
 }
 
 /// What is counted instead.
-fn fallback(why: String, by_cpu: bool) -> Unavailable {
-    let (what, fallback) = if by_cpu {
-        let (window, cycle) = (WINDOW, WINDOW * ONE_IN);
-        (
-            "instructions and cycles without interruption",
-            format!("counted for {window:?} of every {cycle:?}"),
-        )
-    } else {
-        ("instructions and cycles per process", "counted per CPU".into())
-    };
-    Unavailable { source: what.into(), reason: format!("{why}; {fallback}"), remedy: String::new() }
+fn fallback(why: &str) -> Unavailable {
+    let cycle = WINDOW * ONE_IN;
+    Unavailable {
+        source: "instructions and cycles without interruption".into(),
+        reason: format!("{why}; counted for {WINDOW:?} of every {cycle:?}"),
+        remedy: String::new(),
+    }
 }
 
 /// Opens and enables events as the sampler would, to measure their overhead.
@@ -262,6 +321,13 @@ impl CounterGroup {
             }
         });
         Ok(Some(Self { cpu, pid: target.pid, software, hardware }))
+    }
+
+    /// What it has counted can still be read.
+    fn stop(&self) {
+        // On failure it goes on, and costs what it did.
+        let _ = self.software.clock.disable();
+        let _ = self.hardware.as_ref().map(HardwareEvents::disable);
     }
 
     fn read(&self, windowed: bool) -> io::Result<Counted> {

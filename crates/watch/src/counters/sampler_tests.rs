@@ -2,7 +2,7 @@
 //! which the machine may lack.
 
 use super::*;
-use fathom_model::watch::CacheEvent;
+use fathom_model::watch::{CacheEvent, Executed};
 use std::io::{Read, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 
@@ -186,18 +186,45 @@ fn the_measured_overhead_decides() {
         assert!(overhead.without_ns > 0.0, "{overhead:?}");
     }
     let overhead = |added_ns| Ok(CountingCost { without_ns: 1800.0, added_ns });
-    assert_eq!(
-        (too_expensive(&overhead(100.0), true), too_expensive(&overhead(1600.0), false)),
-        (None, None)
-    );
-    assert!(too_expensive(&overhead(1600.0), true).is_some());
-    let why = too_expensive(&overhead(5300.0), false).unwrap();
-    let text = fallback(why.clone(), true).to_string();
+    assert_eq!(too_expensive(&overhead(100.0)), None);
+    let text = fallback(&too_expensive(&overhead(5300.0)).unwrap()).to_string();
     let wanted =
         "counting adds 5.3 µs to a context switch of 1.8 µs; counted for 20ms of every 400ms";
     assert!(text.contains(wanted), "{text}");
-    assert!(fallback(why, false).reason.contains("per CPU"));
-    assert!(too_expensive(&Err(io::Error::other("x")), true).is_some());
+    assert!(too_expensive(&Err(io::Error::other("x"))).is_some());
+}
+
+#[test]
+fn processes_that_switch_often_are_counted_for_a_while() {
+    for kinds in [None, Some(&STAND_IN)] {
+        let load = Load::new("for n in 1 2 3; do true | true; done");
+        let scope = Scope::Trees(vec![load.pid()]);
+        let opened = CounterSampler::of(Path::new("/proc"), Path::new("/sys"), &scope, kinds);
+        let Ok(mut sampler) = opened else { return };
+        sampler.enable_hardware(true);
+        // As if each context switch had cost an hour.
+        sampler.processes = Some(ProcessCost::new(3.6e12));
+        assert_eq!(read_all(&mut sampler)[0].pid, Some(load.pid()));
+        load.finish();
+        let mut sample = MachineSample::default();
+        sampler.take(&mut sample);
+        assert_eq!(sample.counters.is_some(), kinds.is_some());
+        assert!(sampler.processes.as_ref().unwrap().counted.is_some());
+        if kinds.is_some() {
+            std::thread::sleep(Duration::from_millis(1));
+            let [first, later] = [(); 2].map(|()| read_all(&mut sampler)[0].user.unwrap());
+            assert_eq!(first.running_ns, later.running_ns);
+            assert!(later.enabled_ns > first.enabled_ns && first.scale().unwrap() > 1.0);
+        }
+    }
+}
+
+#[test]
+fn what_was_counted_stands_for_the_rest() {
+    let executed = Executed { enabled_ns: 100, running_ns: 100, ..Executed::default() };
+    let mut counted = Counted { page_faults: Some(8), user: Some(executed), ..Counted::default() };
+    extrapolate(&mut counted, 4.0);
+    assert_eq!((counted.page_faults, counted.user.unwrap().scale()), (Some(32), Some(4.0)));
 }
 
 /// Both count the same process from before it starts its work until its exit.
