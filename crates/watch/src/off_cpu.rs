@@ -242,10 +242,12 @@ impl OffCpuSampler {
         self.recorded += most / 2 * self.rings.len() as u64;
         self.budget.read(read / 2, TOTAL_MAX);
         found.tasks.sort_by_key(|(time, _)| *time);
-        for (_, event) in found.tasks.drain(..) {
+        for (time, event) in found.tasks.drain(..) {
             self.members.apply(&event);
-            if let TaskEvent::Ended { tid } = event {
-                self.switches.ended(tid);
+            match event {
+                TaskEvent::Forked { tid, .. } => self.switches.started(tid, time),
+                TaskEvent::Ended { tid } => self.switches.ended(tid, time),
+                TaskEvent::Named { .. } => {}
             }
         }
         let Some(from) = self.window_from else {
@@ -337,9 +339,7 @@ impl Sampler for OffCpuSampler {
             self.has_started = true;
             self.advance();
         }
-        if let Some(now_ns) = self.window_from {
-            self.switches.pause(now_ns);
-        }
+        self.switches.pause(self.window_from.unwrap_or_else(monotonic_ns));
         let members = &self.members;
         let is_member = |pid: i32| members.contains(pid);
         let (threads, left_out) =

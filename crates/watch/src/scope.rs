@@ -125,7 +125,7 @@ impl ScopeMembers {
     /// Follows what was reported.
     pub fn apply(&mut self, event: &TaskEvent) {
         match event {
-            TaskEvent::Forked { pid, parent } => self.forked(*pid, *parent),
+            TaskEvent::Forked { pid, parent, .. } => self.forked(*pid, *parent),
             TaskEvent::Named { pid, comm } => self.named(*pid, comm.as_bytes()),
             TaskEvent::Ended { .. } => {}
         }

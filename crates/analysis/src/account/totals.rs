@@ -372,7 +372,11 @@ impl GroupSums {
     }
 
     /// A thread of a peer, of which only context switches are known.
-    fn add_peer(&mut self, thread: &SwitchedThread, scale: f64, elapsed_ns: u64) {
+    fn add_peer(&mut self, thread: &SwitchedThread, scale: f64, interval_ns: u64) {
+        let elapsed_ns = match thread.lived_ns {
+            0 => interval_ns,
+            lived_ns => lived_ns.min(interval_ns),
+        };
         let part = match thread.interval_ns {
             0 => scale,
             interval_ns => elapsed_ns as f64 / interval_ns as f64,

@@ -32,6 +32,9 @@ pub struct SwitchedThread {
     /// Whether its process is not watched, but woke threads of the watched ones that waited for a peer.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub peer: bool,
+    /// How much of the interval it existed, in nanoseconds; 0 for all of it.
+    #[serde(default, skip_serializing_if = "super::is_zero")]
+    pub lived_ns: u64,
     /// The time for which `run_ns` and `runnable_ns` are known from the scheduler's statistics, in nanoseconds; 0 if they are of
     /// the recorded time.
     #[serde(default, skip_serializing_if = "super::is_zero")]

@@ -44,6 +44,11 @@ pub(super) struct Switches {
     threads: HashMap<i32, TracedThread>,
     peers: Peers,
     follows_peers: bool,
+    /// Peers so far, which matter also while none of their answers comes.
+    followed: HashSet<i32>,
+    /// When the previous interval ended, and the time of the last event or pause.
+    taken_ns: u64,
+    now_ns: u64,
 }
 
 #[derive(Debug, Default)]
@@ -51,7 +56,9 @@ struct TracedThread {
     /// 0 until it has left a CPU.
     pid: i32,
     comm: Comm,
-    has_ended: bool,
+    /// When it started in this interval, and when it ended.
+    started_ns: Option<u64>,
+    ended_ns: Option<u64>,
     now: Activity,
     /// When it began that, and since when its time is not counted yet.
     began_ns: u64,
@@ -155,6 +162,15 @@ impl TracedThread {
         let since = |now: u64, before: u64| now.saturating_sub(before);
         let elapsed_ns = now.1.duration_since(then).as_nanos() as u64;
         Some((since(now.0.run_ns, before.run_ns), since(now.0.wait_ns, before.wait_ns), elapsed_ns))
+    }
+
+    /// How much of the time from `taken_ns` to `now_ns` it existed; 0 for all of it.
+    fn lived_ns(&self, taken_ns: u64, now_ns: u64) -> u64 {
+        if self.started_ns.is_none() && self.ended_ns.is_none() {
+            return 0;
+        }
+        let from = self.started_ns.unwrap_or(0).max(taken_ns);
+        self.ended_ns.unwrap_or(now_ns).saturating_sub(from).max(1)
     }
 
     /// Ends what it did until now, at `now_ns`.
@@ -289,7 +305,7 @@ impl Switches {
         if tid > 0 && state & ENDED_MASK != 0 {
             let thread = self.threads.entry(tid).or_default();
             thread.becomes(Activity::Unknown, now_ns);
-            thread.has_ended = true;
+            thread.ended_ns = Some(now_ns);
         } else if tid > 0 {
             let thread = self.threads.entry(tid).or_default();
             (thread.pid, thread.comm) = (pid, comm);
@@ -367,13 +383,19 @@ impl Switches {
         )
     }
 
+    /// A thread was created.
+    pub fn started(&mut self, tid: i32, now_ns: u64) {
+        self.threads.entry(tid).or_default().started_ns = Some(now_ns);
+    }
+
     /// A thread has exited, which may be reported before its last events.
-    pub fn ended(&mut self, tid: i32) {
-        self.threads.entry(tid).or_default().has_ended = true;
+    pub fn ended(&mut self, tid: i32, now_ns: u64) {
+        self.threads.entry(tid).or_default().ended_ns = Some(now_ns);
     }
 
     /// What threads do is counted up to `now_ns`, and goes on.
     pub fn pause(&mut self, now_ns: u64) {
+        self.now_ns = now_ns;
         self.threads.values_mut().for_each(|thread| thread.elapse(now_ns));
     }
 
@@ -390,10 +412,11 @@ impl Switches {
         is_member: impl Fn(i32) -> bool,
         names: &NameTable,
     ) -> (Vec<SwitchedThread>, u64) {
-        let peers = match self.follows_peers {
-            true => self.find_peers(proc_root, &is_member),
-            false => HashSet::new(),
-        };
+        if self.follows_peers {
+            let found = self.find_peers(proc_root, &is_member);
+            self.followed.extend(found);
+        }
+        let peers = &self.followed;
         let comm_of = |tid: i32, threads: &HashMap<i32, TracedThread>| {
             threads.get(&tid).map(|thread| thread.comm.text()).unwrap_or_default()
         };
@@ -405,7 +428,7 @@ impl Switches {
         // Threads that have exited, or that nothing was seen of in this interval.
         let was_seen = |thread: &TracedThread| {
             let spent = thread.run_ns + thread.runnable_ns > 0 || !thread.waits.is_empty();
-            thread.now != Activity::Unknown || spent
+            thread.now != Activity::Unknown || spent || thread.started_ns.is_some()
         };
         self.threads.retain(|_, thread| was_seen(thread));
         for (tid, thread) in &mut self.threads {
@@ -435,13 +458,20 @@ impl Switches {
                 tid: *tid,
                 comm: thread.comm.text(),
                 peer: is_peer,
+                lived_ns: thread.lived_ns(self.taken_ns, self.now_ns),
                 interval_ns,
                 run_ns,
                 runnable_ns,
                 waits,
             });
         }
-        self.threads.retain(|_, thread| !thread.has_ended);
+        let ended = |(tid, thread): (&i32, &TracedThread)| thread.ended_ns.map(|_| *tid);
+        for tid in self.threads.iter().filter_map(ended) {
+            self.followed.remove(&tid);
+        }
+        self.threads.retain(|_, thread| thread.ended_ns.is_none());
+        self.threads.values_mut().for_each(|thread| thread.started_ns = None);
+        self.taken_ns = self.now_ns;
         let left_out = taken.len().saturating_sub(TAKEN_MAX);
         if left_out > 0 {
             taken.sort_unstable_by_key(|thread| (Reverse(active_ns(thread)), thread.tid));

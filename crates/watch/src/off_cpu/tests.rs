@@ -185,6 +185,32 @@ fn peers_are_followed_unless_that_is_off() {
 }
 
 #[test]
+fn a_peer_remains_one_and_its_threads_count_from_their_start() {
+    let (peer, comm) = (crate::own_pid(), Comm::of(b"db"));
+    let mut switches = Switches::new(true);
+    let mut take = |switches: &mut Switches, now_ns| {
+        switches.pause(now_ns);
+        let (taken, _) = switches.take(Path::new("/proc"), |pid| pid == 1, &NameTable::new());
+        let of_peer = taken.into_iter().filter(|one| one.peer && one.tid != peer);
+        of_peer.map(|one| (one.tid, one.lived_ns)).collect::<Vec<_>>()
+    };
+    switches.switched(100, ((1, 2), comm), 1, Some((ThreadState::Socket, 0)), peer);
+    switches.woken(300, 2, Waker::Process(peer), peer);
+    assert_eq!(take(&mut switches, 1000), []);
+    // No wait ends in this interval.
+    switches.started(9, 1200);
+    switches.switched(1300, ((peer, 9), comm), 1, Some((ThreadState::Poll, 0)), 0);
+    assert_eq!(take(&mut switches, 2000), [(9, 800)]);
+    assert_eq!(take(&mut switches, 3000), [(9, 0)]);
+    switches.ended(9, 3100);
+    assert_eq!(take(&mut switches, 4000), [(9, 100)]);
+    switches.ended(peer, 4500);
+    switches.switched(4600, ((peer, 10), comm), 1, Some((ThreadState::Poll, 0)), 0);
+    assert_eq!(take(&mut switches, 5000).len(), 1);
+    assert_eq!(take(&mut switches, 6000), []);
+}
+
+#[test]
 fn chains_of_events_that_are_kept_stay_theirs() {
     let event =
         |chain| Event::Switch { from: (1, 1), comm: Comm::of(b"db"), state: 1, chain, to: 0 };

@@ -45,7 +45,7 @@ pub(crate) fn monotonic_ns() -> u64 {
 /// What happened to a process or thread.
 #[derive(Debug)]
 pub(crate) enum TaskEvent {
-    Forked { pid: i32, parent: i32 },
+    Forked { pid: i32, tid: i32, parent: i32 },
     Named { pid: i32, comm: String },
     Ended { tid: i32 },
 }
@@ -56,7 +56,8 @@ impl TaskEvent {
         let id = |at| record.u32_at(at).map(|id| id as i32);
         match record.kind {
             bindings::PERF_RECORD_FORK => {
-                Some((record.u64_at(16)?, Self::Forked { pid: id(0)?, parent: id(4)? }))
+                let event = Self::Forked { pid: id(0)?, tid: id(8)?, parent: id(4)? };
+                Some((record.u64_at(16)?, event))
             }
             bindings::PERF_RECORD_EXIT => Some((record.u64_at(16)?, Self::Ended { tid: id(8)? })),
             bindings::PERF_RECORD_COMM => {
