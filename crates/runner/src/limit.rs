@@ -128,7 +128,7 @@ impl Limit {
         let place = ranks.as_deref().map_or(Place::ALONE, place);
         let mut executor = EngineExecutor::new(&self.targets, self.how.conditions.clone(), place);
         // Even without a record, because the samples name competing programs.
-        session.sample_load(self.how.options.sampling, self.targets.devices());
+        session.sample_load(self.how.options.sampling, &[], self.targets.devices());
         let cancel = &self.how.options.cancel;
         let stop = || cancel.reason();
         let mut is_whole = Ok(());
@@ -169,7 +169,7 @@ impl Limit {
         let began = Instant::now();
         let conditions = self.how.conditions.clone();
         let mut executor = EngineExecutor::new(&self.targets, conditions, place(ranks));
-        session.sample_load(self.how.options.sampling, self.targets.devices());
+        session.sample_load(self.how.options.sampling, &[], self.targets.devices());
         let cancel = &self.how.options.cancel;
         let served = ranks::serve(ranks, &mut executor, cancel, |window| {
             while session.next(Duration::ZERO).is_some() {}

@@ -120,7 +120,7 @@ impl Runner {
         let mut shrinking = targets.shrink_detector(plan);
         let mut ring_threads = RingThreads::new(plan, targets.proc());
         let session = &mut self.session;
-        session.sample_load(self.how.sampling, targets.devices());
+        session.sample_load(self.how.sampling, &plan.jobs, targets.devices());
         let mut samples = JobSamples::new();
         let of_single_ios = |index: usize| {
             plan.jobs[index].logs.as_ref().is_some_and(|logs| logs.are_of_single_ios())

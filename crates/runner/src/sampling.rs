@@ -3,6 +3,7 @@
 use fathom_machine::Roots;
 use fathom_model::advice::thread_not_created;
 use fathom_model::facts::DeviceFacts;
+use fathom_model::plan::JobPlan;
 use fathom_model::progress::Sample;
 use fathom_model::watch::{
     DeviceWiring, Level, MachineProbes, SampledView, SamplingRecord, Unavailable,
@@ -56,6 +57,8 @@ pub struct SamplingOptions {
     /// Whether fathom's own workers run, which must not be slowed: hardware counters are then read in a separate window,
     /// and symbols are resolved while CPUs are idle.
     pub during_run: bool,
+    /// Whether they pause between I/Os: samples that were late, with an interrupt of theirs, would always find them at work.
+    pub is_paced: bool,
     /// Whether `full` traces every I/O instead of part of the time.
     pub each_io: bool,
     /// Whether processes at the other end of the watched ones' pipes and sockets have no account.
@@ -223,7 +226,7 @@ fn open(options: &SamplingOptions) -> Opened {
         proc_root: proc.clone(),
         scope: options.scope.clone(),
         hz: options.threads_hz.unwrap_or(threads::HZ),
-        urgent: !options.during_run,
+        urgent: !options.during_run || options.is_paced,
         ..ThreadOptions::default()
     };
     let threads = ThreadSampler::open(thread_options).map(|mut threads| {
@@ -405,7 +408,7 @@ pub struct BackgroundSampling {
     error: Option<String>,
 }
 
-pub(crate) fn during_run(level: Level, devices: Vec<String>) -> SamplingOptions {
+pub(crate) fn during_run(level: Level, jobs: &[JobPlan], devices: Vec<String>) -> SamplingOptions {
     let own = i32::try_from(std::process::id()).unwrap_or(i32::MAX);
     let scope = match level {
         Level::Full => Scope::Machine,
@@ -417,6 +420,7 @@ pub(crate) fn during_run(level: Level, devices: Vec<String>) -> SamplingOptions 
         devices,
         interval: INTERVAL,
         during_run: true,
+        is_paced: jobs.iter().any(|job| job.is_paced() || job.think.is_some()),
         ..SamplingOptions::default()
     }
 }
@@ -428,13 +432,13 @@ impl BackgroundSampling {
 
     /// By default starts after a delay and covers only this process and `devices`; with `full`, starts immediately and
     /// covers the whole machine.
-    pub fn beside_load(level: Level, devices: Vec<String>) -> Self {
+    pub fn beside_load(level: Level, jobs: &[JobPlan], devices: Vec<String>) -> Self {
         let start_at = match level {
             Level::Off => None,
             Level::Default => Some(Instant::now() + DELAY),
             Level::Full => Some(Instant::now()),
         };
-        let options = during_run(level, devices);
+        let options = during_run(level, jobs, devices);
         let mut this = Self { options, start_at, ..Self::default() };
         this.start_if_due();
         this

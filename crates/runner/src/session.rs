@@ -8,6 +8,7 @@ use fathom_analysis::rules;
 use fathom_analysis::watch::Observed;
 use fathom_machine::Roots;
 use fathom_model::outcome::{Outcome, RecordKind};
+use fathom_model::plan::JobPlan;
 use fathom_model::progress::Sample;
 use fathom_model::record::{Header, RECORD_VERSION};
 use fathom_model::watch::{CommandRecord, Level, MachineSample, SamplingRecord};
@@ -184,10 +185,10 @@ impl Session {
         Ok(())
     }
 
-    pub(crate) fn sample_load(&mut self, level: Level, devices: Vec<String>) {
+    pub(crate) fn sample_load(&mut self, level: Level, jobs: &[JobPlan], devices: Vec<String>) {
         let unsampled = SamplingRecord { level, ..SamplingRecord::default() };
         self.unsampled = Some(unsampled).filter(|_| level != Level::Off);
-        self.background = BackgroundSampling::beside_load(level, devices);
+        self.background = BackgroundSampling::beside_load(level, jobs, devices);
     }
 
     fn writer(&self) -> Option<&Writer> {

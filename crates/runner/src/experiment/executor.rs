@@ -177,7 +177,11 @@ impl<'a> ConditionExecutor<'a> {
         let sampling = match condition.sampling {
             Level::Off => None,
             level => {
-                let sampling = Sampling::start(&during_run(level, self.targets.devices()));
+                let jobs = match self.plans.works.get(index) {
+                    Some(Work::Jobs(plan)) => &plan.jobs[..],
+                    _ => &[],
+                };
+                let sampling = Sampling::start(&during_run(level, jobs, self.targets.devices()));
                 Some(sampling.map_err(Failure::once)?)
             }
         };
