@@ -1,6 +1,7 @@
 # cause: A client sends requests to a local server that takes 50 ms for each, without computing.
 # expect: peer, timer
 # mentions: python
+# peers: python3
 # packages: python3
 prepare() {
     cat >server.py <<'P'

@@ -3,6 +3,7 @@
 # busy: own-cpu, flush, other-cpu
 # vague: peer
 # mentions: postgres
+# peers: postgres
 # packages: postgresql postgresql-contrib
 prepare() {
     postgres_server -c shared_buffers=512MB

@@ -1,6 +1,7 @@
 # cause: A program writes into a pipe whose reader takes 64 KiB ten times a second.
 # expect: peer, timer
 # mentions: perl
+# peers: perl
 # packages: perl
 prepare() {
     mkfifo pipe

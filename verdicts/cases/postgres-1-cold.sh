@@ -1,6 +1,7 @@
 # cause: A postgres server with one client reads rows of a cold table: one read of the disk at a time.
 # expect: queue-depth
 # busy: queue-depth, other-cpu
+# peers: pgbench
 # packages: postgresql postgresql-contrib
 # watch: 5s
 prepare() {

@@ -1,6 +1,7 @@
 # cause: A postgres server with one client that commits small updates: it computes, and waits for a flush of the log each time.
 # expect: own-cpu, flush
 # busy: own-cpu, flush, other-cpu
+# peers: pgbench
 # packages: postgresql postgresql-contrib
 # watch: 5s
 prepare() {

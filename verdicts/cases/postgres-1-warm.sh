@@ -1,6 +1,7 @@
 # cause: A postgres server with one client on this machine and all data in memory: its backend computes, then waits for the client.
 # expect: own-cpu, peer
 # busy: own-cpu, other-cpu, peer
+# peers: pgbench
 # packages: postgresql postgresql-contrib
 # watch: 5s
 prepare() {

@@ -1,6 +1,7 @@
 # cause: A postgres server with eight clients reads rows of a cold table from the disk.
 # expect: device, queue-depth, own-cpu
 # busy: device, queue-depth, other-cpu, own-cpu
+# peers: pgbench
 # packages: postgresql postgresql-contrib
 # watch: 5s
 prepare() {

@@ -2,6 +2,7 @@
 # expect: flush
 # busy: flush, other-cpu
 # vague: lock
+# peers: pgbench
 # packages: postgresql postgresql-contrib
 # watch: 5s
 prepare() {

@@ -1,6 +1,7 @@
 # cause: A postgres server with eight clients and all data in memory: it and its clients use all CPUs.
 # expect: own-cpu
 # busy: own-cpu, other-cpu
+# peers: pgbench
 # packages: postgresql postgresql-contrib
 # watch: 5s
 prepare() {

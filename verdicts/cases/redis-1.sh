@@ -1,6 +1,7 @@
 # cause: A redis server with one client on this machine, which waits for each answer: the server waits for its requests.
 # expect: peer
 # vague: own-cpu
+# peers: redis-benchmark
 # packages: redis-server redis-tools
 # watch: 5s
 prepare() {

@@ -2,6 +2,7 @@
 # expect: own-cpu
 # busy: own-cpu, other-cpu
 # vague: peer
+# peers: redis-benchmark
 # packages: redis-server redis-tools
 # watch: 5s
 prepare() {

@@ -1,6 +1,7 @@
 # cause: A redis server with 50 clients that flushes its log before it answers (appendfsync always).
 # expect: flush
 # busy: flush, other-cpu
+# peers: redis-benchmark
 # packages: redis-server redis-tools
 # watch: 5s
 prepare() {

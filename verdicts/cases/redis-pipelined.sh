@@ -1,6 +1,7 @@
 # cause: A redis server whose 8 clients send 64 requests at a time: its one thread computes.
 # expect: own-cpu
 # busy: own-cpu, other-cpu
+# peers: redis-benchmark
 # packages: redis-server redis-tools
 # watch: 6s
 prepare() {

@@ -1,6 +1,7 @@
 # cause: A client waits for answers from a local server on a Unix socket, which computes 5 ms for each.
 # expect: peer, own-cpu
 # mentions: python
+# peers: python3
 # packages: python3
 prepare() {
     cat >server.py <<'P'

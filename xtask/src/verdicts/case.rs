@@ -20,6 +20,8 @@ pub struct Case {
     /// The finding that is right contains this word.
     mentions: String,
     packages: Vec<String>,
+    /// Names of the processes at the other end, which bpftrace traces as well.
+    pub peers: Vec<String>,
     /// `program` prints the processes to watch, for this long.
     pub watch: Option<String>,
     /// `program` becomes fathom itself, whose own result is judged.
@@ -120,6 +122,7 @@ impl Case {
             expect: [Expected::of(expect, vague, causes)?, Expected::of(busy, vague, causes)?],
             mentions: head.remove("mentions").unwrap_or_default().into(),
             packages: words(head.remove("packages").unwrap_or_default()).collect(),
+            peers: words(head.remove("peers").unwrap_or_default()).collect(),
             watch: head.remove("watch").map(String::from),
             is_fathom: match head.remove("runs") {
                 None => false,

@@ -62,8 +62,9 @@ struct Measured {
     /// The rule named first, and its sentence.
     rule: String,
     summary: String,
-    /// By fathom and by bpftrace.
+    /// By fathom and by bpftrace; the same of the processes at the other end.
     shares: [Option<Shares>; 2],
+    peers: [Option<Shares>; 2],
 }
 
 /// Runs the cases and prints the table; verdicts that are not right are an error with `--strict` only.
@@ -128,11 +129,15 @@ fn measure(
     let (json, truth) = judged?;
     // `run` prints its own beside fio's keys.
     let json = json.get("fathom").unwrap_or(&json);
-    let (names, account) = truth::of_account(&json["figures"]["account"]);
-    let truth = truth.map(|threads| truth::shares(threads, &names));
-    let (verdict, rule, summary) = case.judge(&json["findings"], is_busy, truth.as_ref());
-    let shares = [account, truth];
-    Ok(Measured { is_busy, verdict, rule, summary, shares })
+    let shares = |peers: bool| {
+        let (names, account) = truth::of_account(&json["figures"]["account"], peers);
+        let threads = truth.clone().filter(|_| !peers || account.is_some());
+        [account, threads.map(|threads| truth::shares(threads, &names))]
+    };
+    let (shares, peers) =
+        (shares(false), if case.peers.is_empty() { [None, None] } else { shares(true) });
+    let (verdict, rule, summary) = case.judge(&json["findings"], is_busy, shares[1].as_ref());
+    Ok(Measured { is_busy, verdict, rule, summary, shares, peers })
 }
 
 /// Runs the case's program, fathom itself or any under `fathom watch`: the JSON, and its threads by bpftrace.
@@ -160,6 +165,7 @@ fn judged(
         args.extend(["--".into(), "bash".into()]);
         args.extend(case.arguments("program", dir, fathom));
     }
+    pids.extend(truth::named(&case.peers));
     let tracer = with_truth.then(|| Tracer::start(&pids)).transpose()?;
     let done = attempt(program, &args, dir, Probe::Nothing, Duration::from_secs(120))?;
     let truth = tracer.map(Tracer::stop).transpose()?;
@@ -175,7 +181,8 @@ impl Measured {
     fn line(&self, case: &Case) -> String {
         let busy = if self.is_busy { "busy" } else { "idle" };
         let mut line = format!("{:<24} {busy} {:<12} {}", case.name, self.word(), self.summary);
-        for (name, shares) in ["fathom", "bpftrace"].iter().zip(&self.shares) {
+        let names = ["fathom", "bpftrace", "peers, by fathom", "peers, by bpftrace"];
+        for (name, shares) in names.iter().zip(self.shares.iter().chain(&self.peers)) {
             if let Some(shares) = shares {
                 line += &format!("\n{name:>41}: {}", truth::text(shares));
             }

@@ -105,6 +105,17 @@ impl Drop for Tracer {
     }
 }
 
+/// The processes with one of these names.
+pub fn named(names: &[String]) -> Vec<String> {
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let is_named = |process: &std::fs::DirEntry| {
+        let comm = std::fs::read_to_string(process.path().join("comm")).unwrap_or_default();
+        names.iter().any(|name| name == comm.trim_end())
+    };
+    let found = processes.filter(|process| !names.is_empty() && is_named(process));
+    found.map(|process| process.file_name().to_string_lossy().into_owned()).collect()
+}
+
 /// No process has this id; it differs between tools that run at the same time.
 pub fn marker() -> String {
     format!("{}", 1_000_000_000 + std::process::id())
@@ -166,11 +177,11 @@ pub fn shares(mut threads: Vec<Thread>, names: &[String]) -> Shares {
     ns.into_iter().map(|(group, ns)| (group, ns / total)).collect()
 }
 
-/// The account's groups that matter, the peers' excepted: their names and shares.
-pub fn of_account(account: &Value) -> (Vec<String>, Option<Shares>) {
+/// The account's groups that matter, of the program or of its peers: their names and shares.
+pub fn of_account(account: &Value, peers: bool) -> (Vec<String>, Option<Shares>) {
     let (mut names, mut shares, mut total) = (Vec::new(), Shares::new(), 0.0);
     for group in account["groups"].as_array().into_iter().flatten() {
-        if group["matters"] == false || group["peer"] == true {
+        if group["matters"] == false || (group["peer"] == true) != peers {
             continue;
         }
         names.extend(group["comm"].as_str().map(String::from));
@@ -226,7 +237,8 @@ mod tests {
             { "comm": "pgbench", "peer": true, "matters": true, "parts": parts },
         ] });
         let shares = groups(&[("device", 0.75), ("on_cpu", 0.25)]);
-        assert_eq!(of_account(&account), (vec!["fio".to_string()], Some(shares)));
-        assert_eq!(of_account(&Value::Null), (vec![], None));
+        assert_eq!(of_account(&account, false), (vec!["fio".to_string()], Some(shares.clone())));
+        assert_eq!(of_account(&account, true), (vec!["pgbench".to_string()], Some(shares)));
+        assert_eq!(of_account(&Value::Null, false), (vec![], None));
     }
 }
