@@ -38,6 +38,9 @@ pub struct Options {
     /// Write the table into docs/accuracy.md
     #[arg(long)]
     write: bool,
+    /// Keep the records of watched programs that were judged right here, as crates/cli/tests/limiters has them
+    #[arg(long, value_name = "DIRECTORY")]
+    keep: Option<PathBuf>,
     /// Use this fathom instead of building it
     #[arg(long, value_name = "PATH")]
     fathom: Option<PathBuf>,
@@ -52,8 +55,9 @@ enum MachineLoad {
     Busy,
 }
 
-/// What a case leaves in its directory.
+/// What a case leaves in its directory: the result, and the record if it is kept.
 const RESULT: &str = "result.json";
+const RECORD: &str = "record";
 
 /// One run of a case.
 struct Measured {
@@ -85,10 +89,7 @@ pub fn run(options: &Options) -> Result<()> {
         let mut measured = Vec::new();
         let runs = options.machine.iter().map(|load| *load == MachineLoad::Busy);
         for is_busy in runs.flat_map(|is_busy| (0..options.rounds).map(move |_| is_busy)) {
-            match case
-                .install()
-                .and_then(|()| measure(case, &program, &place, is_busy, options.truth))
-            {
+            match case.install().and_then(|()| measure(case, &program, &place, is_busy, options)) {
                 Ok(one) => {
                     eprintln!("{}", one.line(case));
                     measured.push(one);
@@ -119,12 +120,12 @@ fn measure(
     program: &Path,
     place: &Path,
     is_busy: bool,
-    with_truth: bool,
+    options: &Options,
 ) -> Result<Measured> {
     let dir = tempfile::Builder::new().prefix("verdicts-").tempdir_in(place)?;
     // Servers that give up root must reach it.
     Command::new("chmod").arg("755").arg(dir.path()).status()?;
-    let judged = judged(case, program, dir.path(), is_busy, with_truth);
+    let judged = judged(case, program, dir.path(), is_busy, options);
     case.call("clean", dir.path(), program)?;
     let (json, truth) = judged?;
     // `run` prints its own beside fio's keys.
@@ -137,7 +138,20 @@ fn measure(
     let (shares, peers) =
         (shares(false), if case.peers.is_empty() { [None, None] } else { shares(true) });
     let (verdict, rule, summary) = case.judge(&json["findings"], is_busy, shares[1].as_ref());
+    if let (Some(to), Verdict::Right, false) = (&options.keep, verdict, case.is_fathom) {
+        keep(&dir.path().join(RECORD), &to.join(&case.name), &summary)?;
+    }
     Ok(Measured { is_busy, verdict, rule, summary, shares, peers })
+}
+
+/// Copies a record, and writes the words of its verdict before the first figure, which it is to have later as well.
+fn keep(record: &Path, to: &Path, summary: &str) -> Result<()> {
+    std::fs::create_dir_all(to)?;
+    for file in std::fs::read_dir(record)?.flatten() {
+        std::fs::copy(file.path(), to.join(file.file_name()))?;
+    }
+    let words = summary.split(|c: char| c.is_ascii_digit()).next().unwrap_or_default();
+    Ok(std::fs::write(to.join("words"), format!("+{}\n", words.trim_end()))?)
 }
 
 /// Runs the case's program, fathom itself or any under `fathom watch`: the JSON, and its threads by bpftrace.
@@ -146,11 +160,14 @@ fn judged(
     fathom: &Path,
     dir: &Path,
     is_busy: bool,
-    with_truth: bool,
+    options: &Options,
 ) -> Result<(Value, Option<Vec<Thread>>)> {
     case.call("prepare", dir, fathom)?;
     let _spinners = if is_busy { Background::on_all_cpus()? } else { Vec::new() };
-    let mut args = ["watch", "--no-record", "--json", "-o", RESULT].map(String::from).to_vec();
+    let record: &[&str] =
+        if options.keep.is_some() { &["--record", RECORD] } else { &["--no-record"] };
+    let args = ["watch", "--json", "-o", RESULT].iter().chain(record);
+    let mut args: Vec<String> = args.map(ToString::to_string).collect();
     let (mut program, mut pids) = (fathom, Vec::new());
     if let Some(duration) = &case.watch {
         pids.extend(case.call("program", dir, fathom)?.stdout.split_whitespace().map(String::from));
@@ -166,7 +183,7 @@ fn judged(
         args.extend(case.arguments("program", dir, fathom));
     }
     pids.extend(truth::named(&case.peers));
-    let tracer = with_truth.then(|| Tracer::start(&pids)).transpose()?;
+    let tracer = options.truth.then(|| Tracer::start(&pids)).transpose()?;
     let done = attempt(program, &args, dir, Probe::Nothing, Duration::from_secs(120))?;
     let truth = tracer.map(Tracer::stop).transpose()?;
     let json = std::fs::read_to_string(dir.join(RESULT)).map_err(|_| last_line(&done))?;

@@ -1,4 +1,5 @@
-//! Stored records of bottlenecks that were created on purpose (limited_by.rs), and of near misses, are still judged so.
+//! Stored records of bottlenecks that were created on purpose (limited_by.rs, `cargo xtask verdicts --keep`), and of near
+//! misses, are still judged so.
 
 use crate::common::{Place, block};
 use std::fs;
@@ -9,7 +10,7 @@ fn stored_loads_are_limited_by_what_was_made_to_limit_them() {
     let (place, mut loads) = (Place::new(), 0);
     let stored = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/limiters");
     for load in fs::read_dir(stored).unwrap().flatten() {
-        let page = place.ask(&["show", load.path().to_str().unwrap()]).done().stdout;
+        let page = place.ask(&["show", "--judge", load.path().to_str().unwrap()]).done().stdout;
         let (block, name) = (block(&page), load.file_name());
         for line in fs::read_to_string(load.path().join("words")).unwrap().lines() {
             let (sign, words) = line.split_at(1);

@@ -188,7 +188,7 @@ fn peers_are_followed_unless_that_is_off() {
 fn a_peer_remains_one_and_its_threads_count_from_their_start() {
     let (peer, comm) = (crate::own_pid(), Comm::of(b"db"));
     let mut switches = Switches::new(true);
-    let mut take = |switches: &mut Switches, now_ns| {
+    let take = |switches: &mut Switches, now_ns| {
         switches.pause(now_ns);
         let (taken, _) = switches.take(Path::new("/proc"), |pid| pid == 1, &NameTable::new());
         let of_peer = taken.into_iter().filter(|one| one.peer && one.tid != peer);
