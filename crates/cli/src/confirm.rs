@@ -1,12 +1,10 @@
 //! `fathom confirm`: tests the verdict of a recorded run by experiments, and stores what they show.
 
-use crate::experiment::record_files;
+use crate::experiment::{PermitArgs, record_files};
 use crate::live::MeasureView;
 use crate::page::PageArgs;
-use crate::quantity;
-use crate::show;
 use crate::signals::Signals;
-use fathom_machine::guard::Permissions;
+use crate::{quantity, show};
 use fathom_model::outcome::RecordKind;
 use fathom_model::record::RECORD_VERSION;
 use fathom_model::{Record, RunRecord};
@@ -26,12 +24,8 @@ pub struct Args {
     /// How long to test at most, such as 10 (seconds) or 2m; by default 30 seconds
     #[arg(short = 't', long, value_name = "TIME", value_parser = quantity::time)]
     duration: Option<Duration>,
-    /// Permit writing to this existing file
-    #[arg(long, value_name = "FILE")]
-    overwrite: Vec<String>,
-    /// Permit writing to this block device: DEVICE or DEVICE@SERIAL
-    #[arg(long, value_name = "DEVICE")]
-    erase: Vec<String>,
+    #[command(flatten)]
+    permit: PermitArgs,
     #[command(flatten)]
     page: PageArgs,
 }
@@ -45,7 +39,7 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     // Locked, and known to be writable, before anything is measured.
     let (run_dir, _) = RunDir::reopen::<Value>(&dir)?;
     let signals = Signals::take()?;
-    let permissions = Permissions { erase: args.erase.clone(), overwrite: args.overwrite.clone() };
+    let permissions = args.permit.permissions();
     let mut view = MeasureView::of_experiment();
     let cancel = signals.cancel_token();
     let confirmed =

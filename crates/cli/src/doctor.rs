@@ -1,10 +1,8 @@
 //! `fathom doctor`: checks of the machine and its disks, and the safe changes.
 
-use crate::Command;
 use crate::page::{self, PageArgs};
-use crate::ranks;
 use crate::stdio::{self, error};
-use crate::targets;
+use crate::{Command, ranks, targets};
 use fathom_analysis::rules::{Diagnosis, diagnose, topology_findings};
 use fathom_analysis::topology::analyze;
 use fathom_machine::settings::Settings;

@@ -226,6 +226,22 @@ pub fn record_files(dirs: &[PathBuf]) -> Vec<String> {
 }
 
 #[derive(Debug, Clone, Default, clap::Args)]
+pub struct PermitArgs {
+    /// Permit writing to this existing file
+    #[arg(long, value_name = "FILE")]
+    overwrite: Vec<String>,
+    /// Permit writing to this block device: DEVICE or DEVICE@SERIAL
+    #[arg(long, value_name = "DEVICE")]
+    erase: Vec<String>,
+}
+
+impl PermitArgs {
+    pub fn permissions(&self) -> Permissions {
+        Permissions { erase: self.erase.clone(), overwrite: self.overwrite.clone() }
+    }
+}
+
+#[derive(Debug, Clone, Default, clap::Args)]
 pub struct MeasureArgs {
     /// Maximum measuring time, such as 30 (seconds) or 5m; by default depends on the number of variants
     #[arg(short = 't', long, value_name = "TIME", value_parser = quantity::time)]
@@ -236,12 +252,8 @@ pub struct MeasureArgs {
     /// Stop once intervals are narrower than ± this percent; by default 1 (try) or 3 (sweep)
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     precision: Option<f64>,
-    /// Permit writing to this existing file
-    #[arg(long, value_name = "FILE")]
-    overwrite: Vec<String>,
-    /// Permit writing to this block device: DEVICE or DEVICE@SERIAL
-    #[arg(long, value_name = "DEVICE")]
-    erase: Vec<String>,
+    #[command(flatten)]
+    permit: PermitArgs,
     /// Size of the scratch file, such as 4g; at most a tenth of the free space
     #[arg(long, value_parser = quantity::scratch_size)]
     size: Option<u64>,
@@ -422,7 +434,7 @@ fn open(
     let mut used = options.record.check()?;
     used.extend(record_files(options.resume.as_slice()));
     let options = ExperimentOptions {
-        permissions: Permissions { erase: args.erase.clone(), overwrite: args.overwrite.clone() },
+        permissions: args.permit.permissions(),
         cancel: signals.cancel_token().clone(),
         command_limits: signals::raise_limits(),
         ..options

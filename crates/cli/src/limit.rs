@@ -1,13 +1,12 @@
 //! `fathom limit`: the limits of a disk on this machine, and what sets them.
 
-use crate::Command;
 use crate::live::MeasureView;
 use crate::output::Destination;
 use crate::page::{PageArgs, RecordArgs};
-use crate::quantity;
 use crate::ranks::{self, Member};
 use crate::signals::Signals;
 use crate::stdio::{self, error};
+use crate::{Command, quantity};
 use fathom_machine::guard::Permissions;
 use fathom_machine::scratch::ScratchSize;
 use fathom_model::limit::{BlockSpec, DeviceSpec, LatencyTarget, LimitRecord, SuiteTest};

@@ -1,9 +1,8 @@
 //! Help, manual pages and shell completions, all generated from the definitions of the commands.
 
-use crate::output;
 use crate::page::style;
 use crate::stdio::Kind;
-use crate::topics;
+use crate::{output, topics};
 use clap::builder::StyledStr;
 use clap::{Arg, ArgAction, Command};
 use clap_complete::Shell;
@@ -150,9 +149,7 @@ type Section = (String, Vec<Item>);
 
 enum Item {
     Paragraph(String),
-    /// An option and what it does.
     Entry(String, String),
-    /// A line that is printed as it is.
     Line(String),
 }
 

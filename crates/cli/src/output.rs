@@ -5,9 +5,7 @@ use crate::stdio::{self, Kind};
 use fathom_analysis::watch::Observed;
 use fathom_model::RunRecord;
 use fathom_report::doc::Document;
-use fathom_report::pages;
-use fathom_report::render;
-use fathom_report::{fio_json, fio_text, terse};
+use fathom_report::{fio_json, fio_text, pages, render, terse};
 use fathom_spec::{Format, Output};
 use fathom_store::{HeldDir, Readers};
 use rustix::fs::{FileType, Mode, OFlags};
@@ -109,11 +107,6 @@ fn all_for_programs(record: &RunRecord, observed: Option<&Observed>, output: &Ou
     formats.map(|format| for_programs(record, observed, output, *format)).collect()
 }
 
-fn has_interim(output: &Output) -> bool {
-    output.status_interval_ns.is_some()
-        && formats(output).iter().any(|format| is_for_programs(output, *format))
-}
-
 fn formats(output: &Output) -> &[Format] {
     let named = || output.file.as_deref().and_then(PageFormat::of_file);
     match output.formats.as_slice() {
@@ -147,7 +140,8 @@ impl<'a> Interim<'a> {
         let interval = Duration::from_nanos(output.status_interval_ns?);
         let next = Instant::now() + interval;
         let interim = Self { output, to, interval, next, kept: printed.to_string() };
-        has_interim(output).then_some(interim)
+        let mut formats = formats(output).iter();
+        formats.any(|format| is_for_programs(output, *format)).then_some(interim)
     }
 
     /// Prints the record that `make` makes, if it is time.

@@ -14,11 +14,9 @@ use fathom_model::facts::{HeldBy, TargetFacts};
 use fathom_model::plan::Target;
 use fathom_model::record::RunRecord;
 use fathom_model::{Dir, Facts, Plan, Progress, escape, list, split_mix};
-use fathom_runner::ranks::{
-    ClockBounds, Gate, Given, Lost, Ranks, Reading, Received, Status, Together,
-};
+use fathom_runner::ranks::{ClockBounds, Gate, Given, Lost, Ranks, Reading, Status, Together};
 use fathom_spec::{Output, Share};
-use std::cell::{Cell, RefCell, RefMut};
+use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
 /// The launcher's variable without which there are no ranks.
@@ -39,7 +37,7 @@ pub struct Joined {
 pub struct Member {
     together: RefCell<Together>,
     /// Between two runs.
-    ranks: RefCell<Option<Ranks>>,
+    pub ranks: RefCell<Option<Ranks>>,
     pub rank: u32,
     pub size: u32,
     host: String,
@@ -75,7 +73,7 @@ pub fn joined(
     }
     let own = crate::utf8(std::env::args_os().collect())?;
     let Some(mut joined) = join(&own)? else { return Ok(None) };
-    let first = joined.is_first().then(|| Reading::default().given(&own).with_text(text()));
+    let first = joined.is_first().then(|| Reading::default().given(&own, text()));
     let Some(given) = joined.share(first)? else {
         return Err("rank 0 has no command".into());
     };
@@ -148,11 +146,7 @@ impl Joined {
 
     /// Begins to tell the others how far this rank is, until all have reached the gate `last`; the command line, and the sources
     /// of its jobs.
-    pub fn begin(
-        self,
-        given: Given,
-        last: Gate,
-    ) -> Result<(Member, Vec<String>, Received), String> {
+    pub fn begin(self, given: Given, last: Gate) -> Result<(Member, Vec<String>, Reading), String> {
         let (rank, size) = (self.ranks.rank, self.ranks.size);
         let host = fathom_machine::host(&Roots::default()).hostname;
         let (args, received) = given.received(rank, size, &host);
@@ -308,11 +302,6 @@ impl Member {
         }
     }
 
-    /// The ranks between two runs, if none was lost.
-    pub fn between_runs(&self) -> RefMut<'_, Option<Ranks>> {
-        self.ranks.borrow_mut()
-    }
-
     /// Begins another run of all, if this rank and all others want one; whether there is one.
     pub fn again(&self, wants: bool) -> Result<bool, String> {
         let Some(mut ranks) = self.ranks.take() else { return Ok(false) };
@@ -333,7 +322,6 @@ impl Member {
         Ok(true)
     }
 
-    /// Leaves the others in order.
     pub fn leave(&self) {
         // The launcher may have gone already.
         let _ = self.ranks.take().map(|mut ranks| ranks.leave());

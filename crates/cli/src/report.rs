@@ -2,8 +2,7 @@
 
 use crate::page::{self, FormatArgs, PageFormat};
 use crate::show::{completed, find_all, shown, view};
-use crate::stdio;
-use crate::{output, output::Destination};
+use crate::{output, output::Destination, stdio};
 use fathom_report::pages::{self, LimitPageOptions, ReportedRun};
 use fathom_store::Runs;
 use std::path::{Path, PathBuf};
@@ -67,7 +66,6 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The latest run with a result.
 fn latest() -> Result<PathBuf, String> {
     let runs = Runs::open()?.map_or(Ok(Vec::new()), |runs| runs.list())?;
     let has_result = |dir: &PathBuf| completed(dir).is_ok_and(|record| view(&record).is_none());

@@ -1,8 +1,7 @@
 //! Rounds of `fathom run`: the same jobs once or several times, tagged, compared with earlier runs, and held to requirements.
 
-use crate::compare;
-use crate::page;
 use crate::stdio::{self, error};
+use crate::{compare, page};
 use fathom_analysis::compare::{
     ComparedKind, Comparison, Measured, STEADY_ROUNDS, Steadiness, Threshold, ThresholdOutcome,
     rounds,
@@ -35,7 +34,6 @@ pub struct Rounds {
     pub printed: String,
 }
 
-/// What the rounds are compared with.
 struct Baseline {
     name: String,
     results: Vec<Measured>,
@@ -207,7 +205,6 @@ impl Rounds {
 /// The rounds compared with the baseline, or by themselves, with the requirements.
 pub struct Judged {
     comparison: Comparison,
-    /// The name of the baseline.
     baseline: Option<String>,
 }
 

@@ -21,10 +21,10 @@ use fathom_model::record::{DeviceLimit, Header};
 use fathom_model::watch::Level;
 use fathom_model::{Facts, Plan, Progress, RunRecord, escape, shell};
 use fathom_report::doc::Document;
-use fathom_runner::experiment;
-use fathom_runner::journal;
 use fathom_runner::ranks::{Gate, Given, Reading};
-use fathom_runner::{Hooks, RecordTo, RunOptions, Runner, System, cost, new_header};
+use fathom_runner::{
+    Hooks, RecordTo, RunOptions, Runner, System, cost, experiment, journal, new_header,
+};
 use fathom_spec::{Eta, Format, Help, Output, Problems, Share, Spec};
 use fathom_store::Runs;
 use std::fs::File;
@@ -54,7 +54,7 @@ fn as_rank(args: &[String], mut joined: Joined) -> Result<ExitCode, String> {
         parsed.as_ref().is_ok_and(|spec| answer_without_running(spec).is_none())
     };
     let read = first.as_ref().map(|(reading, parsed)| match runs(parsed) {
-        true => reading.given(args),
+        true => reading.given(args, String::new()),
         false => Given::refused(),
     });
     let Some(given) = joined.share(read)? else {
@@ -541,7 +541,7 @@ impl Request<'_> {
             return true;
         }
         let cancel = self.signals.cancel_token();
-        let mut ranks = self.member.map(Member::between_runs);
+        let mut ranks = self.member.map(|member| member.ranks.borrow_mut());
         let mut progress = MeasureView::of_experiment();
         let hooks: &mut dyn Hooks = if is_quiet(output) { view } else { &mut progress };
         let confirmed = match (ranks.as_deref_mut(), own) {

@@ -3,9 +3,8 @@
 use crate::experiment::record_files;
 use crate::output::Destination;
 use crate::page::{self, PageArgs};
-use crate::quantity;
-use crate::show;
 use crate::stdio::{self, error};
+use crate::{quantity, show};
 use fathom_model::{escape, units};
 use fathom_report::json;
 use fathom_report::pages::{self, RunRow, RunSummary};

@@ -18,7 +18,6 @@ pub struct Preparation {
     /// Arguments of `fathom run`; empty if nothing can be prepared.
     pub args: Vec<String>,
     pub left_out: Vec<String>,
-    /// Bytes to write.
     bytes: u64,
 }
 

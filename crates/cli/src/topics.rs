@@ -1,9 +1,8 @@
 //! `fathom help`: what terms in results mean (docs/topics), and the manual pages of commands.
 
 use crate::manual::Manual;
-use crate::output;
-use crate::page;
 use crate::stdio::{Kind, error};
+use crate::{output, page};
 use clap::Command;
 use fathom_report::doc::{Document, Text};
 use fathom_report::render;
@@ -114,7 +113,6 @@ fn blocks(markdown: &str) -> Vec<String> {
     blocks
 }
 
-/// `text` with the names of links only.
 fn without_links(text: &str) -> String {
     let mut out = String::new();
     let mut rest = text;

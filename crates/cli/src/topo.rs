@@ -1,10 +1,9 @@
 //! `fathom topo`: where storage is attached, and what the links on the way carry.
 
-use crate::Command;
 use crate::output::{self, Destination};
 use crate::page::{self, PageArgs};
-use crate::ranks;
 use crate::stdio::{Kind, error};
+use crate::{Command, ranks};
 use fathom_analysis::rules::topology_findings;
 use fathom_analysis::topology::{TopologyReport, analyze};
 use fathom_machine::Roots;

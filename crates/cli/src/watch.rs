@@ -181,7 +181,7 @@ pub fn observe(
         }
         if let Some(error) = session.take_error() {
             error!("{error}");
-            lost = session.is_record_required();
+            lost = session.required;
         }
     }
     let path = session.record_dir().map(Path::to_path_buf);

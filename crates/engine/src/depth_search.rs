@@ -13,7 +13,6 @@ const STABLE_WINDOWS: u32 = 3;
 
 pub(crate) struct DepthSearch {
     plan: LatencyTarget,
-    /// `iodepth`.
     max: u32,
     depth: u32,
     /// The highest depth that met the target.

@@ -3,6 +3,7 @@
 use fathom_model::Dir;
 use fathom_model::plan::NameOp;
 use fathom_model::record::{JobRecord, WrongBlock};
+use rustix::io::Errno;
 use std::io;
 
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -55,7 +56,6 @@ pub enum Operation {
     },
     PreRead(u64),
     FreeBlocks,
-    /// The zones of a device.
     ReportZones,
     /// The zone that begins at this byte.
     ResetZone(u64),
@@ -193,6 +193,11 @@ impl EngineError {
 
     pub(crate) fn by_kernel(op: Operation, error: &io::Error) -> Self {
         Self::new(op).errno(error.raw_os_error().unwrap_or(0))
+    }
+
+    /// A failure of a call of rustix.
+    pub(crate) fn by(op: Operation) -> impl FnOnce(Errno) -> Self {
+        |error| Self::new(op).errno(error.raw_os_error())
     }
 
     /// The system call of this thread that failed last.

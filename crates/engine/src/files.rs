@@ -2,6 +2,7 @@
 
 use crate::buffers::Filler;
 use fathom_model::plan::Buffers;
+use rustix::io::Errno;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -45,22 +46,14 @@ impl OpenFile {
 pub(crate) fn read_at(fd: &OwnedFd, buffer: &mut [u8], offset: u64) -> io::Result<()> {
     let mut done = 0;
     while done < buffer.len() {
-        let rest = &mut buffer[done..];
-        let at = offset + done as u64;
-        // SAFETY: the kernel writes at most as many bytes as there are.
-        let read = unsafe {
-            libc::pread(fd.as_raw_fd(), rest.as_mut_ptr().cast(), rest.len(), at as libc::off_t)
-        };
-        match read {
-            0 => {
-                rest.fill(0);
+        match rustix::io::pread(fd, &mut buffer[done..], offset + done as u64) {
+            Ok(0) => {
+                buffer[done..].fill(0);
                 return Ok(());
             }
-            n if n > 0 => done += n as usize,
-            _ => match io::Error::last_os_error() {
-                error if error.kind() == io::ErrorKind::Interrupted => {}
-                error => return Err(error),
-            },
+            Ok(read) => done += read,
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
         }
     }
     Ok(())

@@ -8,6 +8,8 @@ use fathom_model::plan::{Advice, CommandPriority, JobPlan, Region, WriteLife};
 use fathom_model::{Dir, PerDir};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
+use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
 
 /// F_SET_RW_HINT of linux/fcntl.h.
 const F_SET_RW_HINT: libc::c_int = 1024 + 12;
@@ -30,7 +32,6 @@ pub(crate) fn apply(job: &JobPlan, files: &[OpenFile]) -> Result<(), EngineError
     }
 }
 
-/// Most bytes read at once by [`pre_read`].
 const PRE_READ_BYTES: u64 = 1 << 20;
 
 /// Reads the regions of `job` into the page cache (`pre_read`), until `stop` returns true.
@@ -47,22 +48,13 @@ pub(crate) fn pre_read(
         let (mut at, end) = (region.start, region.start.saturating_add(region.len));
         while at < end && !stop() {
             let len = (end - at).min(PRE_READ_BYTES) as usize;
-            // SAFETY: the buffer has room for `len` bytes.
-            let got = unsafe {
-                libc::pread(file.raw(), buffer.as_mut_ptr().cast(), len, at.cast_signed())
-            };
-            match got {
-                1.. => at += got.cast_unsigned() as u64,
-                _ => return Err(pre_read_error(file, at, got)),
-            }
+            let got = rustix::io::pread(&file.fd, &mut buffer[..len], at);
+            let got = got.and_then(|got| if got == 0 { Err(Errno::NODATA) } else { Ok(got) });
+            let failed = EngineError::by(Operation::PreRead(at));
+            at += got.map_err(|error| failed(error).on(&file.path))? as u64;
         }
     }
     Ok(())
-}
-
-fn pre_read_error(file: &OpenFile, at: u64, got: isize) -> EngineError {
-    let error = EngineError::last(Operation::PreRead(at)).on(&file.path);
-    if got == 0 { error.errno(libc::ENODATA) } else { error }
 }
 
 fn is_passthrough(file: &OpenFile) -> bool {
@@ -95,12 +87,10 @@ pub(crate) fn unmap_pages(mapping: MappedRange) {
 /// Frees the blocks of `regions` in the files that this run created, which keep their size (`unlink_each_loop`).
 pub(crate) fn free_blocks(files: &[OpenFile], regions: &[Region]) -> Result<(), EngineError> {
     for (file, region) in files.iter().zip(regions).filter(|(file, _)| file.created) {
-        let (start, len) = (region.start.cast_signed(), region.len.cast_signed());
-        let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-        // SAFETY: takes no pointers.
-        if unsafe { libc::fallocate(file.raw(), mode, start, len) } != 0 {
-            return Err(EngineError::last(Operation::FreeBlocks).on(&file.path));
-        }
+        let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        let freed = rustix::fs::fallocate(&file.fd, mode, region.start, region.len);
+        let failed = EngineError::by(Operation::FreeBlocks);
+        freed.map_err(|error| failed(error).on(&file.path))?;
     }
     Ok(())
 }
@@ -108,15 +98,12 @@ pub(crate) fn free_blocks(files: &[OpenFile], regions: &[Region]) -> Result<(), 
 fn advise(file: &OpenFile, advice: Advice) -> Result<(), EngineError> {
     let value = match advice {
         Advice::None => return Ok(()),
-        Advice::Sequential => libc::POSIX_FADV_SEQUENTIAL,
-        Advice::Random => libc::POSIX_FADV_RANDOM,
-        Advice::NoReuse => libc::POSIX_FADV_NOREUSE,
+        Advice::Sequential => rustix::fs::Advice::Sequential,
+        Advice::Random => rustix::fs::Advice::Random,
+        Advice::NoReuse => rustix::fs::Advice::NoReuse,
     };
-    // SAFETY: takes no pointers.
-    match unsafe { libc::posix_fadvise(file.raw(), 0, 0, value) } {
-        0 => Ok(()),
-        errno => Err(EngineError::new(Operation::Advise).errno(errno).on(&file.path)),
-    }
+    let advised = rustix::fs::fadvise(&file.fd, 0, None, value);
+    advised.map_err(|error| EngineError::by(Operation::Advise)(error).on(&file.path))
 }
 
 fn set_life(file: &OpenFile, life: WriteLife) -> Result<(), EngineError> {

@@ -3,23 +3,20 @@
 mod dispatch;
 
 use crate::buffers::Slab;
-use crate::clock;
 use crate::depth_search::DepthSearch;
 use crate::entries::EntrySender;
 use crate::error::{EngineError, Hint, JobResult, Operation};
 use crate::files::OpenFile;
-use crate::hints;
 use crate::names::WorkerNames;
-use crate::pace::Pace;
-use crate::pace::{FlowGroup, FlowShare};
-use crate::queue::Queue;
-use crate::queue::Wake;
+use crate::pace::{FlowGroup, FlowShare, Pace};
+use crate::queue::{Queue, Wake};
 use crate::stats::{DirStats, Shared, Stats};
 use crate::thread::{self, Locked};
 use crate::verify::state::State;
 use crate::verify::{JournalFile, Verifier};
 use crate::worker::{AnyWorker, Core, SpanEnd};
 use crate::zones::ZonedTarget;
+use crate::{clock, hints};
 use fathom_model::plan::{Engine, JobPlan, Memory};
 use fathom_model::progress::Phase;
 use fathom_model::record::{DirRecord, FlushRecord, JobRecord, Usage, VerifyRecord};
@@ -280,9 +277,8 @@ fn read_back<'a>(task: &Task<'a>, worker: &mut (dyn AnyWorker<'a> + 'a), stats: 
     // No page that is dirty can be dropped.
     for (index, file) in task.files.iter().enumerate() {
         worker.core().verifier().into_iter().for_each(|v| v.flush_begun(index as u32));
-        // SAFETY: takes no pointers.
-        if unsafe { libc::fdatasync(file.raw()) } < 0 {
-            let error = EngineError::last(Operation::Fdatasync).on(&file.path);
+        if let Err(error) = rustix::fs::fdatasync(&file.fd) {
+            let error = EngineError::by(Operation::Fdatasync)(error).on(&file.path);
             worker.core().failure.get_or_insert(error);
             return;
         }
@@ -356,7 +352,7 @@ fn with_backlog<'a>(
     let mut end = end;
     // Trims may be due at the end, too.
     while let (SpanEnd::VerifyDue | SpanEnd::Finished, Some(stats)) = (end, verify) {
-        let (until_ns, own) = (worker.core().span_end_ns(), worker.core().stats);
+        let (until_ns, own) = (worker.core().until_ns, worker.core().stats);
         let trims = worker.core().trims_due();
         if trims.is_empty() && end == SpanEnd::Finished {
             return end;
@@ -432,7 +428,7 @@ fn record(
             lat: shared.stats.flush_lat.snapshot(),
         },
         usage,
-        depth: core.depth.record(core.calls_measured(queue.system_calls())),
+        depth: core.depth.record(queue.system_calls() - core.calls_before),
         granted,
         zone_resets: core.zones.as_ref().map_or(0, |zones| zones.resets()),
         log_wait_ns: core.observer.as_ref().map_or(0, |observer| observer.log_wait_ns()),

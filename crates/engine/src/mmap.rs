@@ -6,6 +6,7 @@ use crate::queue::{MappedRange, Op, Request};
 use crate::sync_queue::{SyncEngine, last_error, outcome, without_data};
 use fathom_model::Dir;
 use fathom_model::plan::{Advice, JobPlan, Region, SyncIo};
+use rustix::fs::OFlags;
 use std::io;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -73,9 +74,7 @@ impl Mmap {
 
 /// Whether the target is open for writing: a trace may read one file and write another.
 fn may_write(file: &OpenFile) -> bool {
-    // SAFETY: takes no pointers.
-    let flags = unsafe { libc::fcntl(file.raw(), libc::F_GETFL) };
-    flags & libc::O_ACCMODE != libc::O_RDONLY
+    rustix::fs::fcntl_getfl(&file.fd).is_ok_and(|flags| flags & OFlags::RWMODE != OFlags::RDONLY)
 }
 
 impl Mapped {

@@ -18,13 +18,11 @@ pub(crate) struct ObservedIo {
 }
 
 pub(crate) trait Observe {
-    /// Measuring begins at `now_ns`.
     fn begin(&mut self, _now_ns: u64) {}
     /// `io` was submitted at `now_ns`, `slat_ns` after it was prepared.
     fn submitted(&mut self, _now_ns: u64, _io: ObservedIo, _slat_ns: u64) {}
     /// `io` was reaped at `now_ns`, with its completion and total latency.
     fn completed(&mut self, _now_ns: u64, _io: ObservedIo, _clat_ns: u64, _lat_ns: u64) {}
-    /// A flush of `file` was submitted at `now_ns`.
     fn flushing(&mut self, _now_ns: u64, _file: u32, _data_only: bool) {}
     fn turned(&mut self, _now_ns: u64) {}
     fn pauses(&mut self) {}

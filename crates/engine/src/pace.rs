@@ -134,7 +134,6 @@ pub(crate) struct FlowGroup {
     weight: AtomicU64,
 }
 
-/// The groups of all `plans`, by `flow_id`.
 pub(crate) fn groups(plans: impl Iterator<Item = Option<Flow>>) -> BTreeMap<u32, Arc<FlowGroup>> {
     plans.flatten().map(|flow| (flow.id, Arc::default())).collect()
 }

@@ -4,8 +4,9 @@ use crate::error::{EngineError, ScsiError};
 use crate::token::Token;
 use fathom_model::Dir;
 use fathom_model::record::InEffect;
+use rustix::event::{EventfdFlags, eventfd};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Op {
@@ -159,19 +160,12 @@ pub(crate) struct Wake(OwnedFd);
 
 impl Wake {
     pub fn new() -> io::Result<Self> {
-        // SAFETY: takes no pointers.
-        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the kernel just gave us this descriptor; nobody else owns it.
-        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
+        Ok(Self(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
     }
 
     pub fn wake(&self) {
-        let one = 1u64;
-        // SAFETY: eight readable bytes. The write can fail only when the counter is full: readable already.
-        unsafe { libc::write(self.0.as_raw_fd(), (&raw const one).cast(), 8) };
+        // Fails only when the counter is full: readable already.
+        let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
     }
 
     pub fn raw(&self) -> RawFd {

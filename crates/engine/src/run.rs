@@ -1,21 +1,18 @@
 //! A run: starts the workers of a plan wave by wave, supervises and joins them.
 
-use crate::clock;
 use crate::entries::EntrySender;
 use crate::error::{EngineError, JobResult, Operation};
 use crate::files::OpenFile;
 use crate::job::{self, Task};
 use crate::names::WorkerNames;
 use crate::pace::{self, FlowGroup};
-use crate::posixaio;
 use crate::queue::Wake;
 use crate::rate_floor::{self, FloorCheck};
-use crate::stall::Overdue;
-use crate::stall::{self, StallDetector};
+use crate::stall::{self, Overdue, StallDetector};
 use crate::stats::Shared;
-use crate::until_steady;
 use crate::verify::JournalFile;
 use crate::zones::{self, ZonedTarget};
+use crate::{clock, posixaio, until_steady};
 use fathom_model::plan::{Engine, ExitWhat, JobPlan, Plan, STACK_BYTES};
 use fathom_model::progress::{JobProgress, JobTotals, Phase, Progress};
 use fathom_model::record::JobRecord;

@@ -5,15 +5,16 @@ use crate::files::{FileKind, OpenFile};
 use crate::queue::{Op, Request};
 use crate::sync_queue::{SyncEngine, last_error, outcome, without_data};
 use fathom_model::Dir;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::io::{PipeReader, PipeWriter};
+use std::os::fd::AsRawFd;
 
 /// Bytes moved at a time: the capacity of a pipe by default (pipe(7)).
 const PART_BYTES: usize = 64 << 10;
 
 pub(crate) struct Splice {
     files: Vec<(i32, FileKind)>,
-    from: OwnedFd,
-    into: OwnedFd,
+    from: PipeReader,
+    into: PipeWriter,
     /// Whether the pipe holds bytes of a failed request that could not be removed.
     is_dirty: bool,
     calls: u64,
@@ -21,13 +22,8 @@ pub(crate) struct Splice {
 
 impl Splice {
     pub fn new(files: &[OpenFile]) -> Result<Self, EngineError> {
-        let mut ends = [0; 2];
-        // SAFETY: `ends` has room for both descriptors.
-        if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
-            return Err(EngineError::last(Operation::CreatePipe));
-        }
-        // SAFETY: both descriptors were just created and belong to no one else.
-        let [from, into] = ends.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
+        let ends = std::io::pipe();
+        let (from, into) = ends.map_err(|e| EngineError::by_kernel(Operation::CreatePipe, &e))?;
         let files = files.iter().map(|file| (file.raw(), file.kind)).collect();
         Ok(Self { files, from, into, is_dirty: false, calls: 0 })
     }

@@ -118,6 +118,7 @@ pub(crate) struct Stats {
 }
 
 /// State shared by a worker and its observers. Aligned so that no two workers share a cache line.
+#[derive(Default)]
 #[repr(align(128))]
 pub(crate) struct Shared {
     pub stats: Stats,
@@ -125,6 +126,7 @@ pub(crate) struct Shared {
     pub turns: OwnedCounter,
     pub wait_check: WaitCheck,
     stop: AtomicBool,
+    /// A [`Phase`]; 0 is [`Phase::Waiting`].
     phase: AtomicU8,
     /// The worker's thread id; 0 before it runs.
     pub tid: AtomicI32,
@@ -133,23 +135,6 @@ pub(crate) struct Shared {
     /// Start and end of the measured time on [`clock::now_ns`]; 0 before.
     pub measured_from_ns: AtomicU64,
     pub measured_to_ns: AtomicU64,
-}
-
-impl Default for Shared {
-    fn default() -> Self {
-        Self {
-            stats: Stats::default(),
-            in_flight: AtomicU32::new(0),
-            turns: OwnedCounter::default(),
-            wait_check: WaitCheck::default(),
-            stop: AtomicBool::new(false),
-            phase: AtomicU8::new(Phase::Waiting as u8),
-            tid: AtomicI32::new(0),
-            deadline_ns: AtomicU64::new(0),
-            measured_from_ns: AtomicU64::new(0),
-            measured_to_ns: AtomicU64::new(0),
-        }
-    }
 }
 
 impl Shared {

@@ -3,6 +3,9 @@
 use crate::error::{EngineError, Operation};
 use fathom_model::plan::{MemoryPolicy, Placement};
 use fathom_model::record::Usage;
+use rustix::mm::{MapFlags, ProtFlags, mlock, mmap_anonymous, munmap};
+use rustix::thread::{CpuSet, sched_setaffinity};
+use std::num::NonZeroU64;
 
 /// IOPRIO_WHO_PROCESS of linux/ioprio.h.
 const IOPRIO_WHO_PROCESS: libc::c_int = 1;
@@ -11,18 +14,15 @@ const IOPRIO_CLASS_SHIFT: i32 = 13;
 /// Applies `plan` to the calling thread.
 pub(crate) fn apply(plan: &Placement) -> Result<(), EngineError> {
     // Minimal timer slack, so that sleeps of rate-limited workers end on time.
-    // SAFETY: takes no pointers.
-    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
+    let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
     if !plan.cpus.is_empty() {
         pin(&plan.cpus)?;
     }
     set_memory_policy(&plan.memory)?;
     if plan.nice != 0 {
-        // SAFETY: takes no pointers; 0 is the calling thread.
-        let result = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, plan.nice) };
-        if result < 0 {
-            return Err(EngineError::last(Operation::SetNice(plan.nice)));
-        }
+        // None is the calling thread.
+        let set = rustix::process::setpriority_process(None, plan.nice);
+        set.map_err(EngineError::by(Operation::SetNice(plan.nice)))?;
     }
     if let Some((class, level)) = plan.io_priority {
         let value = i32::from(class) << IOPRIO_CLASS_SHIFT | i32::from(level);
@@ -59,27 +59,21 @@ pub(crate) struct Locked {
 }
 
 impl Locked {
-    /// Locks `bytes` of new memory.
     pub fn new(bytes: u64) -> Result<Self, EngineError> {
         let mut this = Self { address: std::ptr::null_mut(), bytes: 0 };
         let len = usize::try_from(bytes).unwrap_or(usize::MAX);
-        let (access, kind) =
-            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
         if len == 0 {
             return Ok(this);
         }
+        let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: new anonymous memory, which no one else uses; only what was mapped is locked.
         let locked = unsafe {
-            let address = libc::mmap(std::ptr::null_mut(), len, access, kind, -1, 0);
-            if address != libc::MAP_FAILED {
+            mmap_anonymous(this.address, len, access, MapFlags::PRIVATE).and_then(|address| {
                 (this.address, this.bytes) = (address, len);
-            }
-            address != libc::MAP_FAILED && libc::mlock(address, len) == 0
+                mlock(address, len)
+            })
         };
-        match locked {
-            true => Ok(this),
-            false => Err(EngineError::last(Operation::LockMemory(bytes))),
-        }
+        locked.map_err(EngineError::by(Operation::LockMemory(bytes))).map(|()| this)
     }
 }
 
@@ -87,7 +81,7 @@ impl Drop for Locked {
     fn drop(&mut self) {
         if self.bytes > 0 {
             // SAFETY: the mapping of `new`, which nothing refers to; unmapping unlocks it.
-            unsafe { libc::munmap(self.address, self.bytes) };
+            let _ = unsafe { munmap(self.address, self.bytes) };
         }
     }
 }
@@ -121,23 +115,16 @@ fn set_memory_policy(policy: &MemoryPolicy) -> Result<(), EngineError> {
 }
 
 fn pin(cpus: &[u32]) -> Result<(), EngineError> {
-    // SAFETY: cpu_set_t is a bit mask, for which all-zero bytes are valid.
-    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    let mut set = CpuSet::new();
     for cpu in cpus {
-        if *cpu >= libc::CPU_SETSIZE as u32 {
-            let max = libc::CPU_SETSIZE as u32 - 1;
+        if *cpu >= CpuSet::MAX_CPU as u32 {
+            let max = CpuSet::MAX_CPU as u32 - 1;
             return Err(EngineError::new(Operation::UseCpu { cpu: *cpu, max }));
         }
-        // SAFETY: `cpu` is below CPU_SETSIZE, checked above.
-        unsafe { libc::CPU_SET(*cpu as usize, &mut set) };
+        set.set(*cpu as usize);
     }
-    // SAFETY: `set` is a valid cpu_set_t; 0 is the calling thread.
-    let result =
-        unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set) };
-    if result < 0 {
-        return Err(EngineError::last(Operation::SetAffinity(cpus.to_vec())));
-    }
-    Ok(())
+    let pinned = sched_setaffinity(None, &set);
+    pinned.map_err(EngineError::by(Operation::SetAffinity(cpus.to_vec())))
 }
 
 /// Resource usage of the calling thread so far (getrusage(2), RUSAGE_THREAD).

@@ -27,7 +27,6 @@ pub(crate) struct SteadyCheck {
     pub record: SteadyRecord,
 }
 
-/// The checks of `members` among `jobs`.
 pub(crate) fn checks(jobs: &[JobPlan], members: &[usize]) -> Vec<SteadyCheck> {
     let mut checks: Vec<SteadyCheck> = Vec::new();
     for index in members.iter().copied() {

@@ -58,10 +58,8 @@ pub struct TrialProgress {
     pub seconds: f64,
 }
 
-/// An experiment.
 pub type ExperimentRunner = Measuring<Resolved>;
 
-/// What an experiment measures.
 pub struct Resolved {
     plans: Plans,
     conditions: Vec<Conditions>,

@@ -5,12 +5,11 @@ mod ranks;
 mod targets;
 
 use crate::cancel::CancelToken;
-use crate::cost;
-use crate::memory;
 use crate::ranks::{Ranks, SILENCE};
 use crate::run::Hooks;
 use crate::session::{Measuring, RecordTo, Session, new_header};
 use crate::targets::OpenTargets;
+use crate::{cost, memory};
 use executor::{EngineExecutor, Executor, Place};
 use fathom_analysis::derive;
 use fathom_analysis::limit::Search;
@@ -70,7 +69,6 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    /// Why.
     pub fn into_text(self) -> String {
         match self {
             Self::Options(why) | Self::Other(why) => why,
@@ -84,7 +82,6 @@ impl From<String> for OpenError {
     }
 }
 
-/// A search for limits.
 pub type Limit = Measuring<LimitSearch>;
 
 pub struct LimitSearch {

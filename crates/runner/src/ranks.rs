@@ -9,7 +9,7 @@ mod tests;
 mod watch;
 
 pub use clock::ClockBounds;
-pub use given::{Given, Reading, Received};
+pub use given::{Given, Reading};
 pub use pmi::Lost;
 pub use watch::{Gate, Status, Together};
 
@@ -116,6 +116,20 @@ impl Ranks {
         let from = if self.rank == 0 { 0..self.size } else { 0..0 };
         let found = self.exchange(Some(&encode(own)?), from, time)?;
         found.iter().map(|text| decode(text)).collect()
+    }
+
+    /// Gives rank 0 what everybody measured, and cancels there what a signal ends on any of them.
+    pub fn measured<T: Serialize + DeserializeOwned + Clone>(
+        &mut self,
+        own: &T,
+        cancel: &CancelToken,
+        time: Duration,
+    ) -> Result<Vec<T>, Lost> {
+        let all = self.gather(&(own.clone(), cancel.reason().is_some()), time)?;
+        if all.iter().any(|(_, ends)| *ends) {
+            cancel.cancel_for_lost_rank();
+        }
+        Ok(all.into_iter().map(|(one, _)| one).collect())
     }
 
     /// Leaves the others in order.

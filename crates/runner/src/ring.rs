@@ -3,11 +3,10 @@
 use crate::cancel::CancelToken;
 use crate::sampling::SamplingOptions;
 use crate::session::{RecordTo, Session};
-use fathom_model::RunRecord;
 use fathom_model::advice::intervals_merged;
 use fathom_model::progress::Sample;
-use fathom_model::units;
 use fathom_model::watch::Level;
+use fathom_model::{RunRecord, units};
 use fathom_store::{EncodedSample, Retention, SampleRing};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -41,7 +40,6 @@ pub struct RingRecorder<'a> {
     retention: Retention,
     options: SamplingOptions,
     notice: &'a mut dyn FnMut(&str),
-    /// Sees each sample.
     observe: &'a mut dyn FnMut(&Sample),
     samples: u64,
     /// Of these, samples in the ring.

@@ -5,6 +5,7 @@ use crate::experiment::TrialProgress;
 use crate::journal::JournalDir;
 use crate::ring_threads::RingThreads;
 use crate::session::{Measuring, RecordTo, Session};
+use crate::shrink::ShrinkDetector;
 use crate::targets::OpenTargets;
 use fathom_analysis::derive;
 use fathom_engine::EntrySender;
@@ -71,7 +72,6 @@ pub struct RunOptions {
     pub journal: Option<String>,
 }
 
-/// A run of a plan.
 pub type Runner = Measuring<RunOptions>;
 
 impl Runner {
@@ -117,7 +117,7 @@ impl Runner {
         let (targets, cancel) = (&self.targets, &self.how.cancel);
         let disks = targets.disk_sampler();
         let disks_before = disks.snapshot().ok();
-        let mut shrinking = targets.shrink_detector(plan);
+        let mut shrinking = ShrinkDetector::new(plan, &targets.targets);
         let mut ring_threads = RingThreads::new(plan, targets.proc());
         let session = &mut self.session;
         session.sample_load(self.how.sampling, &plan.jobs, targets.devices());
@@ -154,7 +154,7 @@ impl Runner {
             let works = |phase| matches!(phase, Phase::Ramp | Phase::Running);
             worked |= progress.jobs.iter().any(|job| works(job.phase));
             ring_threads.sample(&running, &progress);
-            targets.detect_shrinking(&mut shrinking);
+            shrinking.check(&targets.targets);
             hooks.progress(&progress);
             hooks.interim(&|| RunRecord {
                 header: Header {
@@ -229,7 +229,7 @@ impl JobSamples {
         if session.has_room() {
             let complete = |sample, began| self.complete(progress, sample, began);
             let sample = session.next_as(Duration::ZERO, complete);
-            if sample.is_none() && !session.is_sampling() {
+            if sample.is_none() && session.sampling().is_none() {
                 self.add_if_due(session, progress);
             }
         }

@@ -111,7 +111,7 @@ enum Storage {
 #[derive(Default)]
 pub struct Session {
     storage: Storage,
-    required: bool,
+    pub required: bool,
     background: BackgroundSampling,
     /// How a load was to be sampled, for one that ends before a sampler is open.
     unsampled: Option<SamplingRecord>,
@@ -216,10 +216,6 @@ impl Session {
         self.writer().is_some_and(|writer| writer.failed().is_none())
     }
 
-    pub fn is_record_required(&self) -> bool {
-        self.required
-    }
-
     pub fn observed(&self) -> &Observed {
         &self.observed
     }
@@ -227,10 +223,6 @@ impl Session {
     /// Whether the record's disk keeps up. If not, intervals are merged into a later sample.
     pub(crate) fn has_room(&self) -> bool {
         self.writer().is_none_or(Writer::has_room)
-    }
-
-    pub(crate) fn is_sampling(&self) -> bool {
-        self.background.running.is_some()
     }
 
     pub(crate) fn window(&self, window: &impl Serialize) {

@@ -30,7 +30,7 @@ use std::sync::Mutex;
 /// The open targets of a plan. If dropped before any job did I/O, created files are removed.
 pub struct OpenTargets {
     pub facts: Facts,
-    targets: Vec<OpenTarget>,
+    pub(crate) targets: Vec<OpenTarget>,
     /// The names of each job that operates on names.
     names: Vec<Option<NamedTargets>>,
     roots: Roots,
@@ -194,14 +194,6 @@ impl OpenTargets {
         &self.roots.proc
     }
 
-    pub(crate) fn shrink_detector(&self, plan: &Plan) -> ShrinkDetector {
-        ShrinkDetector::new(plan, &self.targets)
-    }
-
-    pub(crate) fn detect_shrinking(&self, detector: &mut ShrinkDetector) {
-        detector.check(&self.targets);
-    }
-
     pub(crate) fn drop_caches(&self) -> Result<(), String> {
         self.targets.iter().try_for_each(|target| {
             let path = &target.facts.path;
@@ -293,7 +285,6 @@ fn inspected(roots: &Roots, targets: &[TargetFacts]) -> Inspection {
     inspect::inspect(roots, &inspect::disks_of(roots, names))
 }
 
-/// Where the disks of the targets are attached.
 fn attached(roots: &Roots, targets: &[TargetFacts]) -> Topology {
     let names = targets.iter().flat_map(TargetFacts::device_names);
     let names: Vec<String> = names.map(ToString::to_string).collect();

@@ -171,7 +171,7 @@ pub(crate) struct Snapshot {
     /// Time for which the CPU quota kept threads from running, summed over CPUs, in microseconds.
     throttled_us: Option<u64>,
     /// CPU time of all threads of this process, those of the kernel that work for its rings included, in nanoseconds.
-    process_ns: u64,
+    pub process_ns: u64,
 }
 
 impl MachineSnapshots {
@@ -202,11 +202,6 @@ fn process_ns() -> u64 {
 }
 
 impl Snapshot {
-    pub fn process_ns_since(&self, from: &Self) -> u64 {
-        self.process_ns.saturating_sub(from.process_ns)
-    }
-
-    /// CPU time on the allowed CPUs since `from`.
     pub fn cpu_since(&self, from: &Self) -> Option<CpuTime> {
         let throttled = from.throttled_us.zip(self.throttled_us);
         let throttled_us = throttled.map_or(0, |(from, to)| to.saturating_sub(from));

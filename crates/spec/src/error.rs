@@ -10,7 +10,7 @@ const REPORTED_MAX: usize = 100;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
-    /// File name as given; `-` is standard input.
+    /// As given; `-` is standard input.
     pub file: String,
     pub line: usize,
 }

@@ -41,7 +41,6 @@ pub enum Size {
     Zones(u32),
 }
 
-/// `zonemode`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ZoneMode {
     None,
@@ -103,7 +102,6 @@ pub struct Job {
     pub random_distribution: Option<Distribution>,
     pub random_sequence_stride: bool,
     pub sprandom: bool,
-    /// `spr_num_regions`, `spr_op` and `spr_cs`.
     pub steady_state: SteadyState,
     /// As given.
     pub zone_mode: Option<ZoneMode>,
@@ -217,7 +215,6 @@ impl DerefMut for Job {
 }
 
 impl Job {
-    /// A job without keys.
     pub fn new() -> Self {
         let engine = Engine::IoUring(Uring::default());
         let mut plan =
@@ -240,6 +237,7 @@ impl Job {
             thinking: Think { blocks: 1, ..Think::default() },
             steady: UntilSteady { interval_ns: 1_000_000_000, ..UntilSteady::default() },
             dedupe_working_set_percentage: 5,
+            replaying: Replaying { time_scale: 100, scale: 1, ..Replaying::default() },
             verification: Verify { read_back: true, ..Verify::default() },
             verify_trims: VerifyTrims { zero: true, ..VerifyTrims::default() },
             logging: Logs { average: true, per_job: true, ..Logs::default() },
@@ -247,7 +245,6 @@ impl Job {
         }
     }
 
-    /// The trace that a clone replays, if any.
     pub(crate) fn trace(&self, clone: u32) -> Option<&Arc<Trace>> {
         self.traces.get(clone as usize % self.traces.len().max(1))
     }

@@ -3,9 +3,7 @@
 use crate::error::{Place, SpecError};
 use fathom_model::prediction::{Machine, Workload};
 
-/// Most disks of a machine.
 const DISKS_MAX: u32 = 100_000;
-/// Most parts and entries of disks.
 const ENTRIES_MAX: usize = 1000;
 
 /// The machine in `text`, the contents of `file`, with one workload at least.

@@ -30,15 +30,13 @@ pub struct Output {
     pub no_ranks: bool,
     /// `--journal`: directory of what was submitted and acknowledged, for `fathom verify`.
     pub journal: Option<String>,
-    /// `--repeat`: how often the jobs run, one round after the other; 0 means once.
+    /// How often the jobs run, one round after the other; 0 means once.
     pub repeat: u32,
     /// `--steady-state=snia`: prepare the devices, and repeat the jobs until they are steady, at most `repeat` times.
     pub steady_state: bool,
-    /// `--tag`: the tag that the runs get.
     pub tag: Option<String>,
     /// `--compare`: the run, or the tag of runs, that the results are compared with.
     pub compare: Option<String>,
-    /// `--fail-if`: requirements on the results.
     pub fail_if: Vec<String>,
     /// `--confirm`: test the verdict by experiments afterwards.
     pub confirm: bool,
@@ -50,7 +48,6 @@ pub struct Output {
     pub color: Option<bool>,
     /// Options that were given and have no effect.
     pub idle_options: Vec<&'static str>,
-    /// `--help`, `--cmdhelp`, `--enghelp`: print help only.
     pub help: Option<Help>,
     /// `--idle-prof`: of which CPUs the idle time is printed.
     pub idleness: Option<Idleness>,
@@ -65,11 +62,9 @@ pub struct Output {
 /// What several ranks do with one file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Share {
-    /// All use all of it.
     Same,
     /// Each has its own part.
     Split,
-    /// Each has its own files.
     Own,
 }
 
@@ -78,7 +73,6 @@ pub enum Format {
     Normal,
     Markdown,
     Html,
-    /// fio's JSON.
     Json,
     /// fio's JSON with latency histogram buckets.
     JsonPlus,
@@ -179,7 +173,6 @@ macro_rules! options {
 const REPEAT_MAX: u32 = 1000;
 /// Rounds in which SNIA's specification expects a steady state.
 const STEADY_ROUNDS_MAX: u32 = 25;
-/// Rounds that must be steady.
 const STEADY_ROUNDS: u32 = 5;
 const MANY: &str =
     "fathom has no client and no server; start it with mpiexec or srun: docs/many-machines.md";

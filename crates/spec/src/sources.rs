@@ -1,7 +1,6 @@
 //! Inputs of the parser: files, environment, and machine properties.
 
-use crate::SpecError;
-use crate::keys;
+use crate::{SpecError, keys};
 
 pub const JOB_FILE_BYTES_MAX: usize = 16 << 20;
 

@@ -51,7 +51,7 @@ pub struct TraceFile {
 }
 
 /// What the keys say of how traces are replayed.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Replaying {
     pub no_stall: bool,
     /// In percent of the recorded rate.
@@ -67,23 +67,6 @@ pub struct Replaying {
     /// Of each trace to merge, its time in percent, and how often it is repeated.
     pub merge_scalars: Vec<u64>,
     pub merge_iterations: Vec<u64>,
-}
-
-impl Default for Replaying {
-    fn default() -> Self {
-        Self {
-            no_stall: false,
-            time_scale: 100,
-            redirect: None,
-            align: 0,
-            scale: 1,
-            skip: PerDir::default(),
-            skip_flushes: false,
-            merge: false,
-            merge_scalars: Vec::new(),
-            merge_iterations: Vec::new(),
-        }
-    }
 }
 
 /// The traces of `job`; its clones share them.

@@ -2,15 +2,11 @@
 
 use super::Args;
 use crate::output::Destination;
-use crate::quantity;
-use crate::stdio;
-use crate::targets;
 use crate::watch::{StopCondition, TICK};
+use crate::{quantity, stdio, targets};
 use fathom_machine::Roots;
-use fathom_model::list;
-use fathom_model::shell;
-use fathom_model::units;
 use fathom_model::watch::BlockOp;
+use fathom_model::{list, shell, units};
 use fathom_report::fio_logs::trace_head;
 use fathom_store::Readers;
 use fathom_watch::blocks::{IoTrace, QueuedIo};

@@ -1,7 +1,6 @@
 //! The full-screen terminal, restored however the view ends.
 
-use super::Feed;
-use super::{TICK, is_all};
+use super::{Feed, TICK, is_all};
 use crate::signals::Signals;
 use fathom_report::top::{self, Paint, ScreenAction, Ui};
 use ratatui::crossterm::event::{self, Event, KeyEventKind};

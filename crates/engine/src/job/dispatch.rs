@@ -5,15 +5,13 @@ use super::Task;
 use crate::buffers::Slab;
 use crate::cpu::Burn;
 use crate::error::{EngineError, Operation};
-use crate::libaio::InlineTrims;
-use crate::libaio::Libaio;
+use crate::libaio::{InlineTrims, Libaio};
 use crate::mmap::Mmap;
 use crate::names::{EachName, NameOps};
 use crate::observer::{IoObserver, Observe};
 use crate::posixaio::PosixAio;
 use crate::psync::Calls;
-use crate::queue::Null;
-use crate::queue::Queue;
+use crate::queue::{Null, Queue};
 use crate::sg::Sg;
 use crate::source::{
     AnySource, FixedSource, FullSource, Permutation, RangeTable, Ranges, Sequential, Source,

@@ -1,8 +1,7 @@
 //! A fast source for common jobs: one region, one direction, one block size.
 
-use super::distribution;
 use super::permutation::Permutation;
-use super::{ANYWHERE, IoGenerator, Source};
+use super::{ANYWHERE, IoGenerator, Source, distribution};
 use crate::queue::{Op, Request};
 use fathom_model::Dir;
 use fathom_model::plan::{BlockSizes, Distribution, JobPlan, Mix, Order};

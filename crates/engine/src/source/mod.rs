@@ -75,7 +75,6 @@ pub(crate) trait IoGenerator {
     }
 }
 
-/// What a source does next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Upcoming {
     /// An I/O, or something that is not due yet.

@@ -16,7 +16,6 @@ struct RangeEntries {
 }
 
 impl RangeTable {
-    /// For `requests` requests of `most` ranges.
     pub fn new(requests: u32, most: u32) -> Self {
         let ranges = (0..requests.max(1)).map(|_| Vec::with_capacity(most as usize)).collect();
         Self(RefCell::new(RangeEntries { ranges, next: 0 }))

@@ -113,8 +113,9 @@ impl SourceRegion {
             RegionOrder::Sequential { next, skip } => {
                 let cursor = &mut next[dir];
                 if *cursor < self.start || end.saturating_sub(*cursor) < self.least[dir] {
-                    *cursor =
-                        if *skip < 0 { backwards_start(self.start, end, size) } else { self.start };
+                    // A backward order wraps to the last block.
+                    let last = end.saturating_sub(u64::from(size)).max(self.start);
+                    *cursor = if *skip < 0 { last } else { self.start };
                 }
                 let offset = *cursor;
                 let after = (offset + u64::from(size)) as i64 + *skip;
@@ -176,11 +177,6 @@ impl Stride {
     pub fn advance(&mut self, len: u32) {
         self.moved += u64::from(len);
     }
-}
-
-/// Where a backward order wraps to: the last block.
-fn backwards_start(start: u64, end: u64, size: u32) -> u64 {
-    end.saturating_sub(u64::from(size)).max(start)
 }
 
 pub(super) enum Sizes {

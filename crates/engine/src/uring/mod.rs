@@ -16,8 +16,7 @@ use crate::buffers::Slab;
 use crate::clock;
 use crate::error::{EngineError, Operation, ScsiError};
 use crate::files::OpenFile;
-use crate::queue::Wake;
-use crate::queue::{Push, Queue, Request};
+use crate::queue::{Push, Queue, Request, Wake};
 use crate::token::Token;
 use fathom_model::plan;
 use fathom_model::record::InEffect;
@@ -68,7 +67,7 @@ impl<M: Mode> UringQueue<M> {
         let mut granted = InEffect {
             setup_flags: setup::flag_names(ring.flags),
             refused_flags: setup::flag_names(wanted.optional & !ring.flags),
-            features: setup::feature_names(ring.features),
+            features: setup::named(setup::FEATURES.into_iter(), ring.features),
             polled: ring.flags & sys::IORING_SETUP_IOPOLL != 0,
             huge_pages: parts.slab.is_huge(),
             ..InEffect::default()

@@ -9,7 +9,8 @@ use crate::queue::{Op, Request};
 use fathom_model::Dir;
 use fathom_model::plan::JobPlan;
 use linux_raw_sys::io_uring as sys;
-use std::io;
+use rustix::io::{Errno, ReadWriteFlags, preadv2};
+use std::io::IoSliceMut;
 
 /// Another mode with RWF_* flags (`atomic`, `uncached`) and priorities (`cmdprio_*`) of reads and writes.
 pub(crate) struct WithRwFlags<M> {
@@ -115,13 +116,9 @@ impl<M: Mode> Mode for ForceAsync<M> {
 pub(crate) fn without_nowait(files: &[OpenFile]) -> Option<&OpenFile> {
     let mut devices = files.iter().filter(|file| matches!(file.kind, FileKind::Block { .. }));
     devices.find(|file| {
-        let mut byte = 0_u8;
-        let vector = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
+        let mut byte = [0];
         // Checked before the offset, which is beyond the end of any device: nothing is read.
-        let offset = 1 << 62;
-        // SAFETY: the vector is of one byte that outlives the call.
-        let read =
-            unsafe { libc::preadv2(file.raw(), &raw const vector, 1, offset, libc::RWF_NOWAIT) };
-        read < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::EOPNOTSUPP)
+        let (vector, offset) = (&mut [IoSliceMut::new(&mut byte)], 1 << 62);
+        preadv2(&file.fd, vector, offset, ReadWriteFlags::NOWAIT) == Err(Errno::OPNOTSUPP)
     })
 }

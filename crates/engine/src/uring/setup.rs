@@ -38,7 +38,7 @@ const REQUIRED: [(u32, &str); 6] = [
     (sys::IORING_SETUP_CQE32, "CQE32"),
 ];
 
-const FEATURES: [(u32, &str); 8] = [
+pub(crate) const FEATURES: [(u32, &str); 8] = [
     (sys::IORING_FEAT_SINGLE_MMAP, "SINGLE_MMAP"),
     (sys::IORING_FEAT_NODROP, "NODROP"),
     (sys::IORING_FEAT_SUBMIT_STABLE, "SUBMIT_STABLE"),
@@ -61,11 +61,7 @@ pub(crate) fn flag_names(flags: u32) -> Vec<String> {
     named(REQUIRED.into_iter().chain(optional), flags)
 }
 
-pub(crate) fn feature_names(features: u32) -> Vec<String> {
-    named(FEATURES.into_iter(), features)
-}
-
-fn named(table: impl Iterator<Item = (u32, &'static str)>, bits: u32) -> Vec<String> {
+pub(crate) fn named(table: impl Iterator<Item = (u32, &'static str)>, bits: u32) -> Vec<String> {
     table.filter(|(bit, _)| bits & bit != 0).map(|(_, name)| name.to_string()).collect()
 }
 

@@ -6,7 +6,6 @@ use fathom_model::plan::VerifyMethod;
 use fathom_model::record::{Damage, WrongBlock};
 
 const SECTOR: usize = 512;
-/// Wrong bytes that are listed.
 const LISTED: usize = 8;
 /// Bytes that are shown of either side.
 const SHOWN: usize = 16;

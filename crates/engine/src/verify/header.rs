@@ -69,7 +69,6 @@ impl Header {
         })
     }
 
-    /// What seems to be a header.
     pub fn claimed(block: &[u8]) -> Option<Self> {
         if block.len() < HEADER_BYTES || u16_at(block, 0) != MAGIC {
             return None;

@@ -17,7 +17,6 @@ const ROOM: usize = 1 << 11;
 pub struct JournalFile {
     /// Empty, and open for writing.
     pub file: File,
-    /// For errors.
     pub path: String,
     /// Distinguishes the data of this run from that of earlier ones with the same seeds.
     pub salt: u64,
@@ -115,7 +114,6 @@ pub(super) fn read(journal: &[u8]) -> Result<(Vec<Event>, u64), String> {
     Ok((events, tail as u64))
 }
 
-/// Of one worker.
 pub(super) struct Journal {
     file: File,
     pub path: String,

@@ -1,9 +1,8 @@
 use super::super::{JournalFile, Verifier};
 use super::*;
 use crate::queue::{Op, Request};
-use fathom_model::Dir;
 use fathom_model::plan::{BlockSizes, Buffers, Mix, Order, Region, Verify, VerifyMethod};
-use fathom_model::split_mix;
+use fathom_model::{Dir, split_mix};
 use proptest::prelude::*;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

@@ -118,7 +118,6 @@ impl Written {
         last[first..end].fill(0);
     }
 
-    /// The number of the write that begins at `offset`.
     pub fn number(&self, file: u32, offset: u64) -> Option<u64> {
         let entry = self.entry(file, offset)?;
         (entry & FIRST != 0).then(|| (entry & !FIRST & !TRIMMED) - 1)

@@ -39,7 +39,6 @@ impl Batches {
         self.entries[index] = BatchTimes { prepared_ns, submitted_ns, left: count };
     }
 
-    /// The times of the batch that last had `index`.
     pub fn last(&self, index: u32) -> BatchTimes {
         self.entries[index as usize]
     }

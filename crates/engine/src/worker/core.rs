@@ -1,8 +1,7 @@
 //! What a worker is, apart from its queue and its source, and all that it does rarely: compiled once. Only [`super::issue`]
 //! and [`super::reap`] are compiled for each kind of queue and source.
 
-use super::batches::BatchLimit;
-use super::batches::Batches;
+use super::batches::{BatchLimit, Batches};
 use super::issue::{RangeSyncs, Writes};
 use super::{DeferredIo, IssueState, NAP_NS, Slot, SpanEnd, ZONE_NAP_NS};
 use crate::buffers::Slab;
@@ -12,8 +11,7 @@ use crate::files::OpenFile;
 use crate::observer::{Observe, ObservedIo};
 use crate::pace::{LATE_NS, Pace};
 use crate::queue::{Op, Queue, Request};
-use crate::stats::DepthCounts;
-use crate::stats::{Shared, Stats};
+use crate::stats::{DepthCounts, Shared, Stats};
 use crate::token::Token;
 use crate::verify::Verifier;
 use crate::zones::{Placed, ZoneUser};
@@ -72,11 +70,11 @@ pub(crate) struct Core<'a> {
     /// When the next think time is due (`thinktime_iotime`).
     pub(super) think_at_ns: u64,
     pub(super) issue_state: IssueState,
-    pub(super) until_ns: u64,
+    pub until_ns: u64,
     /// The end of the job, once it has begun.
     pub(super) drain: Option<Drain>,
     /// System calls before measuring began.
-    calls_before: u64,
+    pub calls_before: u64,
     pub(super) batch_limit: BatchLimit,
     pub(super) complete_min: u32,
     pub(super) complete_max: u32,
@@ -86,7 +84,6 @@ pub(crate) struct Core<'a> {
     pub(super) deferred: Option<DeferredIo>,
     /// Slots whose request must be resubmitted.
     pub(super) retry: Vec<u32>,
-    /// Flushes in flight.
     pub(super) flushing: u32,
     /// Completions other than plain successes.
     pub(super) exceptions: Vec<(Token, i32)>,
@@ -204,11 +201,6 @@ impl<'a> Core<'a> {
         trims
     }
 
-    /// When the present span ends.
-    pub fn span_end_ns(&self) -> u64 {
-        self.until_ns
-    }
-
     /// Whether the reads in flight, and those to come, are to be verified.
     pub(super) fn check_reads(&mut self, checks: bool) {
         self.writes.verifier.iter_mut().for_each(|verifier| verifier.checking = checks);
@@ -234,11 +226,6 @@ impl<'a> Core<'a> {
         let now_ns = self.now_ns;
         self.observer.iter_mut().for_each(|observer| observer.begin(now_ns));
         Dir::ALL.iter().for_each(|dir| self.errnos[*dir].clear());
-    }
-
-    /// Those of `system_calls` that were made since measuring began.
-    pub fn calls_measured(&self, system_calls: u64) -> u64 {
-        system_calls - self.calls_before
     }
 
     pub(super) fn begin_span(
@@ -442,7 +429,6 @@ impl<'a> Core<'a> {
         }
     }
 
-    /// Accounts for a batch that was submitted at `now`.
     #[inline]
     pub(super) fn account_batch(&mut self, count: usize, pushed: &[u64; 3], now: u64) {
         self.idle_len -= count;

@@ -126,18 +126,15 @@ fn is_zoned(file: &OpenFile) -> bool {
         && sectors > 0
 }
 
-/// Where the device has the write pointer of `zone`.
 pub(super) fn pointer(fd: RawFd, zone: &Zone) -> Option<u64> {
     let (zones, _) = report_from(fd, zone.start).ok()?;
     zones.first().map(|zone| zone.pointer)
 }
 
-/// Empties `zone`.
 pub(super) fn reset(fd: RawFd, zone: &Zone, zone_bytes: u64) -> io::Result<()> {
     command(fd, BLKRESETZONE, zone, zone_bytes)
 }
 
-/// Makes `zone` full.
 pub(super) fn finish(fd: RawFd, zone: &Zone, zone_bytes: u64) -> io::Result<()> {
     command(fd, BLKFINISHZONE, zone, zone_bytes)
 }

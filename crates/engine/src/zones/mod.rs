@@ -44,7 +44,6 @@ struct Zone {
     pointer: AtomicU64,
     /// The end of the data that can be read: all writes below have completed.
     readable: AtomicU64,
-    /// Reads in flight.
     readers: AtomicU32,
     /// Its place among the open zones, plus one; 0 if it is not counted as open.
     place: AtomicU32,
@@ -102,7 +101,6 @@ impl Zone {
     }
 }
 
-/// The zones of a target.
 pub(crate) struct ZonedTarget {
     zone_bytes: u64,
     /// Whether the device has zones, not fathom alone.

@@ -37,12 +37,10 @@ pub(crate) struct ZoneUser {
     makes_passes: bool,
     /// Whether no data may be lost, because it will be verified.
     keeps_data: bool,
-    /// Own writes in flight.
     writing: u32,
     resets: Cell<u64>,
 }
 
-/// The zones of one file.
 struct UsedZones {
     target: Arc<ZonedTarget>,
     fd: RawFd,
@@ -55,11 +53,9 @@ struct UsedZones {
     current: PerDir<usize>,
 }
 
-/// An attempt to write to a zone.
 enum Attempt {
     At(u64, u32),
     Busy,
-    /// Too many other zones are open.
     TooManyOpen,
     /// It is full, and stays so.
     Full,
@@ -133,7 +129,6 @@ impl ZoneUser {
         self.resets.get()
     }
 
-    /// Where `request` goes.
     pub fn place(&mut self, request: &Request) -> Placed {
         let Op::Io(dir) = request.op else { return Placed::At(*request) };
         let mut wanted = *request;
@@ -487,7 +482,6 @@ impl UsedZones {
         Ok(())
     }
 
-    /// Makes a zone full.
     fn finish(&self, zone: &Zone) -> Result<(), EngineError> {
         if self.target.has_device {
             device::finish(self.fd, zone, self.target.zone_bytes)

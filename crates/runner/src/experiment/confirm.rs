@@ -1,7 +1,7 @@
 //! Tests of a verdict: a run's jobs, or the programs that were watched, with one thing changed, compared with the same
 //! unchanged.
 
-use super::executor::{ConditionExecutor, all_restored};
+use super::executor::{ConditionExecutor, Failure, all_restored};
 use super::plans::{Plans, Work};
 use super::ranks::Peers;
 use super::rounds;
@@ -22,7 +22,6 @@ use fathom_model::finding::{Confirmed, ConfirmedVerdict, Finding};
 use fathom_model::plan::{Plan, Target};
 use fathom_model::record::RunRecord;
 use fathom_spec::Sources;
-use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 
 /// Limiters that are tested at most, one after the other while each is refuted.
@@ -116,7 +115,7 @@ fn serve(
 ) -> Result<(), Lost> {
     let base = repeatable(&own.plan);
     while let Some(finding) = peers.broadcast(&None::<Finding>, SILENCE)? {
-        let base = base.as_ref().map_err(|why| Refusal::from(why.clone()));
+        let base = base.as_ref().map_err(|why| Failure::once(why.clone()));
         let test = base.clone().and_then(|base| {
             let finding = of_own(own, &finding);
             prepared(own, Workload::Jobs(base), finding, peers.is_first_of_host(), &mut ())
@@ -182,8 +181,8 @@ fn test_causes(
                 let protocol = protocol(workload, time);
                 measure((targets, workload, &test), (&protocol, end, cancel), among, hooks)?
             }
-            Err(Refusal { is_fatal: true, why }) => return Err(why),
-            Err(Refusal { why, .. }) => Confirmed::not_tested(why),
+            Err(Failure { is_fatal: true, why, .. }) => return Err(why),
+            Err(Failure { why, .. }) => Confirmed::not_tested(why),
         };
         let is_open =
             matches!(confirmed.verdict, ConfirmedVerdict::Refuted | ConfirmedVerdict::NotTested);
@@ -269,20 +268,6 @@ fn is_same(then: &TargetFacts, now: &TargetFacts) -> bool {
     }
 }
 
-/// Why a limiter is not tested.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-struct Refusal {
-    why: String,
-    /// A setting could not be restored.
-    is_fatal: bool,
-}
-
-impl From<String> for Refusal {
-    fn from(why: String) -> Self {
-        Self { why, is_fatal: false }
-    }
-}
-
 /// The test of `finding`, if the settings that it changes can be changed, which is known before windows are spent on it.
 fn prepared(
     record: &RunRecord,
@@ -290,23 +275,25 @@ fn prepared(
     finding: &Finding,
     changes_settings: bool,
     hooks: &mut dyn Hooks,
-) -> Result<ConfirmationTest, Refusal> {
-    let test = confirmation_test(record, workload, finding)?;
+) -> Result<ConfirmationTest, Failure> {
+    let test = confirmation_test(record, workload, finding).map_err(Failure::once)?;
     if !changes_settings {
         return Ok(test);
     }
-    let fatal = |why: String| Refusal { why, is_fatal: true };
     match Settings::system().apply(&test.settings) {
         Ok(guard) => {
             let is_same = guard.applied().iter().all(|one| one.old == one.change.value);
             let changes_nothing = !guard.applied().is_empty() && is_same;
-            all_restored(&guard.restore(), hooks).map_err(|failure| fatal(failure.why))?;
+            all_restored(&guard.restore(), hooks)?;
             if changes_nothing {
-                return Err(format!("{} changes nothing: it is so already", test.experiment).into());
+                let why = format!("{} changes nothing: it is so already", test.experiment);
+                return Err(Failure::once(why));
             }
         }
-        Err(error @ SettingsError::NotRestored { .. }) => return Err(fatal(error.to_string())),
-        Err(refused) => return Err(refused.to_string().into()),
+        Err(error @ SettingsError::NotRestored { .. }) => {
+            return Err(Failure::fatal(error.to_string()));
+        }
+        Err(refused) => return Err(Failure::once(refused.to_string())),
     }
     Ok(test)
 }
@@ -324,7 +311,7 @@ fn agreed(
     workload: Workload,
     finding: &Finding,
     hooks: &mut dyn Hooks,
-) -> Result<Result<ConfirmationTest, Refusal>, String> {
+) -> Result<Result<ConfirmationTest, Failure>, String> {
     let lost = |lost: Lost| lost.to_string();
     peers.broadcast(&Some(finding.clone()), SILENCE).map_err(lost)?;
     let test = prepared(own, workload, of_own(own, finding), peers.is_first_of_host(), hooks);
@@ -333,8 +320,8 @@ fn agreed(
     let refused = refused.map(|(host, refusal)| (host.to_string(), refusal));
     peers.broadcast(&refused.is_none(), SILENCE).map_err(lost)?;
     Ok(match refused {
-        Some((host, Refusal { why, is_fatal })) => {
-            Err(Refusal { why: format!("{host}: {why}"), is_fatal })
+        Some((host, failure)) => {
+            Err(Failure { why: format!("{host}: {}", failure.why), ..failure })
         }
         None => test,
     })

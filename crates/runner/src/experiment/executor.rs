@@ -1,9 +1,8 @@
 //! Windows of a condition, and one with everything sampled.
 
-use super::command;
 use super::plans::{Plans, Work, pace};
-use super::processes;
 use super::ranks::{Asked, Peers};
+use super::{command, processes};
 use crate::cancel::CancelToken;
 use crate::ranks::Lost;
 use crate::run::Hooks;
@@ -47,7 +46,7 @@ impl Failure {
         Self { why, rejects: false, is_fatal: false }
     }
 
-    fn fatal(why: String) -> Self {
+    pub fn fatal(why: String) -> Self {
         Self { why, rejects: false, is_fatal: true }
     }
 }
@@ -302,7 +301,7 @@ fn sample(window: &window::MeasuredWindow, is_paced: bool) -> WindowResult {
     let jobs = &window.jobs;
     let sum = window::workers(jobs, is_paced);
     // Threads of io-wq and SQPOLL belong to the process; those of fathom that wait meanwhile use next to nothing.
-    let process_ns = window.to.process_ns_since(&window.from);
+    let process_ns = window.to.process_ns.saturating_sub(window.from.process_ns);
     WindowResult {
         elapsed_ns: window::elapsed_ns(jobs),
         took_ns: window.took.as_nanos() as u64,

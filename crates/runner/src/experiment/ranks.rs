@@ -16,20 +16,12 @@ use std::time::Duration;
 /// Work without a given time may take so long.
 const OPEN_ENDED: Duration = Duration::from_secs(3600);
 
-/// The window that rank 0 asks for.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Asked {
     pub condition: usize,
     pub length_ns: u64,
     /// I/Os per second of all that take part, where a rate is given.
     pub iops: Option<f64>,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-struct Answer {
-    outcome: Result<WindowResult, Failure>,
-    /// Whether a signal asks it to end.
-    ends: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -148,12 +140,8 @@ impl Peers {
     ) -> Result<WindowResult, Failure> {
         let begun = self.broadcast(&Some(asked.clone()), SILENCE);
         begun.map_err(|lost| executor.lost(&lost))?;
-        let all = self.answer(executor, asked, hooks).map_err(|lost| executor.lost(&lost))?;
-        if all.iter().any(|one| one.ends) {
-            executor.cancel.cancel_for_lost_rank();
-        }
-        let some = executor.members(asked).unwrap_or(self.ranks.size) as usize;
-        let all: Vec<_> = all.into_iter().take(some).map(|one| one.outcome).collect();
+        let mut all = self.answer(executor, asked, hooks).map_err(|lost| executor.lost(&lost))?;
+        all.truncate(executor.members(asked).unwrap_or(self.ranks.size) as usize);
         if let Some(failure) = self.failure(&all) {
             return Err(failure);
         }
@@ -186,10 +174,9 @@ impl Peers {
         executor: &mut ConditionExecutor<'_>,
         asked: &Asked,
         hooks: &mut dyn Hooks,
-    ) -> Result<Vec<Answer>, Lost> {
-        let outcome = executor.own(asked, Some(self), hooks);
-        let own = Answer { outcome, ends: executor.cancel.reason().is_some() };
-        self.gather(&own, time(executor, asked))
+    ) -> Result<Vec<Result<WindowResult, Failure>>, Lost> {
+        let own = executor.own(asked, Some(self), hooks);
+        self.try_to(|ranks| ranks.measured(&own, executor.cancel, time(executor, asked)))
     }
 
     /// What some ranks say, with the names of their hosts.
@@ -219,7 +206,6 @@ impl Peers {
         }
     }
 
-    /// What each rank did.
     pub fn record(&self) -> Vec<TrialRank> {
         let rank = |(about, sums): (&About, &Vec<(f64, f64)>)| TrialRank {
             hostname: about.hostname.clone(),

@@ -23,14 +23,6 @@ struct About {
     cpu_limit: Option<f64>,
 }
 
-/// What a rank did in a window.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-struct Answer {
-    outcome: Result<Measurement, String>,
-    /// Whether a signal asks it to end.
-    ends: bool,
-}
-
 /// What a rank did at a setting, in all windows.
 #[derive(Debug, Clone, Default)]
 struct Sum {
@@ -92,16 +84,11 @@ pub fn serve(
     mut take: impl FnMut(&Window),
 ) -> Result<(), Lost> {
     while let Some(probe) = ranks.broadcast(&None::<Probe>, SILENCE)? {
-        let answer = answer(own, &probe, cancel);
-        ranks.gather(&answer, time(&probe))?;
-        take(&Window { probe, outcome: answer.outcome });
+        let outcome = own.window(&probe);
+        ranks.measured(&outcome, cancel, time(&probe))?;
+        take(&Window { probe, outcome });
     }
     Ok(())
-}
-
-fn answer(own: &mut EngineExecutor<'_>, probe: &Probe, cancel: &CancelToken) -> Answer {
-    let outcome = own.window(probe);
-    Answer { outcome, ends: cancel.reason().is_some() }
 }
 
 /// In which a window has ended everywhere.
@@ -130,10 +117,10 @@ impl<'a> RanksExecutor<'a> {
         Self { own, ranks, cancel: cancel.clone(), about, sums: BTreeMap::new(), lost: None }
     }
 
-    fn all(&mut self, probe: &Probe) -> Result<Vec<Answer>, Lost> {
+    fn all(&mut self, probe: &Probe) -> Result<Vec<Result<Measurement, String>>, Lost> {
         self.ranks.broadcast(&Some(probe.clone()), SILENCE)?;
-        let own = answer(&mut self.own, probe, &self.cancel);
-        self.ranks.gather(&own, time(probe))
+        let own = self.own.window(probe);
+        self.ranks.measured(&own, &self.cancel, time(probe))
     }
 
     fn add(&mut self, probe: &Probe, all: &[Measurement]) {
@@ -208,11 +195,8 @@ impl Executor for RanksExecutor<'_> {
             self.lost = Some(lost);
             why
         })?;
-        if all.iter().any(|one| one.ends) {
-            self.cancel.cancel_for_lost_rank();
-        }
-        let of_rank = |(one, about): (Answer, &LimitRank)| {
-            one.outcome.map_err(|why| format!("{}: {why}", about.hostname))
+        let of_rank = |(one, about): (Result<Measurement, String>, &LimitRank)| {
+            one.map_err(|why| format!("{}: {why}", about.hostname))
         };
         let all = all.into_iter().zip(&self.about).map(of_rank);
         let all = all.collect::<Result<Vec<Measurement>, String>>()?;

@@ -11,9 +11,7 @@ const ROUNDS: u32 = 8;
 /// Bounds on this clock's time minus that of rank 0, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClockBounds {
-    /// At least this.
     pub least: i64,
-    /// At most this.
     pub most: i64,
 }
 

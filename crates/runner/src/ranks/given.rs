@@ -23,89 +23,62 @@ impl Given {
         Self { is_refused: true, ..Self::default() }
     }
 
-    /// The same, with what rank 0 made of it.
-    pub fn with_text(self, text: String) -> Self {
-        Self { text, ..self }
-    }
-
     /// The command line, and what else rank 0 read, with the names of a rank in them.
-    pub fn received(self, rank: u32, size: u32, host: &str) -> (Vec<String>, Received) {
+    pub fn received(self, rank: u32, size: u32, host: &str) -> (Vec<String>, Reading) {
         let names = Names { rank, size, host: host.to_string() };
         let args = self.args.iter().map(|arg| names.put_in(arg)).collect();
         let is_changed = |text: &str| names.put_in(text) != text;
         let mut texts = self.files.values().filter_map(|file| std::str::from_utf8(file).ok());
         let uses_names = texts.any(is_changed) || self.args.iter().any(|arg| is_changed(arg));
         let text = names.put_in(&self.text);
-        let system = System::default();
-        (args, Received { names, files: self.files, text, uses_names, system })
+        let (files, names) = (RefCell::new(self.files), Some(names));
+        (args, Reading { files, names, text, uses_names, ..Reading::default() })
     }
 }
 
-/// The files that rank 0 reads, kept for the others.
+/// The files that rank 0 reads, kept for the others; what these read is the same, with their names in it.
 #[derive(Default)]
 pub struct Reading {
     system: System,
     files: RefCell<BTreeMap<String, Vec<u8>>>,
+    /// Of a rank that got the files of rank 0.
+    names: Option<Names>,
+    /// What rank 0 made of them.
+    pub text: String,
+    /// Whether the names of ranks occur in the command line or in the files.
+    pub uses_names: bool,
 }
 
 impl Reading {
-    /// What was read for the command line `args`.
-    pub fn given(&self, args: &[String]) -> Given {
+    /// What was read for the command line `args`, and the `text` that was made of it.
+    pub fn given(&self, args: &[String], text: String) -> Given {
         let files = self.files.borrow().clone();
-        Given { args: args.to_vec(), files, ..Given::default() }
+        Given { args: args.to_vec(), files, text, is_refused: false }
     }
 
-    /// Paths of the job files that were read.
+    /// Paths of the job files that were read, by rank 0 or here.
     pub fn into_files(self) -> Vec<String> {
-        self.system.into_files()
+        self.files.into_inner().into_keys().chain(self.system.into_files()).collect()
     }
 }
 
 impl Sources for Reading {
     fn read(&self, path: &str, limit_bytes: usize) -> Result<Vec<u8>, String> {
-        let bytes = self.system.read(path, limit_bytes)?;
-        self.files.borrow_mut().insert(path.to_string(), bytes.clone());
-        Ok(bytes)
-    }
-
-    fn is_regular(&self, path: &str) -> bool {
-        self.system.is_regular(path)
-    }
-
-    fn env(&self, name: &str) -> Option<String> {
-        self.system.env(name)
-    }
-
-    fn machine(&self) -> MachineNumbers {
-        self.system.machine()
-    }
-
-    fn random(&self) -> u64 {
-        self.system.random()
-    }
-}
-
-/// The files of rank 0, with this rank's names in them, on this machine.
-pub struct Received {
-    names: Names,
-    files: BTreeMap<String, Vec<u8>>,
-    /// What rank 0 made of them.
-    pub text: String,
-    /// Whether the names of ranks occur in the command line or in the files.
-    pub uses_names: bool,
-    system: System,
-}
-
-impl Sources for Received {
-    fn read(&self, path: &str, limit_bytes: usize) -> Result<Vec<u8>, String> {
-        let Some(bytes) = self.files.get(path) else { return self.system.read(path, limit_bytes) };
+        let Some(names) = &self.names else {
+            let bytes = self.system.read(path, limit_bytes)?;
+            self.files.borrow_mut().insert(path.to_string(), bytes.clone());
+            return Ok(bytes);
+        };
+        let files = self.files.borrow();
+        let Some(bytes) = files.get(path) else { return self.system.read(path, limit_bytes) };
         // What is not text is refused by its reader.
-        let text = std::str::from_utf8(bytes).map(|text| self.names.put_in(text).into_bytes());
+        let text = std::str::from_utf8(bytes).map(|text| names.put_in(text).into_bytes());
         Ok(text.unwrap_or_else(|_| bytes.clone()))
     }
 
     fn is_regular(&self, path: &str) -> bool {
-        self.files.contains_key(path) || self.system.is_regular(path)
+        let is_given = self.names.is_some() && self.files.borrow().contains_key(path);
+        is_given || self.system.is_regular(path)
     }
 
     fn env(&self, name: &str) -> Option<String> {
@@ -118,13 +91,6 @@ impl Sources for Received {
 
     fn random(&self) -> u64 {
         self.system.random()
-    }
-}
-
-impl Received {
-    /// Paths of the job files that were read, by rank 0 or here.
-    pub fn into_files(self) -> Vec<String> {
-        self.files.into_keys().chain(self.system.into_files()).collect()
     }
 }
 

@@ -19,7 +19,6 @@ const HEAD_START: Duration = Duration::from_millis(500);
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Gate {
-    /// It has begun.
     #[default]
     Begun,
     /// Its jobs are possible on its machine. Nothing has been changed so far.
@@ -35,7 +34,6 @@ pub enum Gate {
 /// How far a rank is.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Status {
-    /// Its host.
     pub host: String,
     /// Where it waits for the others, or what it passed last.
     pub gate: Gate,
@@ -43,9 +41,7 @@ pub struct Status {
     pub refusals: Vec<String>,
     /// Files on other machines' file systems that it would write, by path, but for those that all may write.
     pub writes: Vec<String>,
-    /// I/Os so far.
     pub ios: u64,
-    /// Bytes transferred so far.
     pub bytes: u64,
 }
 
@@ -112,7 +108,6 @@ impl Together {
         lock(&self.shared.0).own.writes = paths;
     }
 
-    /// What this rank did so far.
     pub fn progress(&self, ios: u64, bytes: u64) {
         let mut shared = lock(&self.shared.0);
         (shared.own.ios, shared.own.bytes) = (ios, bytes);
@@ -254,7 +249,6 @@ fn conflicts(all: &[Status]) -> Vec<String> {
     writers.into_iter().map(said).collect()
 }
 
-/// The refusals of all ranks, by host.
 fn refused(shared: &Shared) -> Vec<String> {
     let of = |(rank, status): (usize, &Status)| {
         let name = format!("{} (rank {rank})", status.host);

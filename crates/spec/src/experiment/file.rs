@@ -2,8 +2,7 @@
 
 use super::{ExperimentDraft, Pair, VariantDraft, check, finish, values};
 use crate::error::{Place, SpecError};
-use crate::keys;
-use crate::suggest;
+use crate::{keys, suggest};
 use fathom_model::experiment::{Direction, Experiment, Metric, Published, TargetUse};
 use fathom_model::setting::SettingChange;
 use fathom_model::watch::Level;

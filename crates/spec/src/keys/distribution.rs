@@ -4,7 +4,6 @@ use crate::job::Job;
 use crate::value::{KeyValue, absolute_zones, zones};
 use fathom_model::plan::Distribution;
 
-/// Most blocks of a sequence.
 const SEQUENCE_MAX: usize = 1024;
 
 pub(super) fn distribution(job: &mut Job, v: KeyValue<'_>) -> Result<(), String> {

@@ -140,11 +140,6 @@ impl Key {
         !value.is_empty() && self.off.split(',').any(|off| off == value)
     }
 
-    pub(crate) fn requests_nothing(&self, value: &str) -> bool {
-        value == "0" || self.is_off(value)
-    }
-
-    /// Whether `engine` supports it.
     pub(crate) fn is_for(&self, engine: &Engine) -> bool {
         self.only.is_none_or(|supports| supports(engine))
     }
@@ -220,7 +215,6 @@ pub(crate) fn unknown(name: &str) -> String {
     }
 }
 
-/// A note on the `options` and the keys of `jobs` that have no effect.
 pub(crate) fn without_effect(options: &[&'static str], jobs: &[Job]) -> Option<String> {
     let given: BTreeSet<&str> = jobs.iter().flat_map(|job| &job.given).map(|g| g.key).collect();
     let is_idle = |name: &&str| find(name).is_some_and(|key| key.differs.starts_with("No effect:"));

@@ -6,13 +6,12 @@ use crate::job::{Job, Size, ZoneMode};
 use crate::names::PATHS_MAX;
 use crate::spec::Spec;
 use crate::trace::Trace;
-use fathom_model::cpus;
 use fathom_model::facts::{Facts, TargetKind};
 use fathom_model::plan::{
     BlockSizes, Distribution, Engine, Mix, NameOp, Order, Psync, ScsiWrite, WriteMode,
 };
 use fathom_model::units::bytes as show;
-use fathom_model::{Dir, PerDir};
+use fathom_model::{Dir, PerDir, cpus};
 use std::collections::HashSet;
 
 /// What is wrong with a key of a job.

@@ -106,7 +106,8 @@ fn batch(given: &Batch, depth: u32) -> Batch {
 /// Keys that are set, and that the engine does not support: errors in the job's own section, meant for other jobs in
 /// `[global]`.
 pub(super) fn foreign(job: &Job) -> impl Iterator<Item = &'static Key> {
-    let is_set =
-        |key: &Key| job.last(key.name).is_some_and(|given| !key.requests_nothing(&given.value));
+    let is_set = |key: &Key| {
+        job.last(key.name).is_some_and(|given| given.value != "0" && !key.is_off(&given.value))
+    };
     keys::keys().filter(move |key| !key.is_for(&job.engine) && is_set(key))
 }

@@ -113,7 +113,8 @@ pub(super) fn until(job: &Job, plan: &JobPlan, pass: Option<u64>) -> Result<Unti
         ..job.until
     };
     let ends = until.bytes.is_some() || until.ios.is_some() || until.runtime_ns.is_some();
-    if !ends && !until.full && !ends_with_others(job) {
+    let ends_with_others = matches!(job.engine, Engine::Cpu(load) if load.ends_with_io);
+    if !ends && !until.full && !ends_with_others {
         return Err("the job would never end; set size, number_ios or runtime".to_string());
     }
     if until.bytes == Some(0) {
@@ -123,11 +124,6 @@ pub(super) fn until(job: &Job, plan: &JobPlan, pass: Option<u64>) -> Result<Unti
         );
     }
     Ok(until)
-}
-
-/// Whether it ends when other jobs have done their I/O.
-fn ends_with_others(job: &Job) -> bool {
-    matches!(job.engine, Engine::Cpu(load) if load.ends_with_io)
 }
 
 pub(super) fn notes(job: &Job) -> impl Iterator<Item = String> {

@@ -12,7 +12,6 @@ use std::borrow::Cow;
 /// First kernel that keeps the order of writes to a zone itself, instead of the scheduler mq-deadline.
 const ORDERED_WRITES: (u32, u32) = (6, 10);
 
-/// What is known of the zones of a file.
 fn facts<'a>(file: &File<'a>) -> Option<&'a ZoneFacts> {
     let device = file.facts.device.as_ref().filter(|_| file.facts.kind == TargetKind::BlockDevice);
     device.and_then(|device| device.zones.as_ref())

@@ -6,9 +6,8 @@ mod lists;
 
 pub(crate) use arithmetic::evaluate;
 pub(crate) use buffer::{pattern, verify_pattern, with_files};
-pub(crate) use lists::errno;
 pub use lists::escape_path;
-pub(crate) use lists::{absolute_zones, block_split, floats, path_list, triple, zones};
+pub(crate) use lists::{absolute_zones, block_split, errno, floats, path_list, triple, zones};
 
 use crate::job::Size;
 
@@ -114,7 +113,6 @@ impl<'a> KeyValue<'a> {
         }
     }
 
-    /// A size in bytes or a percentage from 0 to 100.
     pub(crate) fn size_or_percent(self) -> Result<Size, String> {
         match self.size_or_any_percent()? {
             Size::Percent(more @ 101..) => Err(format!("{more}% is out of range; use 0% to 100%")),
