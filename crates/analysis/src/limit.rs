@@ -21,8 +21,6 @@ mod state;
 pub(crate) mod thresholds;
 
 #[cfg(test)]
-mod sim;
-#[cfg(test)]
 mod tests;
 
 use crate::experiment::{Budget, Planned, Schedule};

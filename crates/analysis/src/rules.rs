@@ -18,7 +18,7 @@ mod rates;
 mod requested;
 mod same_blocks;
 #[cfg(test)]
-mod table;
+mod table_tests;
 mod targets;
 #[cfg(test)]
 mod testing;

@@ -4,19 +4,19 @@
 //! unchanged. Figures without a place in fio's format are under one additional key at the
 //! root, `fathom`. `docs/record.md` lists differences in meaning.
 
-mod checked;
-
 use crate::calendar::formatted;
 use crate::fio::{self, Buckets, DirFigures, Entry, priority_parts};
-use checked::{Steady, Verified};
 use fathom_analysis::ceilings::{Ceiling, of_run};
 use fathom_analysis::derive;
 use fathom_analysis::watch::Observed;
 use fathom_model::finding::Finding;
 use fathom_model::histogram::Histogram;
-use fathom_model::plan::{BlockSizes, Idleness, JobPlan, Mix, Order, Zoning};
+use fathom_model::plan::{
+    BlockSizes, Idleness, JobPlan, Mix, Order, SteadyFigure, UntilSteady, Zoning,
+};
 use fathom_model::record::{
-    Cost, DirRecord, DiskRecord, FlushRecord, InEffect, PriorityRecord, RunRecord, Usage,
+    Cost, DirRecord, DiskRecord, FlushRecord, InEffect, PriorityRecord, RunRecord, SteadyRecord,
+    Usage, VerifyRecord, WrongBlock,
 };
 use fathom_model::watch::Unavailable;
 use fathom_model::{Dir, Outcome};
@@ -545,6 +545,78 @@ fn direction(dir: &DirRecord, percentiles: &Vec<f64>, plus: bool) -> ExtraDirect
         unstarted_ios: dir.unstarted_ios,
         response_ns: (!dir.response.is_empty())
             .then(|| Latency::of(&dir.response, Some(percentiles), plus)),
+    }
+}
+
+#[derive(Serialize)]
+struct Steady {
+    ss: String,
+    duration: u64,
+    attained: u32,
+    criterion: String,
+    max_deviation: f64,
+    slope: f64,
+    data: SteadyData,
+}
+
+#[derive(Serialize)]
+struct SteadyData {
+    bw_mean: u64,
+    iops_mean: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lat_mean: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lat_ns: Option<Vec<u64>>,
+    iops: Vec<u64>,
+    bw: Vec<u64>,
+}
+
+impl Steady {
+    pub fn of(until: &UntilSteady, found: Option<&SteadyRecord>) -> Self {
+        let none = SteadyRecord::default();
+        let found = found.unwrap_or(&none);
+        let percent = if until.percent { "%" } else { "" };
+        // As in fio, what is missing is 0.
+        let all = |figures: &[u64]| {
+            let missing = until.count().saturating_sub(figures.len());
+            [figures, &vec![0; missing]].concat()
+        };
+        let mean = |figures: &[u64]| figures.iter().sum::<u64>() / until.count() as u64;
+        let with_lat = until.figure == SteadyFigure::Latency;
+        Self {
+            ss: format!("{}:{:.6}{percent}", until.name(), until.limit),
+            duration: until.duration_ns / 1_000_000_000,
+            attained: u32::from(found.attained),
+            criterion: format!("{:.6}{percent}", found.criterion),
+            max_deviation: rounded(found.deviation),
+            slope: rounded(found.slope),
+            data: SteadyData {
+                bw_mean: mean(&found.bytes_per_second),
+                iops_mean: mean(&found.iops),
+                lat_mean: with_lat.then(|| mean(&found.lat_ns)),
+                lat_ns: with_lat.then(|| all(&found.lat_ns)),
+                iops: all(&found.iops),
+                bw: all(&found.bytes_per_second),
+            },
+        }
+    }
+}
+
+/// The reads themselves are among those of the job.
+#[derive(Serialize)]
+struct Verified {
+    blocks: u64,
+    bytes: u64,
+    unread_bytes: u64,
+    wrong: u64,
+    first: Vec<WrongBlock>,
+    runtime_ns: u64,
+}
+
+impl Verified {
+    pub fn of(found: &VerifyRecord) -> Self {
+        let VerifyRecord { blocks, bytes, unread_bytes, wrong, runtime_ns, .. } = *found;
+        Self { blocks, bytes, unread_bytes, wrong, first: found.first.clone(), runtime_ns }
     }
 }
 

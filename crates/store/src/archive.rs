@@ -35,18 +35,15 @@ pub(crate) type NamedRun = (String, HeldDir);
 /// A run of an archive that was imported.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Imported {
-    /// Its name.
     pub name: String,
-    /// When it started, in nanoseconds since 1970 (UTC).
+    /// In nanoseconds since 1970 (UTC).
     pub started_unix_ns: u64,
     /// Whether it was not there already.
     pub is_new: bool,
 }
 
 /// The name of a file for the runs in `dirs`, such as `20261121-193600-4711.tar.zst`.
-///
-/// # Errors
-/// If the first is not the directory of a run.
+/// Fails if the first is not the directory of a run.
 pub fn archive_name(dirs: &[PathBuf], shared: bool) -> Result<String, String> {
     let first = dirs.first().map_or_else(|| Ok("runs".into()), |dir| run_name(dir))?;
     let others = match dirs.len() {
@@ -58,9 +55,7 @@ pub fn archive_name(dirs: &[PathBuf], shared: bool) -> Result<String, String> {
 
 /// Writes the runs in the directories `dirs` to the archive `file` in `to`, and returns its size in bytes. An existing file is
 /// replaced. With `is_shared`, what identifies the machine is replaced, and tags are left out.
-///
-/// # Errors
-/// If one is not a run that has ended, they take more than 4 GiB, or the file cannot be written; then there is no new file.
+/// Fails if one is not a run that has ended, they take more than 4 GiB, or the file cannot be written; then there is no new file.
 pub fn export(
     dirs: &[PathBuf],
     is_shared: bool,
@@ -157,9 +152,7 @@ fn pack(runs: &[NamedRun], file: &mut File) -> io::Result<()> {
 }
 
 /// Adds the runs in the archive `file` to those of the user, all or none.
-///
-/// # Errors
-/// If it is not an archive of runs, exceeds a limit, or has a run that differs from one of that name.
+/// Fails if it is not an archive of runs, exceeds a limit, or has a run that differs from one of that name.
 pub fn import(file: &Path) -> Result<Vec<Imported>, String> {
     import_into(file, &state_dir("runs")?)
 }

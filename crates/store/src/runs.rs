@@ -248,9 +248,6 @@ pub fn check_tag(tag: &str) -> Result<(), String> {
 }
 
 /// Gives the run in the directory `run` a tag, or takes it away; whether that changed something.
-///
-/// # Errors
-/// What is not a tag, a directory without a record, or one that cannot be written.
 pub fn set_tag(run: &Path, tag: &str, is_set: bool) -> Result<bool, String> {
     check_tag(tag)?;
     let failed = |error: io::Error| format!("cannot tag {error}");

@@ -104,8 +104,7 @@ impl EventCounter {
 }
 
 impl BlockSampler {
-    /// Opens all events and starts counting. `proc_root` and `sys_root` are the mount points of
-    /// procfs and sysfs: `/proc` and `/sys`.
+    /// Opens all events and starts counting.
     pub fn open(
         proc_root: &Path,
         sys_root: &Path,

@@ -24,8 +24,6 @@ pub struct CpuSnapshot {
 }
 
 impl CpuSampler {
-    /// A sampler of the CPUs with these numbers. `proc_root` is where the proc file system is mounted:
-    /// `/proc`.
     pub fn new(proc_root: &Path, cpus: &[u32]) -> Self {
         // The unit is USER_HZ, whatever the kernel's own is.
         let per_second = rustix::param::clock_ticks_per_second().max(1);

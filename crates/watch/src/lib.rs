@@ -1,6 +1,7 @@
 //! Samplers that observe the machine while the engine works.
 //!
-//! Each sampler is one type. The roots of /proc and /sys are parameters, so that tests can use synthetic trees.
+//! Each sampler is one type. The roots of /proc and /sys are parameters, so that tests can use synthetic trees: `proc_root`
+//! and `sys_root`, which are `/proc` and `/sys`.
 #![allow(unsafe_code)]
 #![cfg_attr(not(test), forbid(clippy::print_stdout, clippy::print_stderr))]
 #![cfg_attr(not(test), forbid(clippy::disallowed_methods))]

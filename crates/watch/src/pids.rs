@@ -23,7 +23,7 @@ pub struct Process {
 
 impl Process {
     /// The processes that `--pid` names: numbers, separated by commas, or a pattern that is matched against names and
-    /// arguments once. `proc_root` is the mount point of procfs: `/proc`.
+    /// arguments once.
     pub fn named(proc_root: &Path, names: &[String]) -> Result<Vec<Self>, String> {
         let mut pids = Vec::new();
         for text in names {

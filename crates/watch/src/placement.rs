@@ -25,8 +25,7 @@ pub struct PlacementSampler {
 
 impl PlacementSampler {
     /// Counts each of `devices` (whole devices, by kernel name), or all devices together if there
-    /// are none or too many. `each_io`: when to count. `proc_root` and `sys_root` are the mount
-    /// points of procfs and sysfs: `/proc`, `/sys`.
+    /// are none or too many. `each_io`: when to count.
     pub fn open(
         proc_root: &Path,
         sys_root: &Path,

@@ -54,8 +54,7 @@ struct KnownProcess {
 }
 
 impl ProcessSampler {
-    /// Reads the counters of all processes. `proc_root` is where procfs is mounted: `/proc`. Processes of `scope` are
-    /// those watched; other programs compete with them.
+    /// Processes of `scope` are those watched; other programs compete with them.
     pub fn open(proc_root: &Path, scope: Scope) -> io::Result<Self> {
         let mut sampler = Self {
             proc_root: proc_root.to_path_buf(),

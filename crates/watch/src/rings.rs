@@ -68,7 +68,6 @@ struct MonitoredRing {
 }
 
 impl RingSampler {
-    /// A sampler of the rings of `scope`. `proc_root` is the mount point of procfs: `/proc`.
     pub fn open(proc_root: &Path, scope: Scope) -> io::Result<Self> {
         let mut sampler = Self {
             proc_root: proc_root.to_path_buf(),
@@ -89,7 +88,7 @@ impl RingSampler {
     }
 
     /// Also counts io_uring events of all processes: rare ones always, and task work runs, at some 0.2 µs each,
-    /// according to `each_io`. `sys_root` is the mount point of sysfs: `/sys`.
+    /// according to `each_io`.
     pub fn with_events(mut self, sys_root: &Path, each_io: TraceCoverage) -> Self {
         self.events = EventCounters::open(&self.proc_root, sys_root, each_io, &mut self.missing);
         self

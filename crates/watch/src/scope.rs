@@ -28,8 +28,7 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// The existing processes of this scope, ascending. `proc_root` is the mount point of procfs:
-    /// `/proc`.
+    /// The existing processes of this scope, ascending.
     pub fn processes(&self, proc_root: &Path) -> io::Result<Vec<i32>> {
         let mut all = numbers(proc_root)?;
         all.sort_unstable();
@@ -45,8 +44,7 @@ impl Scope {
         })
     }
 
-    /// Whether a process belongs to this scope now. `proc_root` is the mount point of procfs:
-    /// `/proc`.
+    /// Whether a process belongs to this scope now.
     pub fn holds(&self, proc_root: &Path, pid: i32) -> bool {
         let ancestors = std::iter::successors(Some(pid), |pid| parent_of(proc_root, *pid));
         let mut lineage = ancestors.take(if self.follows_children() { ANCESTORS_MAX } else { 1 });

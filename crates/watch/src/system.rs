@@ -50,7 +50,6 @@ pub struct CgroupSampler {
 }
 
 impl CgroupSampler {
-    /// A sampler of the machine whose procfs and sysfs are mounted at `proc` and `sys`.
     pub fn open(proc: &Path, sys: &Path) -> io::Result<Self> {
         Ok(Self { cgroups: Cgroups::open(proc, sys, None)?, buffer: Vec::new() })
     }
@@ -62,8 +61,7 @@ impl CgroupSampler {
 }
 
 impl SystemSampler {
-    /// A sampler of the machine whose procfs and sysfs are mounted at `proc` and `sys`: `/proc`,
-    /// `/sys`. cgroup limits are those of process `pid`, by default this one.
+    /// cgroup limits are those of process `pid`, by default this one.
     pub fn open(proc: &Path, sys: &Path, pid: Option<i32>) -> io::Result<Self> {
         let mut missing = Vec::new();
         let mut open = |what: &str, name: &str, allow: &str| {

@@ -3,8 +3,8 @@
 mod figures;
 mod held;
 mod rated;
+mod sim;
 
-use super::sim::Sim;
 use super::thresholds::{KNEE_SHARE, helps};
 use super::*;
 use crate::rules::setting_verdicts;
@@ -16,6 +16,7 @@ use fathom_model::limit::{
 use fathom_model::window::{CpuTime, Load, Measurement, Rw, Window, WorkerCpu};
 use figures::documented_peak;
 use proptest::prelude::*;
+use sim::Sim;
 
 fn small(report: &LimitReport) -> &BlockLimit {
     &report.targets[0].blocks[0]

@@ -4,7 +4,7 @@
 mod hints;
 mod problems;
 #[cfg(test)]
-mod table;
+mod table_tests;
 #[cfg(test)]
 pub(super) mod testing;
 #[cfg(test)]

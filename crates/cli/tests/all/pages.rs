@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-use crate::common::{MIB, Place, as_root, fetched, until};
+use crate::common::{MIB, Place, fetched, is_root, until};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
@@ -39,7 +39,7 @@ fn kernel_file(name: &str) -> String {
 fn every_page_begins_with_command_host_date_kernel_and_command_line() {
     let place = Place::new();
     place.data("data", 8 * MIB);
-    let root = as_root("stacks and blocks").map(|_| &PAGES_OF_ROOT[..]).unwrap_or_default();
+    let root = if is_root("stacks and blocks") { &PAGES_OF_ROOT[..] } else { &[] };
     for (name, args) in PAGES.iter().chain(root) {
         let answer = place.ask(&[&["--utc", "-q", *name], *args].concat());
         assert_eq!(answer.stderr, "", "{name}");
@@ -178,7 +178,7 @@ fn problem(root: &Value, schema: &Value, value: &Value) -> Option<String> {
 fn json_keeps_to_its_published_schema() {
     let place = Place::new();
     place.data("data", 8 * MIB);
-    let root = as_root("stacks and blocks").map(|_| &PAGES_OF_ROOT[..]).unwrap_or_default();
+    let root = if is_root("stacks and blocks") { &PAGES_OF_ROOT[..] } else { &[] };
     // The last run is shown last.
     for (name, args) in root.iter().chain(&JSON) {
         let printed = place.ask(&[&[*name, "--json"], *args].concat()).done().stdout;

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-use crate::common::{MIB, Place, as_root, fetched, says};
+use crate::common::{MIB, Place, fetched, is_root, says};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -49,7 +49,7 @@ fn views_of_one_source_are_printed_again_as_they_were() {
         vec!["threads", "-t", "700ms", "-i", "200ms", "-a", "-g", "pid,comm,state", "-n", "3"],
         vec!["threads", "-t", "500ms", "-G", "user"],
     ];
-    if as_root("stacks and blocks").is_some() {
+    if is_root("stacks and blocks") {
         views.push(vec!["stacks", "-t", "500ms", "-n", "5"]);
         views.push(vec!["blocks", "-t", "500ms", "-i", "100ms"]);
     }

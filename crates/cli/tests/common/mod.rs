@@ -244,11 +244,19 @@ pub fn until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// Tests that make devices or mounts run one at a time on the machine, and only as root.
+/// Without root, the test is skipped.
+pub fn is_root(test: &str) -> bool {
+    let is_root = rustix::process::geteuid().is_root();
+    if !is_root {
+        println!("skipped: {test} needs root");
+    }
+    is_root
+}
+
+/// Tests that make devices, mount them, or see others' mounts run one at a time on the machine, and only as root.
 pub fn as_root(test: &str) -> Option<impl Sized + use<>> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-    if !rustix::process::geteuid().is_root() {
-        println!("skipped: {test} needs root");
+    if !is_root(test) {
         return None;
     }
     let here = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);

@@ -2,6 +2,7 @@
 //! whole disks.
 
 use super::error::GuardError;
+use super::subject::stat;
 use crate::mark::descriptor_path;
 use crate::stack::{self, StorageStack};
 use crate::target;
@@ -109,8 +110,7 @@ fn open_node(
     let Some(named) = at.or(own.as_ref()) else { return Err(changed(path)) };
     let fd = rustix::fs::open(descriptor_path(named), flags | OFlags::CLOEXEC, Mode::empty())
         .map_err(|error| GuardError::io(path, "open", error))?;
-    let stat = rustix::fs::fstat(&fd)
-        .map_err(|error| GuardError::io(path, "read the status of", error))?;
+    let stat = stat(path, &fd)?;
     if stack::block_number(&stat) != Some(node.number) {
         return Err(changed(path));
     }

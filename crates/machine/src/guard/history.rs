@@ -2,6 +2,7 @@
 //! Logs of earlier runs are recognized by it.
 
 use super::error::GuardError;
+use super::subject::stat;
 use crate::mark::{self, FileVersion, Mark};
 use rustix::fs::{Stat, fstat};
 use std::fs::File;
@@ -16,9 +17,7 @@ pub(crate) struct OpenDescriptor {
 
 impl OpenDescriptor {
     pub fn new(path: &str, fd: Arc<OwnedFd>) -> Result<Self, GuardError> {
-        let stat = rustix::fs::fstat(&fd)
-            .map_err(|error| GuardError::io(path, "read the status of", error))?;
-        Ok(Self { fd, stat })
+        Ok(Self { stat: stat(path, &fd)?, fd })
     }
 }
 

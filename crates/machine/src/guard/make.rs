@@ -3,7 +3,7 @@
 use super::claim::locked;
 use super::error::GuardError;
 use super::remove::{Identity, remove};
-use super::subject::{Spot, Want};
+use super::subject::{Spot, Want, stat};
 use crate::mark::{self, Mark, descriptor_path};
 use crate::scratch;
 use fathom_model::plan::Fallocate;
@@ -27,8 +27,7 @@ pub(crate) struct Made {
 
 impl Made {
     fn new(path: &str, spot: Spot, fd: &OwnedFd) -> Result<Self, GuardError> {
-        let stat = rustix::fs::fstat(fd)
-            .map_err(|error| GuardError::io(path, "read the status of", error))?;
+        let stat = stat(path, fd)?;
         Ok(Self {
             spot,
             identity: (stat.st_dev, stat.st_ino),

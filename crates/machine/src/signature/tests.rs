@@ -1,5 +1,4 @@
-use super::find;
-use super::table::{AT_END, AT_START};
+use super::{AT_END, AT_START, find};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 

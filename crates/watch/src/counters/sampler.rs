@@ -63,8 +63,7 @@ struct CounterGroup {
 impl CounterSampler {
     /// Counts each CPU for [`Scope::Machine`]; otherwise the processes that are in the scope now,
     /// with all threads and processes that they create later. `hardware`: whether to use the CPU's
-    /// counters at all; `probes`: what they cost on this machine, measured here if unknown. `proc_root` and `sys_root` are the mount points of procfs and sysfs:
-    /// `/proc`, `/sys`.
+    /// counters at all; `probes`: what they cost on this machine, measured here if unknown.
     pub fn open(
         proc_root: &Path,
         sys_root: &Path,

@@ -38,7 +38,7 @@ impl PerCpuEvents {
     }
 }
 
-/// The CPUs that are online, ascending. `sys_root` is the mount point of sysfs: `/sys`.
+/// The CPUs that are online, ascending.
 pub(crate) fn online_cpus(sys_root: &Path) -> io::Result<Vec<u32>> {
     let path = sys_root.join("devices/system/cpu/online");
     let invalid = |why| with_path(&path, &io::Error::new(io::ErrorKind::InvalidData, why));

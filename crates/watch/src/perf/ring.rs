@@ -92,7 +92,6 @@ impl PerfRing {
         self.tail().store(at, Ordering::Release);
     }
 
-    /// Records lost since the last call, as reported by the records drained.
     /// Whether there was hardly room for a record when it was last drained: some may have been lost, which the kernel only
     /// says before the next one.
     pub fn was_full(&self) -> bool {

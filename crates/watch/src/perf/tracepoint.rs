@@ -40,8 +40,7 @@ pub(crate) struct EventField {
 
 impl Tracefs {
     /// Opens tracefs where it is mounted, otherwise through a detached mount that exists only as
-    /// long as this value. `proc_root` is the mount point of procfs: `/proc`; `what` names the data
-    /// that is unavailable without tracefs.
+    /// long as this value. `what` names the data that is unavailable without tracefs.
     pub fn find(proc_root: &Path, what: &str) -> Result<Self, Unavailable> {
         let mounts = std::fs::read_to_string(proc_root.join("mounts")).unwrap_or_default();
         let open = |kind: &str, events: &str| {

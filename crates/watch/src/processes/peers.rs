@@ -90,7 +90,7 @@ fn other_ends(proc_root: &Path, pids: &[i32]) -> BTreeSet<ChannelEnd> {
 }
 
 /// The inodes of connected TCP sockets whose two ends are in one network.
-fn tcp_pairs(sockets: &[TcpSocket]) -> HashMap<u64, u64> {
+pub(super) fn tcp_pairs(sockets: &[TcpSocket]) -> HashMap<u64, u64> {
     let connected = sockets.iter().filter(|socket| !socket.listens);
     let inodes: HashMap<_, u64> =
         connected.map(|socket| ((socket.local, socket.remote), socket.inode)).collect();

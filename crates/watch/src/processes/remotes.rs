@@ -1,6 +1,6 @@
 //! The other ends of the watched processes' TCP connections: addresses, and on this machine the processes, which may be idle.
 
-use super::peers::sockets_of;
+use super::peers::{sockets_of, tcp_pairs};
 use super::sockets::{TcpSocket, one_per_network, tcp_sockets};
 use crate::proc_file::numbered;
 use fathom_model::watch::RemotePeer;
@@ -125,11 +125,9 @@ struct OtherEnd<'a> {
 fn other_ends(sockets: &[TcpSocket]) -> impl Iterator<Item = OtherEnd<'_>> {
     let ports: HashSet<u16> =
         sockets.iter().filter(|socket| socket.listens).map(|socket| socket.local.port()).collect();
-    let connected = sockets.iter().filter(|socket| !socket.listens);
-    let inodes: HashMap<_, u64> =
-        connected.clone().map(|socket| ((socket.local, socket.remote), socket.inode)).collect();
-    connected.filter_map(move |socket| {
-        let here = inodes.get(&(socket.remote, socket.local)).copied();
+    let pairs = tcp_pairs(sockets);
+    sockets.iter().filter(|socket| !socket.listens).filter_map(move |socket| {
+        let here = pairs.get(&socket.inode).copied();
         let is_client = ports.contains(&socket.local.port());
         let address = match is_client {
             true => socket.remote.ip().to_string(),

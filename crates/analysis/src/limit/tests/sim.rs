@@ -4,7 +4,7 @@
 //! Operational Analysis of Queueing Network Models", 1978): N/L for the I/Os in flight, the
 //! device's, the shared link's, the workers' CPUs', the machine's.
 
-use super::Search;
+use crate::limit::Search;
 use fathom_model::Histogram;
 use fathom_model::experiment::WindowResult;
 use fathom_model::limit::{BlockSpec, Config, LimitReport, QueueFacts};
