@@ -1,4 +1,4 @@
-//! Developer tools: `cargo xtask agree`, `bench`, `dist`, `fio-suite`, `lab`, `pages`, `steps` and `verdicts`.
+//! Developer tools: `cargo xtask agree`, `bench`, `dist`, `fio-suite`, `fleet`, `lab`, `pages`, `steps` and `verdicts`.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
@@ -8,6 +8,7 @@ mod dist;
 mod fio;
 mod fio_suite;
 mod fixtures;
+mod fleet;
 mod lab;
 mod pages;
 mod programs;
@@ -34,6 +35,8 @@ enum Command {
     ///
     /// Needs fio's source, in which fio is built, and python3-venv; installs Python packages from PyPI.
     FioSuite(fio_suite::Options),
+    /// Merge the results of simulated ranks, and print time, memory and the size of the page.
+    Fleet(fleet::Options),
     /// Run fathom in guests with real NVMe drivers, and print whether each case passes.
     ///
     /// The guests are emulated machines with Debian's kernels. docs/lab.md describes how to write a case.
@@ -62,6 +65,7 @@ fn main() -> ExitCode {
         Command::Bench(options) => bench::run(&options),
         Command::Dist(options) => dist::make(&options),
         Command::FioSuite(options) => fio_suite::run(&options),
+        Command::Fleet(options) => fleet::run(&options),
         Command::Lab(options) => lab::run(&options),
         Command::Pages(options) => pages::run(&options),
         Command::Steps { command } => steps(&command),
