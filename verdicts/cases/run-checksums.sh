@@ -1,5 +1,6 @@
 # cause: Writes to memory, each with a SHA-512 checksum that the load generator computes.
 # expect: load-generator
+# busy: load-generator, other-cpu
 # vague: in-memory, own-cpu
 # runs: fathom
 prepare() { head -c 128m /dev/zero >/dev/shm/fathom-verdicts; }

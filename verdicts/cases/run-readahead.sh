@@ -3,4 +3,4 @@
 # vague: device, queue-depth
 # runs: fathom
 prepare() { filled data 1800m; }
-program() { run --rw=read:12k --ioengine=psync --direct=0 --runtime=6; }
+program() { run --rw=read:12k --ioengine=psync --direct=0 --time_based=0; }
