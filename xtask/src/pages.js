@@ -55,7 +55,7 @@ addEventListener("load", function () {
   var topologies = document.querySelectorAll("svg.topo");
   var shown = Array.from(topologies).filter(function (svg) { return svg.getClientRects().length; });
   if (topologies.length && shown.length !== 1) wrong.push("topology: " + shown.length + " pictures shown instead of 1");
-  if (innerWidth < 640) shown.forEach(function (svg) {
+  shown.forEach(function (svg) {
     svg.querySelectorAll("rect, text").forEach(function (part) {
       if (part.getBoundingClientRect().right > innerWidth + 1) wrong.push("topology: " + (part.textContent || "a box") + " is cut off");
     });

@@ -25,40 +25,18 @@ const STYLE: &str = "\
 .topo{--back:#fff;--text:#1b1f24;--dim:#57606a;--line:#8c9db5;--box:#f3f5f8;--warn:#c0262d}\
 @media screen and (prefers-color-scheme:dark){.topo{--back:#14171b;--text:#e6e9ed;--dim:#9aa5b1;--line:#5f7590;--box:#232830;\
 --warn:#ff7b72}}\
-.topo text{font:12px sans-serif;fill:var(--text)}.topo .dim{fill:var(--dim)}.topo .warn{fill:var(--warn)}\
+.topo text{font:12px sans-serif;fill:var(--text)}.topo .dim{fill:var(--dim)}.topo text.warn{fill:var(--warn)}\
 .topo rect.box{fill:var(--box);stroke:var(--line)}.topo rect.warn{fill:var(--box);stroke:var(--warn);stroke-width:2}\
 .topo path{fill:none;stroke:var(--line)}.topo path.warn{stroke:var(--warn)}";
 
-/// Width of the picture for narrow screens, the indentation of each level there, and its widest line.
-const NARROW: f64 = 368.0;
+/// Lists, for HTML: class and width of that for wide and that for narrow screens, the indentation of each level, and the widest
+/// line.
+const LISTS: [(&str, f64); 2] = [("topo wide", 680.0), ("topo narrow", 368.0)];
 const STEP: f64 = 18.0;
-const NARROW_STROKE_MAX: f64 = 8.0;
+const LIST_STROKE_MAX: f64 = 8.0;
 
+/// A column for each level, for a file of its own.
 pub fn picture(report: &TopologyReport) -> String {
-    wide(report, "topo")
-}
-
-/// Two pictures, of which the style sheet of HTML shows one: that with a column for each level, and a list for narrow screens.
-pub(crate) fn pictures(report: &TopologyReport) -> String {
-    wide(report, "topo wide") + &narrow(report)
-}
-
-fn shapes(report: &TopologyReport) -> Vec<Shape> {
-    pages::topo_tree(report).iter().map(|node| Shape::of(node, 0)).collect()
-}
-
-fn narrow(report: &TopologyReport) -> String {
-    let roots = shapes(report);
-    let fastest = roots.iter().map(Shape::fastest).fold(0.0, f64::max);
-    let mut drawing = Drawing { columns: Vec::new(), widths: Vec::new(), text: String::new() };
-    let mut top = drawing.findings(report, ((NARROW - MARGIN) / LETTER) as usize);
-    for root in &roots {
-        (_, top) = drawing.listed(root, top, fastest);
-    }
-    svg("topo narrow", (NARROW, top + MARGIN), &drawing.text)
-}
-
-fn wide(report: &TopologyReport, class: &str) -> String {
     let roots = shapes(report);
     let mut widths: Vec<f64> = Vec::new();
     roots.iter().for_each(|root| root.measure(&mut widths));
@@ -72,7 +50,27 @@ fn wide(report: &TopologyReport, class: &str) -> String {
     let right =
         drawing.columns.last().zip(drawing.widths.last()).map_or(0.0, |(x, width)| x + width);
     let shown = if report.findings.is_empty() { 0.0 } else { FINDING_LETTERS as f64 * LETTER };
-    svg(class, (right.max(shown) + MARGIN, top + MARGIN), &drawing.text)
+    svg("topo", (right.max(shown) + MARGIN, top + MARGIN), &drawing.text)
+}
+
+/// Lists that fit on screens, of which the style sheet of HTML shows one.
+pub(crate) fn lists(report: &TopologyReport) -> String {
+    LISTS.map(|(class, width)| list(report, class, width)).concat()
+}
+
+fn list(report: &TopologyReport, class: &str, width: f64) -> String {
+    let roots = shapes(report);
+    let fastest = roots.iter().map(Shape::fastest).fold(0.0, f64::max);
+    let mut drawing = Drawing { columns: Vec::new(), widths: vec![width], text: String::new() };
+    let mut top = drawing.findings(report, ((width - MARGIN) / LETTER) as usize);
+    for root in &roots {
+        (_, top) = drawing.listed(root, top, fastest);
+    }
+    svg(class, (width, top + MARGIN), &drawing.text)
+}
+
+fn shapes(report: &TopologyReport) -> Vec<Shape> {
+    pages::topo_tree(report).iter().map(|node| Shape::of(node, 0)).collect()
 }
 
 fn svg(class: &str, (width, height): (f64, f64), text: &str) -> String {
@@ -194,10 +192,12 @@ impl Drawing {
         (middle, next.max(middle + height / 2.0 + GAP.0))
     }
 
-    /// Draws a box, and what is below it indented. Returns the middle of the box, and where the next one begins.
+    /// Draws a box, and what is below it indented, as wide as the only column. Returns the middle of the box, and where the next
+    /// one begins.
     fn listed(&mut self, shape: &Shape, top: f64, fastest: f64) -> (f64, f64) {
         let left = MARGIN / 2.0 + shape.depth as f64 * STEP;
-        let width = NARROW - MARGIN / 2.0 - left;
+        let all = self.widths.first().copied().unwrap_or_default();
+        let width = all - MARGIN / 2.0 - left;
         let letters = ((width - 2.0 * PADDING.0) / LETTER) as usize;
         let mut lines = Vec::new();
         for (index, line) in shape.lines.iter().enumerate() {
@@ -208,8 +208,7 @@ impl Drawing {
         let mut next = top + height + GAP.0;
         for child in &shape.children {
             let (middle, bottom) = self.listed(child, next, fastest);
-            let stroke =
-                (child.rate.unwrap_or(0.0) / fastest.max(1.0) * NARROW_STROKE_MAX).max(1.0);
+            let stroke = (child.rate.unwrap_or(0.0) / fastest.max(1.0) * LIST_STROKE_MAX).max(1.0);
             let class = if child.is_limited { " class=\"warn\"" } else { "" };
             let _ = writeln!(
                 self.text,
@@ -306,7 +305,7 @@ mod tests {
         });
         assert!(!picture(&report).contains("carried"));
         report.traffic = [("nvme0n1".to_string(), 3e9), ("nvme1n1".to_string(), 1e9)].into();
-        let listed = narrow(&report);
+        let listed = lists(&report);
         for carried in ["carried 4 GB/s", "stroke-width=\"6.0\"", "stroke-width=\"2.0\""] {
             assert!(listed.contains(carried), "{carried}: {listed}");
         }

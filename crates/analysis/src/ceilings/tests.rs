@@ -486,7 +486,7 @@ fn the_page_cache_takes_time_of_buffered_jobs() {
     // A job without files has no use of it.
     assert_eq!(found(&record, 50), None);
     let region = Region { target: 0, start: 0, len: 1 << 30 };
-    record.plan.jobs.iter_mut().for_each(|job| job.regions = vec![region.clone()]);
+    record.plan.jobs.iter_mut().for_each(|job| job.regions = vec![region]);
     let one = found(&record, 50).unwrap();
     // Half of 4 µs, on two CPUs.
     assert_eq!((one.most.round(), one.used.round()), (1_000_000.0, 200_000.0));
