@@ -88,7 +88,7 @@ queue() {
 unlooped() {
     sleep 0.5
     local key
-    for key in nr_requests max_sectors_kb scheduler; do
+    for key in nr_requests max_sectors_kb wbt_lat_usec scheduler; do
         [ ! -e "queue.$key" ] || cat "queue.$key" >"/sys/block/$(basename "$(cat loop)")/queue/$key"
     done
     losetup -d "$(cat loop)"

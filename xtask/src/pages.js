@@ -52,5 +52,13 @@ addEventListener("load", function () {
       press(series, "Enter");
     });
   });
+  var topologies = document.querySelectorAll("svg.topo");
+  var shown = Array.from(topologies).filter(function (svg) { return svg.getClientRects().length; });
+  if (topologies.length && shown.length !== 1) wrong.push("topology: " + shown.length + " pictures shown instead of 1");
+  shown.forEach(function (svg) {
+    svg.querySelectorAll("rect, text").forEach(function (part) {
+      if (part.getBoundingClientRect().right > innerWidth + 1) wrong.push("topology: " + (part.textContent || "a box") + " is cut off");
+    });
+  });
   parent.postMessage([innerWidth + " px: " + figures.length + " charts"].concat(wrong.map(function (what) { return innerWidth + " px: WRONG: " + what; })).join("\n"), "*");
 });

@@ -4,15 +4,18 @@
 mod limit;
 mod path;
 mod run;
+mod specs;
 
 pub use limit::{PeakCeilings, of_limit};
 pub(crate) use path::{DeviceLoad, LinkLoad, link_loads};
 pub use run::of_run;
+pub use specs::{KnownModel, known_model};
 
 use fathom_model::facts::Host;
 use fathom_model::limit::is_large;
-use fathom_model::record::Cost;
+use fathom_model::record::{Cost, DriveHeat};
 use fathom_model::units;
+use fathom_model::window::Rw;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -52,7 +55,7 @@ pub enum CeilingKind {
     Cpus,
     /// The CPU limit of the cgroup.
     CpuQuota,
-    /// fathom without a device.
+    /// fathom without a device (`limit`), or without the kernel (`run`).
     LoadGenerator,
     /// The requested queue depth.
     QueueDepth,
@@ -70,14 +73,20 @@ pub enum CeilingKind {
     Members,
     /// A link on the way to a disk.
     Link,
+    /// A root complex that several disks share.
+    RootComplex,
     /// The CPU that spends most of its time in interrupts.
     InterruptCpu,
     /// The bandwidth of memory.
     Memory,
+    /// The page cache, and reclaim that makes room in it.
+    PageCache,
     /// What a search found for the device.
     Device,
     /// What the device is specified for.
     Specification,
+    /// The temperature from which a drive protects itself.
+    Heat,
 }
 
 /// Unit of a ceiling: that in which people give the rate of such I/Os.
@@ -88,6 +97,8 @@ pub enum CeilingUnit {
     Iops,
     /// Bytes per second, for large I/Os.
     BytesPerSecond,
+    /// °C: no rate follows from a temperature.
+    Celsius,
 }
 
 fathom_model::named! {
@@ -177,9 +188,41 @@ impl Ceilings {
         self.add((CeilingKind::Memory, "memory".into()), (iops, share), (Basis::Assumed, source));
     }
 
-    /// All of them, the tightest first.
+    /// Adds what a known `model` of a device is specified for, with I/Os of `block_bytes`.
+    fn known_model(&mut self, model: Option<&str>, (iops, kind): (f64, (u64, Rw))) {
+        let Some(known) = model.and_then(known_model) else { return };
+        if let Some(most) = known.spec.iops(kind.0, kind.1) {
+            let part = (CeilingKind::Specification, "specification of the device".to_string());
+            let source = format!("{}, {}", known.name, known.source);
+            self.add(part, (iops, iops / most), (Basis::Assumed, source));
+        }
+    }
+
+    /// Adds the drives' temperatures at the end.
+    fn heat(&mut self, drives: &[DriveHeat]) {
+        self.all.extend(drives.iter().map(|drive| {
+            let throttled = drive.throttled_seconds.filter(|seconds| *seconds > 0);
+            let throttled = throttled.map_or(String::new(), |seconds| {
+                format!(", throttled itself for {seconds} s meanwhile")
+            });
+            Ceiling {
+                kind: CeilingKind::Heat,
+                part: format!("temperature of {}", drive.device),
+                most: drive.warning_celsius,
+                used: drive.celsius,
+                unit: CeilingUnit::Celsius,
+                basis: Basis::Read,
+                source: format!("{:.0} °C at the end{throttled}", drive.celsius),
+            }
+        }));
+    }
+
+    /// All of them, the tightest first; temperatures, which are no rates, last.
     fn sorted(mut self) -> Vec<Ceiling> {
-        self.all.sort_by(|a, b| b.share().total_cmp(&a.share()));
+        self.all.sort_by(|a, b| {
+            let is_heat = |ceiling: &Ceiling| ceiling.unit == CeilingUnit::Celsius;
+            is_heat(a).cmp(&is_heat(b)).then(b.share().total_cmp(&a.share()))
+        });
         self.all
     }
 }

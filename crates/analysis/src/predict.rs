@@ -14,6 +14,9 @@ use fathom_model::{Dir, list, units};
 /// PCIe max payload size that most platforms use, in bytes.
 const PAYLOAD_BYTES: u32 = 256;
 
+/// Cycles per I/O that are measured with small I/Os hold up to this size: beyond it, they grow with the pages of an I/O.
+const SMALL_BYTES_MAX: u64 = 16 << 10;
+
 const DISKS: &str = "the disks";
 const MEMORY: &str = "memory";
 const QUEUE_DEPTH: &str = "the queue depth";
@@ -262,20 +265,25 @@ impl Flow<'_> {
     fn cpus(&mut self) -> PartLoad {
         let cpu = &self.machine.cpu;
         let used = self.workers().map(|workers| workers.min(cpu.cores.unwrap_or(workers)));
-        let mut missing = Vec::new();
-        let mut need = |given: bool, name: &str| {
-            if !given {
-                missing.push(name.to_string())
-            }
+        let bs = self.workload.bs;
+        let is_small = bs <= SMALL_BYTES_MAX;
+        let of_cpu = cpu.cycles_per_io.filter(|_| is_small);
+        let cycles = self.workload.cycles_per_io.or(of_cpu);
+        let cycles_of = match is_small {
+            true => "cycles_per_io of the CPUs".to_string(),
+            false => format!("cycles_per_io of {} I/Os", units::bytes(bs)),
         };
-        need(used.is_some(), "cores");
-        need(cpu.clock_ghz.is_some(), "clock_ghz");
-        need(cpu.cycles_per_io.is_some(), "cycles_per_io");
-        let most = used.zip(cpu.clock_ghz).zip(cpu.cycles_per_io);
+        let needed = [
+            (used.is_some(), "cores of the CPUs".to_string()),
+            (cpu.clock_ghz.is_some(), "clock_ghz of the CPUs".to_string()),
+            (cycles.is_some(), cycles_of),
+        ];
+        let missing = needed.into_iter().filter(|(given, _)| !given).map(|(_, name)| name);
+        let most = used.zip(cpu.clock_ghz).zip(cycles);
         let most = most.map(|((cpus, clock), cycles)| {
             clock.map(|ghz| ghz * 1e9 * f64::from(cpus)).divided_by(cycles)
         });
-        self.unknown.extend(missing.into_iter().map(|name| format!("{name} of the CPUs")));
+        self.unknown.extend(missing);
         let name = match (used, cpu.cores) {
             (Some(used), Some(cores)) if used < cores => match used {
                 1 => "the worker's CPU".to_string(),

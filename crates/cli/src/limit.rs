@@ -48,7 +48,7 @@ pub struct Args {
     target: Option<LatencyTarget>,
     /// Compare with the data sheet, such as 'iops=1000k,bw=7000M'; for one direction read-iops, write-bw, …
     ///
-    /// Suffixes are decimal, as in data sheets (MiB is binary). iops are random I/Os of up to 4 KiB, bw is for large blocks.
+    /// Without it, common NVMe drives are compared with figures that fathom knows. Suffixes are decimal, as in data sheets (MiB is binary). iops are random I/Os of up to 4 KiB, bw is for large blocks.
     #[arg(long, value_name = "FIGURES")]
     spec: Option<DeviceSpec>,
     /// Run the tests of CrystalDiskMark's default profile instead

@@ -195,6 +195,13 @@ pub struct NvmeSmart {
     pub throttle_seconds: (u32, u32),
 }
 
+impl NvmeSmart {
+    /// Seconds in both of these states.
+    pub fn throttled_seconds(&self) -> u64 {
+        u64::from(self.throttle_seconds.0) + u64::from(self.throttle_seconds.1)
+    }
+}
+
 /// The firmware slots of an NVMe controller.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FirmwareSlots {

@@ -58,7 +58,7 @@ pub struct Cpus {
     /// Clock in GHz.
     #[serde(default)]
     pub clock_ghz: Option<Range>,
-    /// Clock cycles per I/O, on all CPUs together.
+    /// Clock cycles per I/O of up to 16 KiB, on all CPUs together.
     #[serde(default)]
     pub cycles_per_io: Option<Range>,
     /// Where these figures come from.
@@ -148,6 +148,9 @@ pub struct Workload {
     /// I/Os in flight of each worker; enough if not given.
     #[serde(default)]
     pub iodepth: Option<u32>,
+    /// Clock cycles per I/O of this kind, on all CPUs together, if those of the CPUs are for smaller ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cycles_per_io: Option<Range>,
     /// Clock cycles per I/O for which the I/O scheduler holds its lock, of which each disk has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduler_cycles: Option<Range>,
@@ -163,6 +166,7 @@ impl Default for Workload {
             bs: four_kib(),
             workers: None,
             iodepth: None,
+            cycles_per_io: None,
             scheduler_cycles: None,
             measured: None,
         }

@@ -49,6 +49,9 @@ pub struct Header {
     /// How the machine was sampled, if it was.
     #[serde(default, alias = "watch", skip_serializing_if = "Option::is_none")]
     pub sampling: Option<SamplingRecord>,
+    /// How hot the drives were at the end, as far as that can be read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub heat: Vec<DriveHeat>,
     /// How it ended.
     #[serde(alias = "interrupted", deserialize_with = "outcome::of_any_version")]
     pub outcome: Outcome,
@@ -61,6 +64,21 @@ pub struct Header {
     /// Findings, most severe first, and last the verdict.
     #[serde(default)]
     pub findings: Vec<Finding>,
+}
+
+/// Temperature of a drive, and the one from which it protects itself.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct DriveHeat {
+    /// Kernel name of the drive.
+    pub device: String,
+    /// Its temperature in °C (temp1_input of hwmon).
+    pub celsius: f64,
+    /// Its warning threshold in °C (temp1_max of hwmon).
+    pub warning_celsius: f64,
+    /// Seconds for which it throttled itself meanwhile (NVMe thermal management 1 and 2); absent where its health log is
+    /// not readable.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub throttled_seconds: Option<u64>,
 }
 
 impl Header {
@@ -139,9 +157,9 @@ pub struct RankSpan {
 /// The peak of a device in an earlier search.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DeviceLimit {
-    /// Kernel name of the device.
+    /// Kernel name of the device, or of a root complex, such as `pci0000:40`, that several share.
     pub device: String,
-    /// The peak, in bytes per second.
+    /// The peak, in bytes per second; of a root complex, that of its disks together.
     pub bytes_per_second: f64,
     /// Name of the search's run directory.
     pub run_name: String,

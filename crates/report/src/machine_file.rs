@@ -1,5 +1,6 @@
 //! This machine as the file that `fathom predict` reads (docs/predict.md).
 
+use fathom_analysis::ceilings::{KnownModel, known_model};
 use fathom_analysis::topology::TopologyReport;
 use fathom_model::prediction::PcieLink;
 use fathom_model::topology::{Hop, Link, LinkStandard, Topology};
@@ -48,14 +49,33 @@ fn part(file: &mut String, report: &TopologyReport, hop: &Hop, on: Option<&str>)
         let label = volume.map_or("", |volume| volume.label.as_str());
         let _ = write!(file, "\n[[disk]]{}\nname = {}\n", comment(label), quoted(disk));
         entries(file, above, link_of(&report.topology, disk).as_deref());
-        file.push_str(
-            "# read_iops = \"1000k\"      # data sheet, or `fathom limit`\n# read_bw = \"7000MB/s\"\n\
-             # latency_us = 60\n",
-        );
+        match known_model(label) {
+            Some(known) => specified(file, &known),
+            None => file.push_str(
+                "# read_iops = \"1000k\"      # data sheet, or `fathom limit`\n# read_bw = \"7000MB/s\"\n",
+            ),
+        }
+        file.push_str("# latency_us = 60\n");
     }
     for child in &hop.children {
         part(file, report, child, above);
     }
+}
+
+/// What a model is specified for, and where that is stated.
+fn specified(file: &mut String, known: &KnownModel) {
+    let spec = &known.spec;
+    for (key, value) in [
+        ("read_iops", spec.read_iops),
+        ("write_iops", spec.write_iops),
+        ("read_bw", spec.read_bytes_per_second),
+        ("write_bw", spec.write_bytes_per_second),
+    ] {
+        if let Some(value) = value {
+            let _ = writeln!(file, "{key} = {value}");
+        }
+    }
+    let _ = writeln!(file, "source = {}", quoted(known.source));
 }
 
 fn entries(file: &mut String, on: Option<&str>, link: Option<&str>) {

@@ -25,18 +25,24 @@ const STYLE: &str = "\
 .topo{--back:#fff;--text:#1b1f24;--dim:#57606a;--line:#8c9db5;--box:#f3f5f8;--warn:#c0262d}\
 @media screen and (prefers-color-scheme:dark){.topo{--back:#14171b;--text:#e6e9ed;--dim:#9aa5b1;--line:#5f7590;--box:#232830;\
 --warn:#ff7b72}}\
-.topo text{font:12px sans-serif;fill:var(--text)}.topo .dim{fill:var(--dim)}.topo .warn{fill:var(--warn)}\
+.topo text{font:12px sans-serif;fill:var(--text)}.topo .dim{fill:var(--dim)}.topo text.warn{fill:var(--warn)}\
 .topo rect.box{fill:var(--box);stroke:var(--line)}.topo rect.warn{fill:var(--box);stroke:var(--warn);stroke-width:2}\
 .topo path{fill:none;stroke:var(--line)}.topo path.warn{stroke:var(--warn)}";
 
+/// Lists, for HTML: class and width of that for wide and that for narrow screens, the indentation of each level, and the widest
+/// line.
+const LISTS: [(&str, f64); 2] = [("topo wide", 680.0), ("topo narrow", 368.0)];
+const STEP: f64 = 18.0;
+const LIST_STROKE_MAX: f64 = 8.0;
+
+/// A column for each level, for a file of its own.
 pub fn picture(report: &TopologyReport) -> String {
-    let roots: Vec<Shape> =
-        pages::topo_tree(report).iter().map(|node| Shape::of(node, 0)).collect();
+    let roots = shapes(report);
     let mut widths: Vec<f64> = Vec::new();
     roots.iter().for_each(|root| root.measure(&mut widths));
     let mut drawing = Drawing { columns: columns(&widths), widths, text: String::new() };
     let fastest = roots.iter().map(Shape::fastest).fold(0.0, f64::max);
-    let mut top = drawing.findings(report);
+    let mut top = drawing.findings(report, FINDING_LETTERS);
     for root in &roots {
         let (_, bottom) = drawing.shape(root, top, fastest);
         top = bottom;
@@ -44,12 +50,34 @@ pub fn picture(report: &TopologyReport) -> String {
     let right =
         drawing.columns.last().zip(drawing.widths.last()).map_or(0.0, |(x, width)| x + width);
     let shown = if report.findings.is_empty() { 0.0 } else { FINDING_LETTERS as f64 * LETTER };
-    let (width, height) = (right.max(shown) + MARGIN, top + MARGIN);
+    svg("topo", (right.max(shown) + MARGIN, top + MARGIN), &drawing.text)
+}
+
+/// Lists that fit on screens, of which the style sheet of HTML shows one.
+pub(crate) fn lists(report: &TopologyReport) -> String {
+    LISTS.map(|(class, width)| list(report, class, width)).concat()
+}
+
+fn list(report: &TopologyReport, class: &str, width: f64) -> String {
+    let roots = shapes(report);
+    let fastest = roots.iter().map(Shape::fastest).fold(0.0, f64::max);
+    let mut drawing = Drawing { columns: Vec::new(), widths: vec![width], text: String::new() };
+    let mut top = drawing.findings(report, ((width - MARGIN) / LETTER) as usize);
+    for root in &roots {
+        (_, top) = drawing.listed(root, top, fastest);
+    }
+    svg(class, (width, top + MARGIN), &drawing.text)
+}
+
+fn shapes(report: &TopologyReport) -> Vec<Shape> {
+    pages::topo_tree(report).iter().map(|node| Shape::of(node, 0)).collect()
+}
+
+fn svg(class: &str, (width, height): (f64, f64), text: &str) -> String {
     format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"topo\" role=\"img\" width=\"{width:.0}\" height=\"{height:.0}\" \
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"{class}\" role=\"img\" width=\"{width:.0}\" height=\"{height:.0}\" \
          viewBox=\"0 0 {width:.0} {height:.0}\">\n<title>Storage topology</title>\n<style>{STYLE}</style>\n\
-         <rect width=\"100%\" height=\"100%\" style=\"fill:var(--back)\"/>\n{}</svg>\n",
-        drawing.text
+         <rect class=\"back\" width=\"100%\" height=\"100%\" style=\"fill:var(--back)\"/>\n{text}</svg>\n"
     )
 }
 
@@ -124,11 +152,11 @@ struct Drawing {
 }
 
 impl Drawing {
-    /// The warnings, in red. Returns where the picture begins.
-    fn findings(&mut self, report: &TopologyReport) -> f64 {
+    /// The warnings, in red, in lines of so many letters. Returns where the picture begins.
+    fn findings(&mut self, report: &TopologyReport, letters: usize) -> f64 {
         let mut y = MARGIN;
         let warnings = report.findings.iter().filter(|found| found.severity >= Severity::Warning);
-        for line in warnings.flat_map(|found| textwrap::wrap(&found.summary, FINDING_LETTERS)) {
+        for line in warnings.flat_map(|found| textwrap::wrap(&found.summary, letters)) {
             y += LINE;
             self.label((MARGIN, y), "warn", &line);
         }
@@ -156,8 +184,43 @@ impl Drawing {
             let share = child.rate.map_or(0.0, |rate| rate / fastest.max(1.0));
             self.connection((right, middle), (right + GAP.1, end), child.is_limited, share);
         }
-        self.boxed(shape, middle - height / 2.0);
+        let cut = shape.lines.iter().map(|line| shortened(line, LETTERS_MAX));
+        let lines: Vec<(String, bool)> =
+            cut.enumerate().map(|(index, line)| (line, index == 0)).collect();
+        let area = (self.columns[shape.depth], self.widths[shape.depth]);
+        self.boxed(shape, &lines, area, middle - height / 2.0);
         (middle, next.max(middle + height / 2.0 + GAP.0))
+    }
+
+    /// Draws a box, and what is below it indented, as wide as the only column. Returns the middle of the box, and where the next
+    /// one begins.
+    fn listed(&mut self, shape: &Shape, top: f64, fastest: f64) -> (f64, f64) {
+        let left = MARGIN / 2.0 + shape.depth as f64 * STEP;
+        let all = self.widths.first().copied().unwrap_or_default();
+        let width = all - MARGIN / 2.0 - left;
+        let letters = ((width - 2.0 * PADDING.0) / LETTER) as usize;
+        let mut lines = Vec::new();
+        for (index, line) in shape.lines.iter().enumerate() {
+            let wrapped = textwrap::wrap(line, letters.max(1)).into_iter();
+            lines.extend(wrapped.map(|line| (line.into_owned(), index == 0)));
+        }
+        let height = lines.len() as f64 * LINE + 2.0 * PADDING.1;
+        let mut next = top + height + GAP.0;
+        for child in &shape.children {
+            let (middle, bottom) = self.listed(child, next, fastest);
+            let stroke = (child.rate.unwrap_or(0.0) / fastest.max(1.0) * LIST_STROKE_MAX).max(1.0);
+            let class = if child.is_limited { " class=\"warn\"" } else { "" };
+            let _ = writeln!(
+                self.text,
+                "<path{class} stroke-width=\"{stroke:.1}\" d=\"M{:.1},{:.1}V{middle:.1}H{:.1}\"/>",
+                left + STEP / 2.0,
+                top + height,
+                left + STEP
+            );
+            next = bottom;
+        }
+        self.boxed(shape, &lines, (left, width), top);
+        (top + height / 2.0, next)
     }
 
     fn connection(&mut self, from: (f64, f64), to: (f64, f64), is_limited: bool, share: f64) {
@@ -172,24 +235,31 @@ impl Drawing {
         );
     }
 
-    fn boxed(&mut self, shape: &Shape, top: f64) {
-        let (left, width) = (self.columns[shape.depth], self.widths[shape.depth]);
+    /// A box with lines, each with whether it belongs to the name, from `left` on and as wide as `width`.
+    fn boxed(
+        &mut self,
+        shape: &Shape,
+        lines: &[(String, bool)],
+        (left, width): (f64, f64),
+        top: f64,
+    ) {
         let class = if shape.is_limited { "warn" } else { "box" };
         let _ = writeln!(
             self.text,
             "<g><title>{}</title><rect class=\"{class}\" x=\"{left:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" \
              height=\"{:.1}\" rx=\"4\"/>",
             markup(&escape::lines(&shape.whole)),
-            shape.height()
+            lines.len() as f64 * LINE + 2.0 * PADDING.1
         );
-        for (index, line) in shape.lines.iter().enumerate() {
+        let details = lines.iter().position(|(_, is_name)| !is_name);
+        for (index, (line, is_name)) in lines.iter().enumerate() {
             let y = top + PADDING.1 + (index as f64 + 0.75) * LINE;
-            let class = match (index, shape.is_limited) {
-                (0, _) => "",
-                (1, true) => "warn",
-                _ => "dim",
+            let class = match (is_name, shape.is_limited && Some(index) == details) {
+                (true, _) => "",
+                (false, true) => "warn",
+                (false, false) => "dim",
             };
-            self.label((left + PADDING.0, y), class, &shortened(line, LETTERS_MAX));
+            self.label((left + PADDING.0, y), class, line);
         }
         self.text += "</g>\n";
     }
@@ -235,6 +305,10 @@ mod tests {
         });
         assert!(!picture(&report).contains("carried"));
         report.traffic = [("nvme0n1".to_string(), 3e9), ("nvme1n1".to_string(), 1e9)].into();
+        let listed = lists(&report);
+        for carried in ["carried 4 GB/s", "stroke-width=\"6.0\"", "stroke-width=\"2.0\""] {
+            assert!(listed.contains(carried), "{carried}: {listed}");
+        }
         let drawn = picture(&report);
         for carried in ["carried 4 GB/s", "carried 3 GB/s", "carried 1 GB/s"] {
             assert!(drawn.contains(carried), "{carried}: {drawn}");

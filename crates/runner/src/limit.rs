@@ -138,6 +138,7 @@ impl Limit {
             search(&mut record, &mut executor, session, hooks, stop);
         }
         record.header.elapsed_ns = began.elapsed().as_nanos() as u64;
+        record.header.heat = self.targets.heat();
         record.header.sampling = session.stop_sampling(|sample, _| sample).1;
         record.competitors = competitors(&session.observed().processes);
         if record.ranks.is_empty() {

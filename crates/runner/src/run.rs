@@ -175,6 +175,7 @@ impl Runner {
         hooks.progress(&last);
         record.jobs = targets.join(running);
         record.disks = disk_totals(&disks, disks_before.as_ref());
+        record.header.heat = targets.heat();
         record.header.sampling = samples.finish(session, &last);
         ring_threads.note(&mut record.jobs);
         worked |= record.jobs.iter().any(|job| job.runtime_ns > 0);

@@ -18,7 +18,7 @@ use fathom_model::facts::{Facts, HeldBy, Host, TargetFacts, TargetKind};
 use fathom_model::inspection::Inspection;
 use fathom_model::outcome::RecordKind;
 use fathom_model::plan::{Buffers, Engine, JobPlan, Plan, SyncIo};
-use fathom_model::record::{JobRecord, RunRecord};
+use fathom_model::record::{DriveHeat, JobRecord, RunRecord};
 use fathom_model::topology::Topology;
 use fathom_model::{list, units};
 use fathom_watch::disks::NamedDisks;
@@ -176,6 +176,12 @@ impl OpenTargets {
     pub fn devices(&self) -> Vec<String> {
         let names = self.facts.targets.iter().flat_map(TargetFacts::device_names);
         list::ascending(names.map(ToString::to_string))
+    }
+
+    /// How hot the disks below the targets are now.
+    pub fn heat(&self) -> Vec<DriveHeat> {
+        let before = self.facts.inspection.as_ref();
+        before.map_or_else(Vec::new, |before| inspect::heat(&self.roots, before))
     }
 
     /// A sampler of the block devices of all targets; where one may be on any disk, of all disks.

@@ -6,9 +6,10 @@ use crate::stored::read_search;
 use crate::time::instant;
 use fathom_model::facts::{DeviceFacts, Host};
 use fathom_model::finding::{Finding, Part};
-use fathom_model::limit::{BlockLimit, BlockSpec};
+use fathom_model::limit::{BlockLimit, BlockSpec, CombinedCause, CombinedTarget, LimitRecord};
 use fathom_model::list;
 use fathom_model::record::DeviceLimit;
+use fathom_model::topology::Hop;
 use rustix::fs::{FlockOperation, flock};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -76,7 +77,7 @@ impl Runs {
     }
 
     /// What the latest complete search of each of `host`'s `devices` found for `kind`, if the device was what limited it: not
-    /// the CPUs or a cgroup. A search whose record cannot be read shows nothing.
+    /// the CPUs or a cgroup; and what disks of one root complex did together, if they share something there. A search whose record cannot be read shows nothing.
     pub fn device_limits<'a>(
         &self,
         host: &Host,
@@ -94,6 +95,13 @@ impl Runs {
             if facts.host.host_id != host.host_id || !search.header.outcome.is_finished() {
                 continue;
             }
+            let shared = shared(&search, kind)
+                .filter(|(root, _)| found.iter().all(|known: &DeviceLimit| known.device != *root));
+            found.extend(shared.map(|(device, bytes_per_second)| DeviceLimit {
+                device,
+                bytes_per_second,
+                run_name: entry.name.clone(),
+            }));
             for (index, (target, limits)) in
                 facts.targets.iter().zip(&search.report.targets).enumerate()
             {
@@ -295,13 +303,37 @@ fn is_locked(dir: &HeldDir) -> bool {
     samples.is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockShared).is_err())
 }
 
+/// The root complex at which the ways to all disks of a search meet, and the bytes per second that they moved together, if
+/// they slow each other down although CPUs are available.
+fn shared(search: &LimitRecord, kind: BlockSpec) -> Option<(String, f64)> {
+    let facts = &search.header.facts;
+    let topology = facts.topology.as_ref()?;
+    let combined = search.report.combined.iter().find(|combined| {
+        combined.cause == CombinedCause::SharedBelow
+            && (combined.block_bytes, combined.rw) == (kind.block_bytes, kind.rw)
+    })?;
+    let device = |one: &CombinedTarget| facts.targets.get(one.target)?.device.as_ref();
+    let devices = combined.targets.iter().map(device).collect::<Option<Vec<_>>>()?;
+    let disks: Vec<String> =
+        devices.iter().flat_map(|device| topology.disks_under(&device.name)).collect();
+    let leads_to_all = |hop: &Hop| {
+        let below = hop.disks_below();
+        disks.iter().all(|disk| below.contains(&disk.as_str()))
+    };
+    // Below a port that all share, its link may be what they share.
+    let is_it = |root: &&Hop| leads_to_all(root) && !root.children.iter().any(leads_to_all);
+    let root = topology.roots.iter().find(is_it).filter(|_| !disks.is_empty())?;
+    Some((root.name.clone(), combined.combined_iops.mean * kind.block_bytes as f64))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use fathom_model::facts::TargetFacts;
-    use fathom_model::limit::{LimitRecord, LimitReport, TargetLimit};
+    use fathom_model::limit::{Combined, LimitReport, TargetLimit};
     use fathom_model::outcome::RecordKind;
     use fathom_model::record::{Header, RECORD_VERSION};
+    use fathom_model::topology::Topology;
     use fathom_model::window::{Estimate, Point, Rw};
     use fathom_model::{Facts, Outcome, RunRecord};
     use std::fs;
@@ -416,6 +448,45 @@ mod tests {
         assert_eq!(found(&host(""), reads), []);
         assert_eq!(found(&host("here"), BlockSpec::new(4096, Rw::Read)), []);
         assert_eq!(found(&host("here"), BlockSpec::new(8192, Rw::Randread)), []);
+    }
+
+    #[test]
+    fn disks_that_share_a_root_complex_have_its_limit() {
+        let disk = |name: &str| Hop {
+            name: format!("port of {name}"),
+            disks: vec![name.into()],
+            ..Hop::default()
+        };
+        let children = vec![disk("vda"), disk("vdb"), disk("vdc")];
+        let root = Hop { name: "pci0000:40".into(), children, ..Hop::default() };
+        let mut search = search("a", 1000.0, 1.0);
+        let second = DeviceFacts { name: "vdb".into(), ..DeviceFacts::default() };
+        search
+            .header
+            .facts
+            .targets
+            .push(TargetFacts { device: Some(second), ..TargetFacts::default() });
+        search.header.facts.topology = Some(Topology { roots: vec![root], ..Topology::default() });
+        let target = |target| CombinedTarget { target, ..CombinedTarget::default() };
+        search.report.combined = vec![Combined {
+            block_bytes: 4096,
+            targets: vec![target(0), target(1)],
+            combined_iops: Estimate { mean: 1500.0, ..Estimate::default() },
+            cause: CombinedCause::SharedBelow,
+            ..Combined::default()
+        }];
+        let kind = |bytes| BlockSpec::new(bytes, Rw::Randread);
+        let found = |search: &LimitRecord| shared(search, kind(4096));
+        assert_eq!(found(&search), Some(("pci0000:40".into(), 1500.0 * 4096.0)));
+        assert_eq!(shared(&search, kind(8192)), None);
+        let mut free = search.clone();
+        free.report.combined[0].cause = CombinedCause::Independent;
+        assert_eq!(found(&free), None);
+        // What they share may be the link of a port.
+        let topology = search.header.facts.topology.as_mut().unwrap();
+        let children = std::mem::take(&mut topology.roots[0].children);
+        topology.roots[0].children = vec![Hop { children, ..Hop::default() }];
+        assert_eq!(found(&search), None);
     }
 
     #[test]

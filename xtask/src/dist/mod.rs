@@ -38,8 +38,8 @@ pub fn make(options: &Options) -> Result<()> {
     } else if !rustix::process::geteuid().is_root() {
         println!("not tried in an empty root file system: that needs root");
     } else {
-        try_alone(&program)?;
-        println!("{} works in an empty root file system", program.display());
+        try_alone(&package)?;
+        println!("{} works in an empty root file system", package.display());
     }
     Ok(())
 }
@@ -89,14 +89,14 @@ fn is_static(elf: &[u8]) -> bool {
     (0..count).all(|n| number(start + n * size, 4).is_some_and(|kind| kind != PT_INTERP as usize))
 }
 
-/// Runs `program` where there is no other file, and then with /proc alone.
-fn try_alone(program: &Path) -> Result<()> {
+/// Runs the program of `package` where there are no other files than the package's, and then with /proc alone.
+fn try_alone(package: &Path) -> Result<()> {
     let root = tempfile::tempdir()?;
-    std::fs::copy(program, root.path().join("fathom"))?;
+    call(Command::new("dpkg-deb").arg("--extract").args([package, root.path()]))?;
     std::fs::create_dir(root.path().join("proc"))?;
-    let alone = r#"exec chroot "$0" /fathom "$@""#;
+    let alone = r#"exec chroot "$0" /usr/bin/fathom "$@""#;
     // The mount ends with its namespace.
-    let with_proc = r#"mount -t proc proc "$0/proc" && exec chroot "$0" /fathom "$@""#;
+    let with_proc = r#"mount -t proc proc "$0/proc" && exec chroot "$0" /usr/bin/fathom "$@""#;
     let null = ["run", "--no-record", "--eta=never", "--ioengine=null", "--rw=read", "--size=1m"];
     for (script, args) in
         [(alone, &["--version"][..]), (alone, &["limit", "--help"]), (with_proc, &null)]

@@ -60,12 +60,19 @@ fn at_peak(record: &LimitRecord, target: usize, limit: &BlockLimit, peak: &Point
         let share = iops * latency_ns / 1e9 / depth as f64;
         all.add(part, (iops, share), (Basis::Measured, source));
     }
-    if let Some(most) = config.spec.and_then(|spec| spec.iops(limit.block_bytes, limit.rw)) {
-        let part = (CeilingKind::Specification, "specification of the device".to_string());
-        all.add(part, (iops, iops / most), (Basis::Assumed, "--spec".to_string()));
-    }
     let facts = &record.header.facts;
     let device = facts.targets.get(target).and_then(|target| target.device.as_ref());
+    let kind = (limit.block_bytes, limit.rw);
+    if let Some(spec) = config.spec {
+        if let Some(most) = spec.iops(kind.0, kind.1) {
+            let part = (CeilingKind::Specification, "specification of the device".to_string());
+            all.add(part, (iops, iops / most), (Basis::Assumed, "--spec".to_string()));
+        }
+    } else if is_direct {
+        let model = device.and_then(|device| device.model.as_deref());
+        all.known_model(model, (iops, kind));
+    }
+    all.heat(&record.header.heat);
     let (Some(device), Some(from_disk)) = (device, peak.from_disk) else { return all.sorted() };
     let ios = shares(limit).map(|_, share| share * iops * from_disk);
     let bytes = ios.map(|_, ios| ios * limit.block_bytes as f64);

@@ -46,7 +46,7 @@ impl From<&DiskRates> for DeviceLoad {
 
 impl DeviceLoad {
     /// The workload's I/Os that it served per second, by their mean size.
-    fn iops(&self, io_bytes: f64) -> f64 {
+    pub(super) fn iops(&self, io_bytes: f64) -> f64 {
         let bytes: f64 = self.bytes.iter().map(|(_, bytes)| bytes).sum();
         if io_bytes > 0.0 { bytes / io_bytes } else { 0.0 }
     }
@@ -157,14 +157,40 @@ pub(crate) struct LinkLoad {
     carried_in_all: f64,
 }
 
-/// The links on the way to the disks. A root complex does not report its capacity, so it has none.
-pub(crate) fn link_loads(topology: &Topology, loads: &[DeviceLoad]) -> Vec<LinkLoad> {
-    // How a stacked device divides its I/Os among several disks is not known.
+/// The disks that `loads` were on, and the bytes per second of each. How a stacked device divides its I/Os among several is not
+/// known.
+fn on_disks(topology: &Topology, loads: &[DeviceLoad]) -> Vec<(String, PerDir<f64>)> {
     let on_one_disk = |load: &DeviceLoad| match topology.disks_under(&load.name).as_slice() {
         [disk] => Some((disk.clone(), load.bytes)),
         _ => None,
     };
-    let disks: Vec<(String, PerDir<f64>)> = loads.iter().filter_map(on_one_disk).collect();
+    loads.iter().filter_map(on_one_disk).collect()
+}
+
+/// Root complexes, which do not report their capacity, by what a search found that their disks do together.
+pub(super) fn root_complexes(
+    all: &mut Ceilings,
+    topology: &Topology,
+    loads: &[DeviceLoad],
+    limits: &[DeviceLimit],
+) {
+    let disks = on_disks(topology, loads);
+    for root in &topology.roots {
+        let Some(limit) = limits.iter().find(|limit| limit.device == root.name) else { continue };
+        let below = root.disks_below();
+        let own = disks.iter().filter(|(disk, _)| below.contains(&disk.as_str()));
+        let carried: f64 =
+            own.map(|(_, bytes)| bytes.iter().map(|(_, bytes)| bytes).sum::<f64>()).sum();
+        let part = format!("root complex {} ({} disks)", root.name, below.len());
+        let source = format!("`fathom limit` of its disks together, {}", limit.run_name);
+        let used = (carried / all.io_bytes, carried / limit.bytes_per_second);
+        all.add((CeilingKind::RootComplex, part), used, (Basis::Measured, source));
+    }
+}
+
+/// The links on the way to the disks.
+pub(crate) fn link_loads(topology: &Topology, loads: &[DeviceLoad]) -> Vec<LinkLoad> {
+    let disks = on_disks(topology, loads);
     let report = analyze(topology.clone());
     let mut found = Vec::new();
     topology.each(&mut |hop| {

@@ -44,12 +44,14 @@ pub fn of_run(record: &RunRecord, observed: Option<&Observed>) -> Vec<Ceiling> {
     if let Some(seen) = observed {
         interrupts(&mut all, seen, iops);
     }
+    itself(&mut all, &jobs);
     let traffic = memory_traffic(&jobs, &record.disks);
     all.memory(&record.header.facts.host, (iops, traffic));
     depths(&mut all, &jobs, iops);
     rates(&mut all, &jobs, iops);
     let mut loads: Vec<DeviceLoad> = record.disks.iter().filter_map(load).collect();
     if let Some(seen) = observed {
+        page_cache(&mut all, seen, &jobs, iops);
         scheduler(&mut all, record, seen, &jobs, iops);
         loads.extend(volumes(&mut all, record, &loads, &seen.rates().disks));
     }
@@ -57,16 +59,76 @@ pub fn of_run(record: &RunRecord, observed: Option<&Observed>) -> Vec<Ceiling> {
         let targets = record.header.facts.targets.iter();
         let mut devices = targets.filter_map(|target| target.device.as_ref());
         if let Some(device) = devices.find(|device| device.name == load.name) {
+            let load = &DeviceLoad { at_driver: at_driver(load, device, observed), ..load.clone() };
             path::queues(&mut all, load, sizes(device));
             path::device(&mut all, load, &record.device_limits);
+            if let Some(kind) = record.kind_of_io() {
+                let used = (load.iops(all.io_bytes), (kind.block_bytes, kind.rw));
+                all.known_model(device.model.as_deref(), used);
+            }
             let limits = cgroup.map_or(&[][..], |cgroup| &cgroup.io_limits);
             path::cgroup_limits(&mut all, load, (ios, bytes), limits);
         }
     }
     if let Some(topology) = &record.header.facts.topology {
         path::links(&mut all, topology, &loads);
+        path::root_complexes(&mut all, topology, &loads, &record.device_limits);
     }
+    all.heat(&record.header.heat);
     all.sorted()
+}
+
+/// fathom itself: what the jobs would do if the time of the fullest one were all spent in user mode.
+fn itself(all: &mut Ceilings, jobs: &[(&JobPlan, &JobRecord)]) {
+    let user = |job: &JobRecord| job.usage.user_ns as f64 / job.runtime_ns as f64;
+    let Some((_, job)) = jobs.iter().max_by(|a, b| user(a.1).total_cmp(&user(b.1))) else { return };
+    let iops: f64 =
+        jobs.iter().map(|(_, job)| derive::per_second(derive::ios(job), job.runtime_ns)).sum();
+    let each = units::time(job.usage.user_ns as f64 / derive::ios(job).max(1) as f64);
+    let source = format!("CPU time per I/O in user mode, {each}");
+    let part = (CeilingKind::LoadGenerator, "fathom itself".to_string());
+    all.add(part, (iops, user(job)), (Basis::Measured, source));
+}
+
+/// What the page cache takes of the CPU time of jobs that use it, with the copies and with reclaim, by CPU samples: its
+/// ceiling is where that fills the CPUs of the jobs.
+fn page_cache(all: &mut Ceilings, seen: &Observed, jobs: &[(&JobPlan, &JobRecord)], iops: f64) {
+    let is_buffered = |plan: &JobPlan| !plan.direct && !plan.regions.is_empty();
+    let Some(stacks) = seen.own_stacks().filter(|_| jobs.iter().all(|(plan, _)| is_buffered(plan)))
+    else {
+        return;
+    };
+    let times = LayerTimes::of([&stacks], &seen.known_stacks, |_| true);
+    if times.samples < SAMPLES_MIN {
+        return;
+    }
+    let cpus: f64 = jobs.iter().map(|(_, job)| own_cpu(job) + helpers(job)).sum();
+    let of = |layer| times.share(layer) * cpus;
+    let reclaim = of(Layer::Reclaim);
+    let used = of(Layer::PageCache) + of(Layer::Copy) + reclaim;
+    let each = |cpus: f64| units::time(cpus * 1e9 / iops);
+    let source =
+        format!("CPU time in them per I/O, {}, of which reclaim {}", each(used), each(reclaim));
+    let part = (CeilingKind::PageCache, "page cache and reclaim".to_string());
+    all.add(part, (iops, used / jobs.len() as f64), (Basis::Measured, source));
+}
+
+/// Requests of a device at its driver: without a scheduler all of its requests, otherwise by Little's law, if the time that
+/// they took there was sampled.
+fn at_driver(load: &DeviceLoad, device: &DeviceFacts, seen: Option<&Observed>) -> Option<f64> {
+    if !is_scheduled(device) {
+        return load.in_flight;
+    }
+    let blocks = seen?.last().blocks.as_ref()?;
+    let times = &blocks.devices.iter().find(|device| device.name == load.name)?.driver;
+    let requests: f64 = load.requests.iter().map(|(_, requests)| requests).sum();
+    // Requests are counted before they are merged.
+    let at_driver = (requests * times.mean_ns() / 1e9).min(load.in_flight?);
+    (times.count() >= SAMPLES_MIN).then_some(at_driver)
+}
+
+fn is_scheduled(device: &DeviceFacts) -> bool {
+    device.scheduler.as_deref().is_some_and(|scheduler| scheduler != "none")
 }
 
 /// The I/O scheduler of the jobs' disk, by the time that they spent in it, waits for its lock excluded. Where several disks have
@@ -258,10 +320,13 @@ fn load(disk: &DiskRecord) -> Option<DeviceLoad> {
 }
 
 fn sizes(device: &DeviceFacts) -> QueueSizes {
+    // Without a scheduler, both are the same requests.
+    let is_fewer = |requests: &u32| device.driver_tags.is_none_or(|tags| *requests < tags);
+    let requests = device.nr_requests.filter(|n| is_scheduled(device) || is_fewer(n));
     QueueSizes {
-        requests: device.nr_requests,
+        requests,
+        tags: device.driver_tags.filter(|_| is_scheduled(device) || requests.is_none()),
         hardware_queues: device.hardware_queues,
         commands: device.queue_depth,
-        ..QueueSizes::default()
     }
 }

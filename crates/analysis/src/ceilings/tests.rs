@@ -7,7 +7,9 @@ use fathom_model::limit::{
 };
 use fathom_model::plan::{Distribution, Engine, JobPlan, Mix, Order, Plan, Rate, Region};
 use fathom_model::progress::Sample;
-use fathom_model::record::{Cost, DeviceLimit, DiskRecord, Header, JobRecord, RunRecord};
+use fathom_model::record::{
+    Cost, DeviceLimit, DiskRecord, DriveHeat, Header, JobRecord, RunRecord,
+};
 use fathom_model::topology::{
     Hop, HopKind, Link, LinkMode, LinkStandard, Topology, Volume, VolumeKind,
 };
@@ -163,7 +165,7 @@ fn without_cpu_times_latencies_and_facts_there_is_no_ceiling() {
     assert_eq!(of_run(&record, None), []);
     // Nor for a moment, for jobs one after the other, or for a run that failed.
     let mut jobs = run(vec![job(1000, 4096, 1000.0, (1, 1000)); 2]);
-    assert_eq!(of_run(&jobs, None).len(), 2);
+    assert_eq!(of_run(&jobs, None).len(), 3);
     let mut brief = jobs.clone();
     brief.jobs[1].runtime_ns = SECOND / 4;
     assert_eq!(of_run(&brief, None), []);
@@ -308,6 +310,15 @@ fn links_carry_blocks() {
     assert_eq!(link.used.round(), 6_600.0 * 1_048_576.0);
     assert_eq!(link.part, "PCIe link of nvme0n1 (0000:41:00.0), 16 GT/s ×4");
     assert_eq!(link.source, "7.01 GiB/s usable");
+    // Root complexes carry what a search found.
+    let limit = DeviceLimit {
+        device: "pci0000:40".into(),
+        bytes_per_second: 2.0 * link.used,
+        run_name: "20261102-120000-1".into(),
+    };
+    record.device_limits = vec![limit];
+    let (most, used) = of(&of_run(&record, None), CeilingKind::RootComplex).unwrap();
+    assert_eq!((most, used), (2.0 * link.used.round(), link.used.round()));
     // Of a partition, the disk is known; how an array divides its I/Os is not.
     let mut on = |name: &str| {
         record.disks[0].name = name.into();
@@ -418,6 +429,106 @@ fn requests_of_split_ios_say_so() {
     assert!(!source(&record).contains("per I/O"));
     record.disks[0].ios.read *= 2;
     assert!(source(&record).ends_with("62.0 in use, 2.0 requests per I/O"), "{}", source(&record));
+}
+
+#[test]
+fn fathom_itself_is_what_the_fullest_worker_spends_in_user_mode() {
+    // A quarter of 1 µs, and of 2 µs.
+    let record =
+        run(vec![job(100_000, 4096, 1000.0, (1, 1000)), job(200_000, 4096, 2000.0, (1, 1000))]);
+    let all = of_run(&record, None);
+    assert_eq!(of(&all, CeilingKind::LoadGenerator), Some((3_000_000.0, 300_000.0)));
+    assert!(all.iter().any(|one| one.source == "CPU time per I/O in user mode, 500 ns"), "{all:?}");
+}
+
+#[test]
+fn tags_of_a_driver_are_in_use_below_its_scheduler() {
+    use fathom_model::watch::{BlocksSample, DeviceBlocks};
+    let tags = |scheduler: &str, tags: u32, seen: Option<&Observed>| {
+        let mut record = on_disk(run(vec![job(100_000, 4096, 1000.0, (64, 640_000))]), 62);
+        let device = record.header.facts.targets[0].device.as_mut().unwrap();
+        (device.scheduler, device.driver_tags) = (Some(scheduler.into()), Some(tags));
+        let all = of_run(&record, seen);
+        (of(&all, CeilingKind::Requests), of(&all, CeilingKind::Tags))
+    };
+    let of_62 = |requests: f64| Some((100_000.0 * requests * 4.0 / 62.0, 100_000.0));
+    let rounded = |found: Option<(f64, f64)>| found.map(|(most, used)| (most.round(), used));
+    // The same requests, of which the fewer are shown.
+    assert_eq!(tags("none", 1023, None), (None, rounded(of_62(1023.0))));
+    assert_eq!(tags("none", 2046, None), (rounded(of_62(1023.0)), None));
+    assert_eq!(tags("mq-deadline", 62, None), (rounded(of_62(1023.0)), None));
+    // 100k requests per second, 310 µs each.
+    let sampled = |count: u64| {
+        let mut device = DeviceBlocks { name: "nvme0n1".into(), ..DeviceBlocks::default() };
+        device.driver.record_n(310_000, count);
+        let blocks = BlocksSample { devices: vec![device], ..BlocksSample::default() };
+        let machine = MachineSample { blocks: Some(blocks), ..MachineSample::default() };
+        let mut observed = Observed::default();
+        observed.add(&Sample { machine, ..Sample::default() });
+        observed
+    };
+    let (_, found) = tags("mq-deadline", 62, Some(&sampled(200)));
+    let (most, _) = found.unwrap();
+    assert!((most / 800_000.0 - 1.0).abs() < 0.02, "{most}");
+    assert_eq!(tags("mq-deadline", 62, Some(&sampled(199))).1, None);
+}
+
+#[test]
+fn the_page_cache_takes_time_of_buffered_jobs() {
+    let mut record = run(vec![job(100_000, 4096, 4000.0, (1, 10_000)); 2]);
+    let found = |record: &RunRecord, count: u32| {
+        let mut seen = sampled(count);
+        seen.known_stacks[0].kernel = vec!["filemap_read".into()];
+        seen.known_stacks[1].kernel = vec!["shrink_folio_list".into()];
+        let all = of_run(record, Some(&seen));
+        all.into_iter().find(|one| one.kind == CeilingKind::PageCache)
+    };
+    // A job without files has no use of it.
+    assert_eq!(found(&record, 50), None);
+    let region = Region { target: 0, start: 0, len: 1 << 30 };
+    record.plan.jobs.iter_mut().for_each(|job| job.regions = vec![region]);
+    let one = found(&record, 50).unwrap();
+    // Half of 4 µs, on two CPUs.
+    assert_eq!((one.most.round(), one.used.round()), (1_000_000.0, 200_000.0));
+    assert_eq!(one.source, "CPU time in them per I/O, 2 µs, of which reclaim 1 µs");
+    assert_eq!(found(&record, 49), None, "too few samples");
+    record.plan.jobs[1].direct = true;
+    assert_eq!(found(&record, 50), None);
+}
+
+#[test]
+fn drives_of_a_known_model_have_a_specification_and_those_with_sensors_a_temperature() {
+    let mut record = on_disk(run(vec![job(500_000, 4096, 1000.0, (64, 640_000))]), 62);
+    record.plan.jobs[0].direct = true;
+    let device = record.header.facts.targets[0].device.as_mut().unwrap();
+    device.model = Some("Samsung SSD 980 PRO 2TB".into());
+    let all = of_run(&record, None);
+    assert_eq!(of(&all, CeilingKind::Specification), Some((1_000_000.0, 500_000.0)));
+    let drive = |throttled_seconds| DriveHeat {
+        device: "nvme0n1".into(),
+        celsius: 63.0,
+        warning_celsius: 84.0,
+        throttled_seconds,
+    };
+    let last = |record: &RunRecord| of_run(record, None).pop().unwrap();
+    record.header.heat = vec![drive(Some(0))];
+    assert_eq!(last(&record).source, "63 °C at the end");
+    record.header.heat = vec![drive(Some(12))];
+    let heat = last(&record);
+    assert_eq!(
+        (heat.kind, heat.unit, heat.share()),
+        (CeilingKind::Heat, CeilingUnit::Celsius, 0.75)
+    );
+    assert_eq!(heat.source, "63 °C at the end, throttled itself for 12 s meanwhile");
+    // A search takes what the user gives instead.
+    let mut search = search();
+    let device = search.header.facts.targets[0].device.as_mut().unwrap();
+    device.model = Some("Samsung SSD 980 PRO 2TB".into());
+    search.config.spec = Some("iops=800k".parse().unwrap());
+    let most = |record: &LimitRecord| of(&of_limit(record)[0].ceilings, CeilingKind::Specification);
+    assert_eq!(most(&search), Some((800_000.0, 400_000.0)));
+    search.config.spec = None;
+    assert_eq!(most(&search), Some((1_000_000.0, 400_000.0)));
 }
 
 fn search() -> LimitRecord {

@@ -80,9 +80,10 @@ fn changes(machine: &Machine, now: &Prediction) -> Vec<Change> {
             }),
         }
         let less = "half the cycles per I/O (polling, registered buffers, larger batches)";
-        add(less.into(), &|machine, _| {
-            let cycles = &mut machine.cpu.cycles_per_io;
-            *cycles = cycles.map(|cycles| cycles.map(|cycles| cycles / 2.0));
+        add(less.into(), &|machine, workload| {
+            for cycles in [&mut machine.cpu.cycles_per_io, &mut workload.cycles_per_io] {
+                *cycles = cycles.map(|cycles| cycles.map(|cycles| cycles / 2.0));
+            }
         });
     }
     if is_limit(super::QUEUE_DEPTH) {

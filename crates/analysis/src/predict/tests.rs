@@ -94,6 +94,29 @@ fn cpus_by_workers_and_cores() {
 }
 
 #[test]
+fn cycles_of_small_ios_say_nothing_of_large_ones() {
+    let cpu = Cpus {
+        cores: Some(16),
+        clock_ghz: figure(4.0),
+        cycles_per_io: figure(8000.0),
+        ..Cpus::default()
+    };
+    let machine = Machine { cpu, disks: vec![disks("d", 10, None)], ..Machine::default() };
+    let of = |bs, cycles_per_io| {
+        let workload = Workload { bs, workers: Some(1), cycles_per_io, ..Workload::default() };
+        predict(&machine, &workload).unwrap()
+    };
+    assert_eq!(of(16 << 10, None).limited_by, ["the worker's CPU"]);
+    let large = of(512 << 10, None);
+    assert_eq!(large.limited_by, ["d"]);
+    assert!(large.parts.iter().all(|part| part.name == "d"), "{:?}", large.parts);
+    assert_eq!(large.unknown, ["cycles_per_io of 512 KiB I/Os"]);
+    let given = of(512 << 10, figure(80_000.0));
+    assert_eq!((given.iops.high, given.limited_by[0].as_str()), (50_000.0, "the worker's CPU"));
+    assert!(given.next_steps.iter().any(|step| step.change.starts_with("half the cycles")));
+}
+
+#[test]
 fn bounds_stay_bounds() {
     let mut machine = crowded();
     machine.parts[0].bandwidth = "30G..60G".parse().ok();

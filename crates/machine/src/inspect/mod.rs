@@ -6,9 +6,10 @@ mod nvme;
 use crate::topology::irqs_above;
 use fathom_model::facts::DeviceFacts;
 use fathom_model::inspection::{
-    DiskInspection, Inspection, Interrupt, MountedFileSystem, Partition, Readings,
+    DiskInspection, Inspection, Interrupt, MountedFileSystem, NvmeReport, Partition, Readings,
 };
 use fathom_model::list;
+use fathom_model::record::DriveHeat;
 use fathom_sys::cgroup::{self, Hierarchy};
 use fathom_sys::device::{self, Node};
 use fathom_sys::mounts::{self, Mount};
@@ -31,6 +32,43 @@ pub fn inspect(roots: &Roots, disks: &[DeviceFacts]) -> Inspection {
         daemons: daemons(roots),
         disks: nodes.map(|(device, node)| disk(roots, &mounts, device, &node)).collect(),
     }
+}
+
+/// How hot disks are now, as far as hwmon shows it, and for how long they have throttled themselves since `before`.
+pub fn heat(roots: &Roots, before: &Inspection) -> Vec<DriveHeat> {
+    let of = |disk: &DiskInspection| {
+        let node = Node::named(roots, &disk.device.name)?;
+        let (celsius, warning_celsius) = temperatures(node.dir())?;
+        let throttled = |then: &NvmeReport| {
+            let began = then.smart?.throttled_seconds();
+            Some(nvme::throttled_seconds(&then.controller)?.saturating_sub(began))
+        };
+        Some(DriveHeat {
+            device: disk.device.name.clone(),
+            celsius,
+            warning_celsius,
+            throttled_seconds: disk.nvme.as_ref().and_then(throttled),
+        })
+    };
+    before.disks.iter().filter_map(of).collect()
+}
+
+/// The temperature of a disk, and the one from which it warns, in °C. Of NVMe, hwmonN is in the controller's directory, of
+/// SATA in one called hwmon.
+fn temperatures(disk: &Path) -> Option<(f64, f64)> {
+    let above = controller(disk).unwrap_or_else(|| disk.join("device"));
+    let dirs = [above.clone(), above.join("hwmon")].into_iter();
+    let mut sensors = dirs.flat_map(|dir| {
+        let numbered = |name: &String| name.len() > "hwmon".len() && name.starts_with("hwmon");
+        entries(&dir).into_iter().filter(numbered).map(move |name| dir.join(name))
+    });
+    let celsius = |sensor: &Path, file: &str| {
+        number::<f64>(sensor.join(file)).map(|thousandths| thousandths / 1000.0)
+    };
+    sensors.find_map(|sensor| {
+        let warning = celsius(&sensor, "temp1_max").filter(|warning| *warning > 0.0)?;
+        Some((celsius(&sensor, "temp1_input")?, warning))
+    })
 }
 
 /// The whole disks that hold the devices with these kernel names: themselves, the disks of partitions, and what stacked
@@ -294,4 +332,31 @@ fn reason(error: &io::Error) -> String {
 
 fn cut(text: &str) -> String {
     text.chars().take(TEXT_MAX).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn temperatures_are_those_of_the_disks_sensor() {
+        let dir = tempfile::tempdir().unwrap();
+        let make = |path: &str, text: &str| {
+            let file = dir.path().join(path);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, text).unwrap();
+        };
+        let of = |disk: &str| temperatures(&dir.path().join(disk));
+        make("sda/device/hwmon/hwmon3/temp1_input", "41000\n");
+        assert_eq!(of("sda"), None, "it does not warn");
+        make("sda/device/hwmon/hwmon3/temp1_max", "60000\n");
+        assert_eq!(of("sda"), Some((41.0, 60.0)));
+        make("nvme0/hwmon1/temp1_input", "51850\n");
+        make("nvme0/hwmon1/temp1_max", "81850\n");
+        fs::create_dir(dir.path().join("nvme0n1")).unwrap();
+        std::os::unix::fs::symlink("../nvme0", dir.path().join("nvme0n1/device")).unwrap();
+        assert_eq!(of("nvme0n1"), Some((51.85, 81.85)));
+        assert_eq!(of("vda"), None);
+    }
 }

@@ -46,6 +46,14 @@ pub(super) fn report(controller: &str, namespace: Option<u32>) -> Result<NvmeRep
     Ok(report)
 }
 
+/// For how many seconds a controller has throttled itself so far; `None` if its health log cannot be read.
+pub(super) fn throttled_seconds(controller: &str) -> Option<u64> {
+    let device = File::open(format!("/dev/{controller}")).ok()?;
+    let mut log = [0; 512];
+    nvme_read(&device, NvmeRead::Log(LOG_SMART), &mut log).ok()?;
+    Some(smart(&log).throttled_seconds())
+}
+
 fn identified(controller: &str, page: &[u8; 4096]) -> NvmeReport {
     let version = u32_at(page, 80);
     let celsius = |kelvin: u16| (kelvin > 0).then(|| i32::from(kelvin) - KELVIN);

@@ -41,5 +41,6 @@ fn most(ceiling: &Ceiling) -> Text {
     match ceiling.unit {
         CeilingUnit::Iops => text!(count(ceiling.most), " IOPS"),
         CeilingUnit::BytesPerSecond => bandwidth(ceiling.most).into(),
+        CeilingUnit::Celsius => format!("{:.0} °C", ceiling.most).into(),
     }
 }

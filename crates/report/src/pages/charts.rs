@@ -10,7 +10,7 @@ use crate::doc::{
     QuantityUnit, Text, bandwidth, count, text, time,
 };
 use crate::stacks::{Sampled, flame_part};
-use crate::topo_svg::picture;
+use crate::topo_svg::lists;
 use fathom_analysis::account::KINDS;
 use fathom_analysis::derive::{self, JobGroup};
 use fathom_analysis::events::{self, Event};
@@ -82,7 +82,7 @@ fn traffic(page: &mut Document, topology: &Topology, seen: &Observed) {
     let moved = disks.map(|disk| (disk.name, disk.read.bytes + disk.write.bytes));
     report.traffic = moved.filter(|(_, rate)| *rate > 0.0).collect();
     if report.topology.roots.iter().any(|root| report.carried(root).is_some()) {
-        let body = Document { blocks: vec![Block::Svg(picture(&report))], ..Document::default() };
+        let body = Document { blocks: vec![Block::Svg(lists(&report))], ..Document::default() };
         page.section(
             "topology",
             "what each link carried for all programs; wider lines carried more",

@@ -476,9 +476,15 @@ fn specified(page: &mut Document, record: &LimitRecord, peaks: &[PeakCeilings]) 
             CeilingUnit::BytesPerSecond => {
                 Quantity::new(found.most, QuantityUnit::DecimalBytesPerSecond).into()
             }
+            CeilingUnit::Celsius => continue,
         };
-        let of =
-            format!(" specified for {} {}.", units::bytes(block.block_bytes), block.rw.in_words());
+        let known = record.config.spec.is_none().then(|| format!(" ({})", found.source));
+        let of = format!(
+            " specified for {} {}{}.",
+            units::bytes(block.block_bytes),
+            block.rw.in_words(),
+            known.unwrap_or_default()
+        );
         page.paragraph(text!(
             Text::from(name),
             percent(found.share() * 100.0),

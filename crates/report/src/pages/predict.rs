@@ -28,6 +28,9 @@ fn title(prediction: &Prediction) -> String {
     if let Some(depth) = workload.iodepth {
         title += &format!(", QD{depth} each");
     }
+    if workload.scheduler_cycles.is_some() {
+        title += ", with an I/O scheduler";
+    }
     title
 }
 

@@ -485,6 +485,8 @@ pub(in crate::rules) static WRITEBACK_THROTTLING: Rule = Rule {
         )
     },
     remedy: "Compare with it off: echo 0 >/sys/block/DEVICE/queue/wbt_lat_usec",
+    // Threads are throttled in fsync(2), which writes back.
+    supersedes: &[&super::threads::FSYNC],
     checks: &[Check::View(writeback_throttling)],
     #[cfg(test)]
     cases: &[
