@@ -75,7 +75,12 @@ impl Threshold {
             return Err(expected());
         }
         let figure = Named::parse(name);
-        let bound = bound(value, figure.unit())?;
+        let bound = bound(value, figure.unit()).map_err(|error| match figure {
+            Named::Path(_) if figure.unit() == FigureUnit::Number => {
+                format!("{error}; the name '{name}' does not say that it has a unit")
+            }
+            _ => error,
+        })?;
         let is_above = text[at..].starts_with('>');
         let (text, name) = (text.trim().to_string(), name.to_string());
         Ok(Self { text, part, name, figure, is_above, bound })

@@ -157,7 +157,11 @@ fn version_2_can_be_shown() {
     says(&watch.stdout, &["exit status 3", "CPU", "memory", "Limited by:"]);
     let line = |start: &str| watch.stdout.lines().position(|line| line.starts_with(start));
     let (verdict, machine) = line("Limited by:").zip(line("machine")).unwrap();
-    assert!(verdict < machine && verdict < 20, "the verdict is on the first screen\n{}", watch.stdout);
+    assert!(
+        verdict < machine && verdict < 20,
+        "the verdict is on the first screen\n{}",
+        watch.stdout
+    );
     let limit = place.ask(&["show", &fixture("v2/limit")]).done();
     says(&limit.stdout, &["4 KiB randread", "1 MiB randread", "92.1k", "knee, peak"]);
     let compared = place.ask(&["show", &fixture("v2/experiment")]).done();

@@ -129,12 +129,9 @@ fn best(page: &mut Document, record: &ExperimentRecord) {
     };
     let point = |what: &str, (of, found): (&Condition, &MeasuredCondition)| {
         let p99 = (found.clat_p99_ns > 0).then(|| text!(", p99 ", time(found.clat_p99_ns as f64)));
-        let value = match metric {
-            Metric::Iops => crate::doc::of(estimate(*metric, &found.metric), metric.title()),
-            _ => text!(metric.title(), " ", estimate(*metric, &found.metric)),
-        };
-        let noisy = is_noisy(found).then_some(" (noisy)");
-        text!(what, ": ", of.label(axes), ", ", value, noisy, Text::from(p99), ".")
+        let value = text!(metric.title(), " ", estimate(*metric, &found.metric));
+        let noisy = is_noisy(found).then_some(", noisy");
+        text!(what, ": ", of.label(axes), ", ", value, Text::from(p99), Text::from(noisy), ".")
     };
     let best = measured().max_by(|a, b| rank(a).total_cmp(&rank(b)));
     best.into_iter().for_each(|best| page.paragraph(point("Best", best)));
