@@ -406,10 +406,10 @@ fn disk_parts(disks: impl Iterator<Item = DiskRates>) -> Vec<MeasuredPart> {
     disks.map(part).collect()
 }
 
-/// CPU time per I/O by layer, if there are enough samples of the run by itself.
+/// CPU time per I/O by layer, if there are enough samples of the run, not of the whole machine.
 fn layers(record: &RunRecord, observed: &Observed) -> Option<MeasuredPart> {
-    let sampling = record.header.sampling.as_ref().filter(|sampling| !sampling.pids.is_empty());
-    let samples = observed.stacks().filter(|_| sampling.is_some())?;
+    let is_own = !record.header.sampling.as_ref()?.pids.is_empty();
+    let samples = if is_own { observed.stacks() } else { observed.own_stacks() }?;
     let times = LayerTimes::of([&samples], &observed.known_stacks, |_| true);
     let jobs = derive::merge_jobs(&record.jobs.iter().collect::<Vec<_>>());
     let cpu_ns = derive::cpu_per_io_ns(&jobs).filter(|_| times.samples >= SAMPLES_MIN)?;
