@@ -69,8 +69,8 @@ const KNOWN: &[(&str, &str, u8, &str)] = &[
     ("targets.size_bytes", "size of the target in bytes", I | B | L, "what caches hold of it"),
     ("sparse targets", "sparse targets", I | B | L, "holes are not read from the disk"),
     ("interrupts.cpus", "interrupt CPUs", I | L, "the CPU that completes requests"),
-    ("fathom version", "fathom version", C, "another load generator"),
-    ("sampling", "sampling level", L | C, "cost of sampling"),
+    ("fathom version", "fathom version", I | L | C, "another load generator"),
+    ("sampling", "sampling level", I | L | C, "cost of sampling"),
     ("host.hostname", "host name", 0, ""),
     ("boot", "boot", 0, ""),
 ];

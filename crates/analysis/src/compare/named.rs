@@ -205,14 +205,19 @@ fn table_ids(name: &str) -> Vec<String> {
     found.unwrap_or_default()
 }
 
-/// The short names of figures.
-pub(super) fn table_names() -> Vec<String> {
-    let job = JOB.iter().map(|row| match row.title.contains(' ') {
+/// The short names of a job's figures.
+pub(super) fn job_names() -> impl Iterator<Item = String> {
+    JOB.iter().map(|row| match row.title.contains(' ') {
         true => row.id.to_string(),
         false => row.title.to_lowercase(),
-    });
-    let rest = PROCESS.iter().map(|row| row.id).chain(DISK.iter().map(|row| row.id));
-    list::distinct(job.chain(rest.map(str::to_string)))
+    })
+}
+
+/// These, and all names of programs' and devices' figures.
+pub(super) fn table_names() -> Vec<String> {
+    let others = PROCESS.iter().map(|row| [row.id, row.title, row.label]);
+    let others = others.chain(DISK.iter().map(|row| [row.id, row.title, row.label]));
+    list::distinct(job_names().chain(others.flatten().map(str::to_string)))
 }
 
 /// The unit of a figure, and what a number of the JSON is multiplied with to be in it: by the last of its keys that says so.

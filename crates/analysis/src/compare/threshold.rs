@@ -1,12 +1,15 @@
 //! Requirements on a comparison (`--fail-if`): `p99 > +5%`, `iops < -3%`, `p99 > 2ms`, `reads:iops < 100k`.
 
-use super::named::{Named, table_names};
+use super::named::{Named, job_names, table_names};
 use super::{ComparedFigure, Comparison, Measured};
 use crate::metrics::FigureUnit;
 use fathom_model::finding::Severity;
 use fathom_model::units;
 use schemars::JsonSchema;
 use serde::Serialize;
+
+/// Figures that a result names.
+const REASONS: usize = 8;
 
 /// A change, or a value, that must not be.
 #[derive(Debug, Clone, PartialEq)]
@@ -113,10 +116,10 @@ impl Threshold {
         let near = nearest(&self.name, &all).map(|near| format!("did you mean '{near}'? "));
         let near = near.unwrap_or_default();
         Some(format!(
-            "unknown figure '{}'; {near}Figures are {}, percentiles such as p95, and numbers of the JSON by their keys, such \
-             as clat_ns.max",
+            "unknown figure '{}'; {near}Figures are {}, others of docs/figures.md, percentiles such as p95, and numbers of \
+             the JSON by their keys, such as clat_ns.max",
             self.name,
-            short.join(", ")
+            job_names().collect::<Vec<_>>().join(", ")
         ))
     }
 
@@ -162,9 +165,13 @@ impl Threshold {
         ];
         let has = |wanted: &ThresholdOutcome| found.iter().any(|(outcome, _)| outcome == wanted);
         let outcome = order.into_iter().find(has).unwrap_or(ThresholdOutcome::Inconclusive);
-        let reasons =
-            found.into_iter().filter(|(one, _)| *one == outcome).map(|(_, reason)| reason);
-        result(outcome, reasons.collect::<Vec<_>>().join("; "))
+        let reasons = found.into_iter().filter(|(one, _)| *one == outcome);
+        let mut reasons: Vec<String> = reasons.map(|(_, reason)| reason).collect();
+        if reasons.len() > REASONS {
+            let more = format!("and {} more", reasons.len() - REASONS);
+            reasons.splice(REASONS.., [more]);
+        }
+        result(outcome, reasons.join("; "))
     }
 
     fn check_figure(
