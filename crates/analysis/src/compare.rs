@@ -8,6 +8,7 @@
 mod differences;
 mod fio;
 mod measured;
+mod named;
 mod steady;
 #[cfg(test)]
 mod tests;
@@ -15,17 +16,20 @@ mod threshold;
 
 pub use fio::is_fio;
 pub use measured::{Measured, MeasuredPart};
+pub use named::Published;
 pub use steady::{JobSteadiness, STEADY_RANGE_MAX, STEADY_ROUNDS, STEADY_SLOPE_MAX, Steadiness};
 pub use threshold::{Threshold, ThresholdOutcome, ThresholdResult};
 
-use crate::metrics::{self, FigureUnit, MetricRow};
+use crate::metrics::{self, FigureUnit};
 use crate::rules;
 use crate::stats;
-use differences::differences;
+use differences::{differences, matters};
 use fathom_model::finding::Finding;
 use fathom_model::histogram::SUB_BUCKETS;
 use fathom_model::window::{Estimate, Ratio};
 use fathom_model::{Histogram, list};
+use measured::{COMPARED, LAYER, LAYERS};
+use named::Named;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -33,6 +37,8 @@ use serde::Serialize;
 pub const SET_MIN: usize = 3;
 /// The probability that any interval of a comparison misses the true change.
 const OUTSIDE: f64 = 0.05;
+/// A layer with a smaller part of the CPU time on both sides is left out.
+const LAYER_SHARE: f64 = 0.01;
 /// Two values of a percentile in the same bucket of a histogram may differ by this share.
 const PERCENTILE_STEP: f64 = 1.0 / SUB_BUCKETS as f64;
 
@@ -73,7 +79,7 @@ pub struct Comparison {
     pub parts: Vec<ComparedPart>,
     /// What of the plans differs.
     pub plan: Vec<Difference>,
-    /// What else differs, what is known to matter first.
+    /// What else differs, what is known to matter for the figures that changed first.
     pub settings: Vec<Difference>,
     /// The requirements (`--fail-if`).
     pub requirements: Vec<ThresholdResult>,
@@ -124,6 +130,8 @@ pub struct RunConditions {
     pub hot_drives: Vec<(String, i32)>,
     /// Bytes that came from disks per byte read, at most 1: low where a cache served the reads.
     pub read_from_disk: Option<f64>,
+    /// Whether the whole machine was watched, so that no program is another one.
+    pub whole_machine: bool,
 }
 
 /// A part of the results.
@@ -138,10 +146,10 @@ pub struct ComparedPart {
 /// A figure on both sides.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct ComparedFigure {
-    /// Its name in docs/figures.md.
-    pub id: &'static str,
+    /// Its name in docs/figures.md, or its keys in the JSON of the result, with dots between them.
+    pub id: String,
     /// Its name in text.
-    pub title: &'static str,
+    pub title: String,
     /// Its unit.
     pub unit: &'static str,
     /// The mean of the runs; a percentile is that of all their I/Os.
@@ -152,13 +160,16 @@ pub struct ComparedFigure {
     pub before_runs: Vec<f64>,
     /// The same.
     pub after_runs: Vec<f64>,
-    /// Mean of the runs after over that before; null where one is 0.
+    /// `after` over `before`; null where one is 0.
     pub ratio: Option<f64>,
-    /// The interval of the ratio, lower and upper end: all intervals of a comparison hold at once with 95% confidence. Null
-    /// where the variation between runs is not known.
+    /// The interval of the ratio, lower and upper end: all intervals of a comparison hold at once with 95% confidence. Of a
+    /// percentile, that of the runs' percentiles, and wide enough to hold the ratio. Null where the variation between runs is not known.
     pub interval: Option<(f64, f64)>,
     /// What can be said about it.
     pub verdict: FigureVerdict,
+    /// Whether more is worse, where a condition says so.
+    #[serde(skip)]
+    pub more_is_worse: Option<bool>,
 }
 
 fathom_model::named! {
@@ -187,11 +198,13 @@ pub struct Difference {
     pub before: String,
     /// The same.
     pub after: String,
+    /// Which of the figures that changed it is known to affect, and how; empty if none. Where nothing changed, the main figure.
+    pub matters: String,
 }
 
 impl ComparedFigure {
-    pub fn row(&self) -> Option<MetricRow<()>> {
-        metrics::named(self.id)
+    pub fn figure_unit(&self) -> FigureUnit {
+        named::unit(&self.id).0
     }
 
     pub fn interval(&self) -> Option<Ratio> {
@@ -202,9 +215,10 @@ impl ComparedFigure {
     /// Whether the change is for the better, where a figure has a better side.
     pub fn is_better(&self) -> Option<bool> {
         let rises = self.ratio? > 1.0;
-        match self.row()?.unit {
-            FigureUnit::Rate | FigureUnit::BytesPerSecond => Some(rises),
-            FigureUnit::Milliseconds => Some(!rises),
+        match (self.more_is_worse, self.figure_unit()) {
+            (Some(is_worse), _) => Some(rises != is_worse),
+            (None, FigureUnit::Rate | FigureUnit::BytesPerSecond) => Some(rises),
+            (None, FigureUnit::Milliseconds) => Some(!rises),
             _ => None,
         }
     }
@@ -237,9 +251,9 @@ impl Comparison {
     pub fn figures(&self) -> impl Iterator<Item = (String, &ComparedFigure)> {
         let has_parts = self.parts.len() > 1;
         self.parts.iter().flat_map(move |part| {
-            let name = move |figure: &ComparedFigure| match has_parts {
+            let name = move |figure: &ComparedFigure| match has_parts && part.name != LAYERS {
                 true => format!("{} {}", part.name, figure.title),
-                false => figure.title.to_string(),
+                false => figure.title.clone(),
             };
             part.figures.iter().map(move |figure| (name(figure), figure))
         })
@@ -260,16 +274,17 @@ pub fn compare(
         true => &[],
         false => earlier,
     };
-    let all = || before.iter().chain(after);
+    let [before, after, earlier] = [before, after, earlier].map(|runs| asked(runs, thresholds));
+    let all = || before.iter().chain(&after);
     let is_mixed = all().any(|run| run.is_fio) && all().any(|run| !run.is_fio);
     let mut comparison = Comparison {
         kind,
-        before: ComparedSide::of(before),
-        after: ComparedSide::of(after),
+        before: ComparedSide::of(&before),
+        after: ComparedSide::of(&after),
         earlier: earlier.iter().map(|run| run.name.clone()).collect(),
-        parts: parts(before, after),
-        plan: differences(before, after, |run| &run.plan, is_mixed),
-        settings: differences(before, after, |run| &run.settings, is_mixed),
+        parts: parts(&before, &after, thresholds),
+        plan: differences(&before, &after, |run| &run.plan, is_mixed),
+        settings: differences(&before, &after, |run| &run.settings, is_mixed),
         ..Comparison::default()
     };
     if comparison.parts.is_empty() {
@@ -281,13 +296,14 @@ pub fn compare(
         return Err(format!(
             "nothing is in both: {} has {}, {} has {}; compare results of the same jobs",
             before[0].name,
-            names(before),
+            names(&before),
             after[0].name,
-            names(after)
+            names(&after)
         ));
     }
-    intervals(&mut comparison.parts, earlier);
+    intervals(&mut comparison.parts, &earlier);
     rules::judge_comparison(&mut comparison);
+    matters(&mut comparison);
     comparison.requirements = thresholds.iter().map(|one| one.check(&comparison)).collect();
     Ok(comparison)
 }
@@ -298,11 +314,11 @@ pub fn compare(
 pub fn rounds(runs: &[Measured], thresholds: &[Threshold]) -> Result<Comparison, String> {
     let complete: Vec<Measured> =
         runs.iter().filter(|run| run.incomplete.is_none()).cloned().collect();
-    let counted = if complete.is_empty() { runs } else { &complete };
+    let counted = asked(if complete.is_empty() { runs } else { &complete }, thresholds);
     let mut rounds = Comparison {
         kind: one_kind(runs.iter())?,
         after: ComparedSide::of(runs),
-        parts: parts(counted, counted),
+        parts: parts(&counted, &counted, thresholds),
         ..Comparison::default()
     };
     for figure in rounds.parts.iter_mut().flat_map(|part| &mut part.figures) {
@@ -326,17 +342,41 @@ fn one_kind<'a>(mut runs: impl Iterator<Item = &'a Measured>) -> Result<Compared
     }
 }
 
-/// The parts that all runs have.
-fn parts(before: &[Measured], after: &[Measured]) -> Vec<ComparedPart> {
-    let Some(first) = before.first() else { return Vec::new() };
-    let part = |name: &String| {
-        let sides = [before, after].map(|runs| parts_named(runs, name));
-        let is_whole = sides[0].len() == before.len() && sides[1].len() == after.len();
-        let figures = measured::COMPARED.iter().filter_map(|id| figure(id, &sides)).collect();
-        is_whole.then(|| ComparedPart { name: name.clone(), figures })
+/// The runs with the figures that `thresholds` ask for.
+fn asked(runs: &[Measured], thresholds: &[Threshold]) -> Vec<Measured> {
+    let wanted: Vec<&Named> = thresholds.iter().map(|threshold| &threshold.figure).collect();
+    let with = |run: &Measured| {
+        let parts = named::asked(&run.parts, &run.published, &wanted);
+        Measured { parts, ..run.clone() }
     };
-    let all = first.parts.iter().filter_map(|found| part(&found.name));
+    runs.iter().map(with).collect()
+}
+
+/// The parts that all runs have.
+fn parts(before: &[Measured], after: &[Measured], thresholds: &[Threshold]) -> Vec<ComparedPart> {
+    let Some(first) = before.first() else { return Vec::new() };
+    let part = |found: &MeasuredPart| {
+        let sides = [before, after].map(|runs| parts_named(runs, &found.name));
+        let is_whole = sides[0].len() == before.len() && sides[1].len() == after.len();
+        let others = found.figures.keys().map(String::as_str).filter(|id| !COMPARED.contains(id));
+        let ids = COMPARED.iter().copied().chain(others);
+        let mut figures: Vec<ComparedFigure> =
+            ids.filter_map(|id| figure(id, &sides, thresholds)).collect();
+        without_small_layers(&mut figures);
+        is_whole.then(|| ComparedPart { name: found.name.clone(), figures })
+    };
+    let all = first.parts.iter().filter_map(part);
     all.filter(|part| !part.figures.is_empty()).collect()
+}
+
+fn without_small_layers(figures: &mut Vec<ComparedFigure>) {
+    let is_layer = |figure: &ComparedFigure| figure.id.starts_with(LAYER);
+    let sums = figures.iter().filter(|figure| is_layer(figure));
+    let sums = sums.fold([0.0, 0.0], |[a, b], of| [a + of.before, b + of.after]);
+    let is_large = |of: &ComparedFigure| {
+        of.before >= LAYER_SHARE * sums[0] || of.after >= LAYER_SHARE * sums[1]
+    };
+    figures.retain(|figure| !is_layer(figure) || is_large(figure));
 }
 
 fn parts_named<'a>(runs: &'a [Measured], name: &str) -> Vec<&'a MeasuredPart> {
@@ -347,37 +387,57 @@ fn values(parts: &[&MeasuredPart], id: &str) -> Vec<f64> {
     parts.iter().filter_map(|part| part.figures.get(id).copied()).collect()
 }
 
-/// A figure that all runs have.
-fn figure(id: &'static str, sides: &[Vec<&MeasuredPart>; 2]) -> Option<ComparedFigure> {
-    let row = metrics::named(id)?;
+/// A figure that all runs have, of those that are always compared and those that `thresholds` ask for.
+fn figure(
+    id: &str,
+    sides: &[Vec<&MeasuredPart>; 2],
+    thresholds: &[Threshold],
+) -> Option<ComparedFigure> {
+    let threshold = thresholds.iter().find(|one| one.figure.is(id));
+    let is_shown = COMPARED.contains(&id) || id.starts_with(LAYER) || threshold.is_some();
     let [before_runs, after_runs] = [0, 1].map(|side| values(&sides[side], id));
     let is_whole = |runs: &[f64], side: usize| runs.len() == sides[side].len();
-    if !is_whole(&before_runs, 0) || !is_whole(&after_runs, 1) {
+    if !is_shown || !is_whole(&before_runs, 0) || !is_whole(&after_runs, 1) {
         return None;
     }
     let mean = |runs: &[f64]| runs.iter().sum::<f64>() / runs.len() as f64;
-    if mean(&before_runs) == 0.0 && mean(&after_runs) == 0.0 {
+    if mean(&before_runs) == 0.0 && mean(&after_runs) == 0.0 && threshold.is_none() {
         return None;
     }
-    let ratio = mean(&after_runs) / mean(&before_runs);
     let shown = |runs: &[f64], side: usize| merged(id, &sides[side]).unwrap_or_else(|| mean(runs));
+    let (before, after) = (shown(&before_runs, 0), shown(&after_runs, 1));
+    let ratio = after / before;
+    let (unit, _) = named::unit(id);
+    let is_known =
+        matches!(unit, FigureUnit::Rate | FigureUnit::BytesPerSecond | FigureUnit::Milliseconds);
     Some(ComparedFigure {
-        id,
-        // In sentences, its value comes before: `2.1 MiB/s of I/O`.
-        title: row.title.strip_prefix("of ").unwrap_or(row.title),
-        unit: row.unit.name(),
-        before: shown(&before_runs, 0),
-        after: shown(&after_runs, 1),
+        id: id.to_string(),
+        title: title(id),
+        unit: unit.name(),
+        before,
+        after,
         ratio: Some(ratio).filter(|ratio| *ratio > 0.0 && ratio.is_finite()),
         before_runs,
         after_runs,
+        more_is_worse: threshold.filter(|_| !is_known).map(|one| one.is_above),
         ..ComparedFigure::default()
     })
 }
 
+/// The name of a figure in text.
+fn title(id: &str) -> String {
+    match (metrics::named(id), id.strip_prefix(LAYER), named::percent_of(id)) {
+        // In sentences, its value comes before: `2.1 MiB/s of I/O`.
+        (Some(row), ..) => row.title.strip_prefix("of ").unwrap_or(row.title).to_string(),
+        (None, Some(layer), _) => format!("CPU per I/O in {layer}"),
+        (None, None, Some(percent)) => format!("p{percent}"),
+        (None, None, None) => id.to_string(),
+    }
+}
+
 /// A percentile of the I/Os of all runs.
 fn merged(id: &str, parts: &[&MeasuredPart]) -> Option<f64> {
-    let percent = measured::percent_of(id)?;
+    let percent = named::percent_of(id)?;
     let mut all = Histogram::default();
     parts.iter().for_each(|part| all.merge(&part.latency));
     all.percentile(percent).map(|ns| ns as f64 / 1e6)
@@ -394,15 +454,18 @@ fn intervals(parts: &mut [ComparedPart], earlier: &[Measured]) {
             let (changed, base) = (&figure.after_runs, &figure.before_runs);
             let interval = match changed.len().min(base.len()) {
                 SET_MIN.. => stats::welch_at(changed, base, outside),
-                _ => Some(values(&others, figure.id))
+                _ => Some(values(&others, &figure.id))
                     .filter(|others| others.len() >= SET_MIN)
                     .and_then(|others| stats::ratio_beside(changed, base, &others, outside)),
             };
-            let step = match measured::percent_of(figure.id) {
-                Some(_) => 1.0 + PERCENTILE_STEP,
-                None => 1.0,
-            };
-            figure.interval = interval.map(|found| (found.low / step, found.high * step));
+            let is_percentile =
+                named::percent_of(&figure.id).is_some() || figure.id.contains("percentile.");
+            let step = if is_percentile { 1.0 + PERCENTILE_STEP } else { 1.0 };
+            // A percentile of all I/Os is not the mean of the runs' percentiles.
+            let ratio = figure.ratio.unwrap_or(1.0);
+            let holding =
+                |found: Ratio| ((found.low / step).min(ratio), (found.high * step).max(ratio));
+            figure.interval = interval.map(holding);
         }
     }
 }

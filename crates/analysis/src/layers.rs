@@ -13,6 +13,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use table::TableEntry;
 
+/// With fewer samples, a share of 10% is only known to within 5 points.
+pub const SAMPLES_MIN: u64 = 200;
+
 macro_rules! layers {
     ($($(#[$doc:meta])* $layer:ident $name:literal $key:literal,)*) => {
         /// A layer, in the order in which an I/O passes through them; defined in `docs/layers.md`.

@@ -5,13 +5,14 @@ use crate::page::{self, PageArgs};
 use crate::stdio::{self, Kind};
 use crate::{output, show};
 use fathom_analysis::compare::{
-    Comparison, Measured, SET_MIN, Threshold, ThresholdOutcome, compare, is_fio,
+    Comparison, Measured, Published, SET_MIN, Threshold, ThresholdOutcome, compare, is_fio,
 };
 use fathom_analysis::hosts::{HostsReport, InspectedHost};
 use fathom_analysis::rules::missing_verdict;
 use fathom_analysis::watch::Observed;
-use fathom_model::Record;
 use fathom_model::outcome::RecordKind;
+use fathom_model::{Record, RunRecord};
+use fathom_report::json::{LimitResult, WatchResult};
 use fathom_report::junit::junit;
 use fathom_report::{fio_json, json, pages};
 use fathom_store::{Runs, read_record, read_windows};
@@ -42,8 +43,9 @@ pub struct Args {
     baseline: Option<PathBuf>,
     /// Exit with status 3 if this holds, such as 'p99 > +5%', 'iops < -3%' or 'p99 > 2ms'; may be repeated
     ///
-    /// The status is 4 if no condition holds and one cannot be decided. FIGURE is a name of docs/figures.md; `JOB:FIGURE`
-    /// is that of one job. A change (+5%) is decided by its interval, a value (2ms) by the runs after alone.
+    /// The status is 4 if no condition holds and one cannot be decided. FIGURE is a name of docs/figures.md, a percentile
+    /// (p95), or any number of the JSON by its last keys (clat_ns.max, usr_cpu); `JOB:FIGURE` is that of one job. A change (+5%)
+    /// is decided by its interval, a value (2ms) by the runs after alone.
     #[arg(long, value_name = "FIGURE OP VALUE", value_parser = Threshold::parse)]
     fail_if: Vec<Threshold>,
     /// Print JUnit XML with a test for each --fail-if, for CI systems
@@ -89,8 +91,12 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
         return Ok(ExitCode::SUCCESS);
     }
     let is_any_fio = all().any(|(_, one)| one.dir().is_none());
-    let after = measured(&after, is_any_fio)?;
-    let compared = compare_sides(&measured(&before, is_any_fio)?, &after, &dirs, &args.fail_if)?;
+    let before = measured(&before, is_any_fio, &args.fail_if)?;
+    let after = measured(&after, is_any_fio, &args.fail_if)?;
+    if let Some(error) = unknown_figures(&args.fail_if, before.iter().chain(&after)).first() {
+        return Ok(stdio::usage_error(error));
+    }
+    let compared = compare_sides(&before, &after, &dirs, &args.fail_if)?;
     if args.junit {
         output::emit(&junit(&compared.requirements)?, Kind::Lines, to.as_ref())?;
     } else {
@@ -148,7 +154,7 @@ pub fn compare_sides(
     let is_any_fio = before.iter().chain(after).any(|one| one.is_fio);
     let earlier = match before.len().min(after.len()) >= SET_MIN || is_any_fio {
         true => Vec::new(),
-        false => earlier(before, after, dirs)?,
+        false => earlier(before, after, dirs, fail_if)?,
     };
     compare(before, after, &earlier, fail_if)
 }
@@ -164,8 +170,52 @@ pub fn status(compared: &Comparison) -> ExitCode {
 }
 
 /// The figures of results, where some are fio's only those that fio's JSON holds.
-pub fn measured(side: &Side, as_fio: bool) -> Result<Vec<Measured>, String> {
-    side.iter().map(|(name, stored)| stored.measured(name, as_fio)).collect()
+pub fn measured(side: &Side, as_fio: bool, fail_if: &[Threshold]) -> Result<Vec<Measured>, String> {
+    side.iter().map(|(name, stored)| stored.measured(name, as_fio, fail_if)).collect()
+}
+
+/// What is wrong with conditions on figures that none of `results` has.
+pub fn unknown_figures<'a>(
+    fail_if: &[Threshold],
+    results: impl Iterator<Item = &'a Measured> + Clone,
+) -> Vec<String> {
+    let near = |word: &str, all: &[&str]| {
+        fathom_spec::nearest(word, all.iter().copied()).map(String::from)
+    };
+    let error = |one: &Threshold| {
+        let error = one.unknown(results.clone(), near)?;
+        Some(format!("--fail-if '{}': {error}", one.text))
+    };
+    fail_if.iter().filter_map(error).collect()
+}
+
+/// The numbers of the JSON of a run; none unless a condition names one.
+pub fn published_by_run(run: &RunRecord, observed: &Observed, fail_if: &[Threshold]) -> Published {
+    if !fail_if.iter().any(Threshold::is_of_json) {
+        return Published::default();
+    }
+    let percentiles: Vec<f64> = fail_if.iter().filter_map(Threshold::percent).collect();
+    Published::of(&fio_json::with_percentiles(run, Some(observed), &percentiles))
+}
+
+/// The same of any result.
+fn published(
+    record: &Record,
+    observed: &Observed,
+    fail_if: &[Threshold],
+) -> Result<Published, String> {
+    if !fail_if.iter().any(Threshold::is_of_json) {
+        return Ok(Published::default());
+    }
+    let json = match record {
+        Record::Run(run) if run.header.kind == RecordKind::Run => {
+            return Ok(published_by_run(run, observed, fail_if));
+        }
+        Record::Run(run) => serde_json::to_value(WatchResult::of(run, observed)),
+        Record::Limit(record) => serde_json::to_value(LimitResult::of(record)),
+        Record::Experiment(record) => serde_json::to_value(record),
+    };
+    json.map(|json| Published::of(&json)).map_err(|error| error.to_string())
 }
 
 impl Args {
@@ -248,24 +298,34 @@ impl Stored {
     }
 
     /// What is compared; where other results are fio's, of a run only what fio's JSON holds.
-    fn measured(&self, name: &str, as_fio: bool) -> Result<Measured, String> {
+    fn measured(
+        &self,
+        name: &str,
+        as_fio: bool,
+        fail_if: &[Threshold],
+    ) -> Result<Measured, String> {
         let (dir, record) = match self {
             Self::Record { dir, record } => (dir, record.as_ref()),
             Self::Fio(data) => return Measured::of_fio(name, data),
             Self::Machine(_) => return Err(format!("{name} describes a machine; name a result")),
         };
-        let samples = || fathom_runner::stored(dir, |_| Ok(()));
-        Ok(match record {
-            Record::Run(run) if as_fio && run.header.kind == RecordKind::Run => {
-                Measured::of_fio(name, &fio_json::value(run))?
-            }
+        if let Record::Run(run) = record
+            && as_fio
+            && run.header.kind == RecordKind::Run
+        {
+            return Measured::of_fio(name, &fio_json::value(run));
+        }
+        let observed = match record {
+            Record::Experiment(_) => Observed::default(),
+            _ => fathom_runner::stored(dir, |_| Ok(()))?,
+        };
+        let measured = match record {
             Record::Run(run) => {
                 if run.header.sampling.as_ref().is_some_and(|sampling| sampling.view.is_some()) {
                     return Err(format!(
                         "{name} holds samples of one source; compare results of run, watch, limit, sweep or try"
                     ));
                 }
-                let observed = samples()?;
                 let mut run = run.clone();
                 run.header.findings.extend(missing_verdict(record, &observed));
                 Measured::of_run(name, &run, &observed)
@@ -273,12 +333,13 @@ impl Stored {
             Record::Limit(search) => {
                 let mut search = search.clone();
                 search.header.findings.extend(missing_verdict(record, &Observed::default()));
-                Measured::of_limit(name, &search, &samples()?)
+                Measured::of_limit(name, &search, &observed, &read_windows(dir)?)
             }
             Record::Experiment(record) => {
                 Measured::of_experiment(name, record, &read_windows(dir)?)
             }
-        })
+        };
+        Ok(Measured { published: published(record, &observed, fail_if)?, ..measured })
     }
 }
 
@@ -288,6 +349,7 @@ fn earlier(
     before: &[Measured],
     after: &[Measured],
     compared: &[PathBuf],
+    fail_if: &[Threshold],
 ) -> Result<Vec<Measured>, String> {
     let Some(first) = before.first() else { return Ok(Vec::new()) };
     if before.iter().chain(after).any(|run| !run.is_repetition_of(first)) {
@@ -304,12 +366,15 @@ fn earlier(
     let none = Observed::default();
     let measured = runs.iter().rev().take(EARLIER_READ).filter_map(|run| {
         // A record that cannot be read shows nothing about this plan.
-        let found = match read_record(&run.path).ok()? {
-            Record::Run(record) => Measured::of_run(&run.name, &record, &none),
-            Record::Limit(record) => Measured::of_limit(&run.name, &record, &none),
-            Record::Experiment(record) => Measured::of_experiment(&run.name, &record, &[]),
+        let record = read_record(&run.path).ok()?;
+        let found = match &record {
+            Record::Run(record) => Measured::of_run(&run.name, record, &none),
+            Record::Limit(record) => Measured::of_limit(&run.name, record, &none, &[]),
+            Record::Experiment(record) => Measured::of_experiment(&run.name, record, &[]),
         };
-        (found.incomplete.is_none() && found.is_repetition_of(first)).then_some(found)
+        let is_alike = found.incomplete.is_none() && found.is_repetition_of(first);
+        let published = is_alike.then(|| published(&record, &none, fail_if).ok())??;
+        Some(Measured { published, ..found })
     });
     let earlier: Vec<Measured> = measured.take(EARLIER_USED).collect();
     // Runs of other days differ more than those that follow each other.

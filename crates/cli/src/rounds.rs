@@ -3,8 +3,8 @@
 use crate::stdio::{self, error};
 use crate::{compare, page};
 use fathom_analysis::compare::{
-    ComparedKind, Comparison, Measured, STEADY_ROUNDS, Steadiness, Threshold, ThresholdOutcome,
-    rounds,
+    ComparedKind, Comparison, Measured, Published, STEADY_ROUNDS, Steadiness, Threshold,
+    ThresholdOutcome, rounds,
 };
 use fathom_analysis::watch::Observed;
 use fathom_model::record::{Header, RunRecord};
@@ -41,10 +41,10 @@ struct Baseline {
 }
 
 impl Baseline {
-    fn open(name: &str) -> Result<Self, String> {
+    fn open(name: &str, fail_if: &[Threshold]) -> Result<Self, String> {
         let side = compare::open(&[PathBuf::from(name)])?;
         let dirs = side.iter().filter_map(|(_, stored)| stored.dir().cloned()).collect();
-        let results = compare::measured(&side, false)?;
+        let results = compare::measured(&side, false, fail_if)?;
         let is_of_jobs =
             |one: &&Measured| matches!(one.kind, ComparedKind::Run | ComparedKind::Fio);
         match results.iter().find(|one| !is_of_jobs(one)) {
@@ -55,6 +55,24 @@ impl Baseline {
             )),
             None => Ok(Self { name: name.to_string(), results, dirs }),
         }
+    }
+}
+
+/// Parts of the JSON of a run that only some runs have.
+const SOMETIMES: [&str; 5] = ["fathom", "mixed", "prios", "steadystate", "cpu_idleness"];
+
+/// Refuses conditions on figures that no run has, before anything is measured.
+fn check_figures(fail_if: &[Threshold], baseline: Option<&Baseline>) -> Result<(), String> {
+    let percentiles: Vec<f64> = fail_if.iter().filter_map(Threshold::percent).collect();
+    let published = Published::of(&fio_json::template(&percentiles));
+    let any = [Measured { published, ..Measured::default() }];
+    let results = any.iter().chain(baseline.iter().flat_map(|baseline| &baseline.results));
+    let is_certain =
+        |one: &&Threshold| !one.text.split(['.', ':', ' ']).any(|key| SOMETIMES.contains(&key));
+    let certain: Vec<Threshold> = fail_if.iter().filter(is_certain).cloned().collect();
+    match compare::unknown_figures(&certain, results).as_slice() {
+        [] => Ok(()),
+        errors => Err(errors.join("\n")),
     }
 }
 
@@ -72,14 +90,17 @@ impl Rounds {
                 false => Ok(parsed),
             }
         });
-        let baseline = output.compare.as_deref().map(Baseline::open).transpose();
+        let fail_if = fail_if.collect::<Result<Vec<Threshold>, String>>()?;
+        let baseline = output.compare.as_deref().map(|name| Baseline::open(name, &fail_if));
+        let baseline = baseline.transpose().map_err(|e| format!("--compare: {e}"))?;
+        check_figures(&fail_if, baseline.as_ref())?;
         Ok(Self {
             count: output.rounds_max(),
             steady: output.steady_state.then(Vec::new),
             as_fio: output.as_fio,
             tag: output.tag.clone(),
-            fail_if: fail_if.collect::<Result<_, _>>()?,
-            baseline: baseline.map_err(|e| format!("--compare: {e}"))?,
+            fail_if,
+            baseline,
             header: None,
             results: Vec::new(),
             dirs: Vec::new(),
@@ -139,7 +160,10 @@ impl Rounds {
         let name = recorded.unwrap_or_else(|| format!("round {number}"));
         self.results.push(match self.is_beside_fio() {
             true => Measured::of_fio(&name, &fio_json::value(record))?,
-            false => Measured::of_run(&name, record, observed),
+            false => {
+                let published = compare::published_by_run(record, observed, &self.fail_if);
+                Measured { published, ..Measured::of_run(&name, record, observed) }
+            }
         });
         self.dirs.extend(dir.map(Path::to_path_buf));
         let empty = || Header { findings: Vec::new(), ..record.header.clone() };

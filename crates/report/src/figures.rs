@@ -7,8 +7,12 @@ use fathom_analysis::metrics::{self, FigureGroup, FigureUnit, Interval, METRICS,
 const TIME_MIN: f64 = 1000.0;
 
 pub(crate) fn quantity<F>(metric: &MetricRow<F>, value: f64) -> Quantity {
+    in_unit(metric.unit, value)
+}
+
+pub(crate) fn in_unit(unit: FigureUnit, value: f64) -> Quantity {
     let of = |unit| Quantity::new(value, unit);
-    match metric.unit {
+    match unit {
         FigureUnit::Count | FigureUnit::Rate => of(QuantityUnit::Count),
         FigureUnit::Number => of(QuantityUnit::Number),
         FigureUnit::Percent => of(QuantityUnit::Percent),

@@ -15,8 +15,8 @@ use fathom_model::plan::{
     BlockSizes, Idleness, JobPlan, Mix, Order, SteadyFigure, UntilSteady, Zoning,
 };
 use fathom_model::record::{
-    Cost, DirRecord, DiskRecord, FlushRecord, InEffect, PriorityRecord, RunRecord, SteadyRecord,
-    Usage, VerifyRecord, WrongBlock,
+    Cost, DirRecord, DiskRecord, FlushRecord, InEffect, JobRecord, PriorityRecord, RunRecord,
+    SteadyRecord, Usage, VerifyRecord, WrongBlock,
 };
 use fathom_model::watch::Unavailable;
 use fathom_model::{Dir, Outcome};
@@ -38,6 +38,40 @@ pub fn render(record: &RunRecord, observed: Option<&Observed>, plus: bool) -> St
 /// The same without histogram buckets, as data.
 pub fn value(record: &RunRecord) -> serde_json::Value {
     serde_json::to_value(root(record, None, false)).unwrap_or_default()
+}
+
+/// The same with these percentiles of all latencies besides those that the jobs list.
+pub fn with_percentiles(
+    record: &RunRecord,
+    observed: Option<&Observed>,
+    percentiles: &[f64],
+) -> serde_json::Value {
+    let mut record = record.clone();
+    for show in record.plan.jobs.iter_mut().map(|job| &mut job.show) {
+        show.percentiles.extend(percentiles);
+        (show.slat_percentiles, show.clat_percentiles, show.lat_percentiles) = (true, true, true);
+    }
+    serde_json::to_value(root(&record, observed, false)).unwrap_or_default()
+}
+
+/// All keys that a job of any kind has: what the JSON of a run that is still to come will hold, but for what few jobs have
+/// (`fathom`, `mixed`, `prios`, `steadystate`, `cpu_idleness`).
+pub fn template(percentiles: &[f64]) -> serde_json::Value {
+    let mut job = JobRecord { runtime_ns: 1, ..JobRecord::default() };
+    let mut one = Histogram::default();
+    one.record(1);
+    for dir in Dir::ALL {
+        let dir = &mut job.dirs[dir];
+        dir.counts.ios = 1;
+        (dir.slat, dir.clat, dir.lat) = (one.clone(), one.clone(), one.clone());
+    }
+    (job.flushes.count, job.flushes.lat) = (1, one);
+    let mut plan = JobPlan::default();
+    plan.on_error.keep_going.read = true;
+    let mut record = RunRecord { jobs: vec![job], ..RunRecord::default() };
+    record.plan.jobs.push(plan);
+    record.disks.push(DiskRecord::default());
+    with_percentiles(&record, None, percentiles)
 }
 
 #[derive(Serialize)]

@@ -36,4 +36,5 @@ pub use output::{Eta, Format, Help, Output, RunOption, Share, run_options};
 pub use plan::{check, check_memory, plan};
 pub use sources::{INCLUDE_DEPTH_MAX, JOB_FILE_BYTES_MAX, MachineNumbers, Sources};
 pub use spec::{JOBS_MAX, Spec, parse, parse_as_fio};
+pub use suggest::nearest;
 pub use value::escape_path;

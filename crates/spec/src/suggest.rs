@@ -1,9 +1,7 @@
 //! Suggestions for misspelled words.
 
-pub(crate) fn nearest<'a>(
-    word: &str,
-    candidates: impl Iterator<Item = &'a str>,
-) -> Option<&'a str> {
+/// The candidate that differs least from `word`, if it is like one.
+pub fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     // The distance takes quadratic time, and no key is this long.
     if word.len() > 64 {
         return None;

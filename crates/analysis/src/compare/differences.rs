@@ -1,6 +1,8 @@
 //! What differs between results: plans and facts as flat lists of named values.
 
-use super::{Difference, Measured};
+use super::named::unit;
+use super::{ComparedFigure, Comparison, Difference, FigureVerdict, Measured};
+use crate::metrics::FigureUnit;
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,52 +13,73 @@ pub type Values = BTreeMap<String, Vec<String>>;
 /// Maximum number of values printed.
 const SHOWN: usize = 8;
 
-/// Facts known to matter for figures, first ones first, by the end of their path, and their names.
-const KNOWN: &[(&str, &str)] = &[
-    ("host.kernel", "kernel"),
-    ("targets.device.model", "disk model"),
-    ("targets.device.serial", "disk serial number"),
-    ("targets.device.firmware", "disk firmware"),
-    ("targets.device.driver", "disk driver"),
-    ("targets.device.scheduler", "I/O scheduler"),
-    ("targets.device.nr_requests", "nr_requests"),
-    ("targets.device.driver_tags", "driver tags"),
-    ("targets.device.queue_depth", "queue depth of the SCSI device"),
-    ("targets.device.hardware_queues", "hardware queues"),
-    ("targets.device.write_cache", "write cache"),
-    ("targets.device.wbt_lat_usec", "wbt_lat_usec"),
-    ("targets.device.io_poll", "poll queues"),
-    ("targets.device.max_sectors_kb", "max_sectors_kb"),
-    ("pci/current_link_speed", "PCIe link speed"),
-    ("pci/current_link_width", "PCIe link width"),
-    ("targets.file_system", "file system"),
-    ("mounts.options", "mount options"),
-    ("queue/read_ahead_kb", "read_ahead_kb"),
-    ("queue/nomerges", "nomerges"),
-    ("queue/rq_affinity", "rq_affinity"),
-    ("queue/iostats", "iostats"),
-    ("scaling_governor", "cpufreq governor"),
-    ("cpufreq/boost", "CPU boost"),
-    ("intel_pstate/no_turbo", "no_turbo"),
-    ("host.cpu_model", "CPU model"),
-    ("host.cpus_allowed", "CPUs"),
-    ("host.cpus_online", "CPUs online"),
-    ("host.virtualization", "virtualization"),
-    ("host.memory_bytes", "memory in bytes"),
-    ("host.cgroup_memory_max_bytes", "memory limit of the cgroup, in bytes"),
-    ("host.clocksource", "clock source"),
-    ("targets.size_bytes", "size of the target in bytes"),
-    ("sparse targets", "sparse targets"),
-    ("interrupts.cpus", "interrupt CPUs"),
-    ("fathom version", "fathom version"),
-    ("sampling", "sampling level"),
-    ("host.hostname", "host name"),
-    ("boot", "boot"),
+/// What a setting affects: IOPS, bandwidth, latency, CPU time.
+const I: u8 = 1;
+const B: u8 = 2;
+const L: u8 = 4;
+const C: u8 = 8;
+const ALL: u8 = I | B | L | C;
+/// Their names.
+const AFFECTED: [(u8, &str); 4] = [(I, "IOPS"), (B, "bandwidth"), (L, "latency"), (C, "CPU time")];
+
+/// Facts known to matter for figures, first ones first: the end of their path, their name, which figures they affect, and how.
+const KNOWN: &[(&str, &str, u8, &str)] = &[
+    ("host.kernel", "kernel", ALL, "another I/O path"),
+    ("targets.device.model", "disk model", I | B | L, "another disk"),
+    ("targets.device.serial", "disk serial number", I | B | L, "another disk"),
+    ("targets.device.firmware", "disk firmware", I | B | L, "how the disk works"),
+    ("targets.device.driver", "disk driver", ALL, "the path to the disk"),
+    ("targets.device.scheduler", "I/O scheduler", I | L | C, "its lock, and the order of requests"),
+    ("targets.device.nr_requests", "nr_requests", I | B | L, "requests in the queue"),
+    ("targets.device.driver_tags", "driver tags", I | B | L, "requests at the device"),
+    (
+        "targets.device.queue_depth",
+        "queue depth of the SCSI device",
+        I | B | L,
+        "requests at the device",
+    ),
+    ("targets.device.hardware_queues", "hardware queues", I | L | C, "CPUs that share a queue"),
+    ("targets.device.write_cache", "write cache", I | B | L, "when a write is complete"),
+    ("targets.device.wbt_lat_usec", "wbt_lat_usec", B | L, "throttles writeback"),
+    ("targets.device.io_poll", "poll queues", I | L | C, "polling in place of interrupts"),
+    ("targets.device.max_sectors_kb", "max_sectors_kb", B | C, "splits large requests"),
+    ("pci/current_link_speed", "PCIe link speed", B, "most that the link carries"),
+    ("pci/current_link_width", "PCIe link width", B, "most that the link carries"),
+    ("targets.file_system", "file system", ALL, "another path to the disk"),
+    ("mounts.options", "mount options", I | B | L, "journal, barriers, discards"),
+    ("queue/read_ahead_kb", "read_ahead_kb", I | B, "how far buffered reads are ahead"),
+    ("queue/nomerges", "nomerges", I | B | C, "merging of requests"),
+    ("queue/rq_affinity", "rq_affinity", L | C, "the CPU that completes requests"),
+    ("queue/iostats", "iostats", C, "accounting of each request"),
+    ("scaling_governor", "cpufreq governor", I | L | C, "clock of the CPUs"),
+    ("cpufreq/boost", "CPU boost", I | L | C, "clock of the CPUs"),
+    ("intel_pstate/no_turbo", "no_turbo", I | L | C, "clock of the CPUs"),
+    ("host.cpu_model", "CPU model", I | L | C, "another CPU"),
+    ("host.cpus_allowed", "CPUs", I | B, "CPUs to submit and complete on"),
+    ("host.cpus_online", "CPUs online", I | B, "CPUs to submit and complete on"),
+    ("host.virtualization", "virtualization", ALL, "exits to the hypervisor"),
+    ("host.memory_bytes", "memory in bytes", I | B | L, "what the page cache holds"),
+    (
+        "host.cgroup_memory_max_bytes",
+        "memory limit of the cgroup, in bytes",
+        I | B | L,
+        "what the page cache holds",
+    ),
+    ("host.clocksource", "clock source", C, "cost of each clock read"),
+    ("targets.size_bytes", "size of the target in bytes", I | B | L, "what caches hold of it"),
+    ("sparse targets", "sparse targets", I | B | L, "holes are not read from the disk"),
+    ("interrupts.cpus", "interrupt CPUs", I | L, "the CPU that completes requests"),
+    ("fathom version", "fathom version", I | L | C, "another load generator"),
+    ("sampling", "sampling level", I | L | C, "cost of sampling"),
+    ("host.hostname", "host name", 0, ""),
+    ("boot", "boot", 0, ""),
 ];
 /// That of keys of jobs as given.
 const OPTIONS_RANK: usize = KNOWN.len() + 2;
 /// Between the ones above that matter most and the others.
 const MITIGATIONS: &str = "/sys/devices/system/cpu/vulnerabilities/";
+const MITIGATION: &str = "mitigation of ";
+const MITIGATION_AFFECTS: (u8, &str) = (I | L | C, "cost of system calls and interrupts");
 /// What changes by itself, what another entry states, and what has a place of its own. Ends of paths, or with a trailing
 /// dot, parts of paths.
 const IGNORED: &[&str] = &[
@@ -124,7 +147,7 @@ fn flatten(values: &mut Values, path: &str, value: &Value) {
     }
 }
 
-/// What of the values that `of` selects differs, what is known to matter first; only what both sides have if they
+/// What of the values that `of` selects differs, what often matters first; only what both sides have if they
 /// are `mixed`: of different programs.
 pub(super) fn differences(
     before: &[Measured],
@@ -151,7 +174,9 @@ pub(super) fn differences(
         if distinct(&was) == distinct(&is) {
             repeated.push(name.clone());
         }
-        found.push((rank, Difference { name, before: shown(&was), after: shown(&is) }));
+        let difference =
+            Difference { name, before: shown(&was), after: shown(&is), ..Difference::default() };
+        found.push((rank, difference));
     }
     // What follows from a job's keys repeats them.
     if found.iter().any(|(rank, _)| *rank == OPTIONS_RANK) {
@@ -167,6 +192,44 @@ pub(super) fn differences(
     found.into_iter().map(|(_, difference)| difference).collect()
 }
 
+/// Puts first which settings are known to affect the figures that changed, or else the main one, and says how.
+pub(super) fn matters(comparison: &mut Comparison) {
+    let figures = || comparison.parts.iter().flat_map(|part| &part.figures);
+    let is_changed = |figure: &&ComparedFigure| {
+        matches!(figure.verdict, FigureVerdict::Changed | FigureVerdict::NotComparable)
+    };
+    let changed = figures().filter(is_changed).fold(0, |all, figure| all | affected(&figure.id));
+    let main = figures().next().map_or(0, |figure| affected(&figure.id));
+    let wanted = if changed == 0 { main } else { changed };
+    for setting in &mut comparison.settings {
+        let known = KNOWN.iter().find(|(_, name, ..)| *name == setting.name);
+        let (affects, how) = match known {
+            Some((.., affects, how)) => (*affects, *how),
+            None if setting.name.starts_with(MITIGATION) => MITIGATION_AFFECTS,
+            None => continue,
+        };
+        let names = AFFECTED.iter().filter(|(bit, _)| affects & wanted & bit != 0);
+        let names: Vec<&str> = names.map(|(_, name)| *name).collect();
+        if !names.is_empty() {
+            setting.matters = format!("{}: {how}", names.join(", "));
+        }
+    }
+    comparison.settings.sort_by_key(|setting| setting.matters.is_empty());
+}
+
+/// What a figure is, in the terms of [`KNOWN`].
+fn affected(id: &str) -> u8 {
+    let is_cpu = id.contains("cpu") || id.contains("cycles") || id.contains("instructions");
+    match (unit(id).0, id) {
+        (_, "runtime_ms") => ALL,
+        _ if is_cpu => C,
+        (FigureUnit::Rate, _) => I,
+        (FigureUnit::BytesPerSecond, _) => B,
+        (FigureUnit::Milliseconds, _) => L,
+        _ => I | L,
+    }
+}
+
 /// The values of each run, those that several jobs have in common once.
 fn distinct(side: &BTreeSet<Vec<String>>) -> BTreeSet<Vec<String>> {
     let one = |values: &Vec<String>| {
@@ -179,11 +242,11 @@ fn distinct(side: &BTreeSet<Vec<String>>) -> BTreeSet<Vec<String>> {
 
 /// The rank of a path, and its name.
 fn known(path: &str) -> (usize, String) {
-    if let Some(rank) = KNOWN.iter().position(|(end, _)| path.ends_with(end)) {
+    if let Some(rank) = KNOWN.iter().position(|(end, ..)| path.ends_with(end)) {
         return (rank, KNOWN[rank].1.to_string());
     }
     if let Some((_, name)) = path.split_once(MITIGATIONS) {
-        return (KNOWN.len(), format!("mitigation of {name}"));
+        return (KNOWN.len(), format!("{MITIGATION}{name}"));
     }
     if let Some((_, key)) = path.split_once("options.") {
         return (OPTIONS_RANK, key.to_string());

@@ -1,13 +1,12 @@
 //! fio's JSON: figures and options of each job. It holds no machine, no samples and no verdict.
 
 use super::differences::{Values, flat};
-use super::measured::unique;
+use super::measured::{percentile_id, unique};
+use super::named::Published;
 use super::{ComparedKind, Measured, MeasuredPart};
 use serde_json::Value;
 
 const DIRS: [&str; 3] = ["read", "write", "trim"];
-/// Percentiles with their keys, whose zeros fio prints.
-const PERCENTILES: [(&str, f64); 3] = [("p50_ms", 50.0), ("p99_ms", 99.0), ("p999_ms", 99.9)];
 
 pub fn is_fio(data: &Value) -> bool {
     data.get("fio version").is_some() && data.get("jobs").is_some_and(Value::is_array)
@@ -38,6 +37,7 @@ impl Measured {
             started_unix_ns: ended_ns.max(0.0) as u64,
             incomplete: failed.map(|job| format!("job {} failed", text(job))),
             parts: unique(parts),
+            published: Published::of(data),
             plan: keys.collect(),
             settings,
             ..Self::default()
@@ -64,6 +64,7 @@ fn parts(job: &Value) -> Vec<MeasuredPart> {
         several => {
             let sum = |key: &str| several.iter().map(|dir| number(dir, key)).sum::<Option<f64>>();
             let rates = [("iops", sum("iops")), ("bandwidth_bytes_per_s", sum("bw_bytes"))];
+            let rates = rates.map(|(id, value)| (id.to_string(), value));
             let all = MeasuredPart::new(name, rates.into_iter().chain(whole(job, several)));
             let each = names.zip(several);
             let each =
@@ -74,33 +75,36 @@ fn parts(job: &Value) -> Vec<MeasuredPart> {
 }
 
 /// The rates and latencies of one direction.
-fn figures(dir: &Value) -> Vec<(&'static str, Option<f64>)> {
+fn figures(dir: &Value) -> Vec<(String, Option<f64>)> {
     // Percentiles are of one of them, by default of completion latency; the mean is of the same.
     let has_percentiles = |of: &&Value| of.get("percentile").is_some();
     let latencies = ["lat_ns", "clat_ns"].into_iter().filter_map(|key| dir.get(key));
     let latency = latencies.clone().find(has_percentiles).or_else(|| latencies.clone().next_back());
     let ms = |ns: Option<f64>| ns.map(|ns| ns / 1e6);
     let known = latency.filter(|latency| number(latency, "N").is_some_and(|n| n > 0.0));
-    let mut all = vec![
+    let of = |key: &str| ms(known.and_then(|latency| number(latency, key)));
+    let rates = [
         ("iops", number(dir, "iops")),
         (
             "bandwidth_bytes_per_s",
             number(dir, "bw_bytes").or_else(|| number(dir, "bw").map(|kib| kib * 1024.0)),
         ),
-        ("mean_ms", ms(known.and_then(|latency| number(latency, "mean")))),
+        ("mean_ms", of("mean")),
+        ("max_ms", of("max")),
     ];
-    all.extend(PERCENTILES.map(|(id, percent)| {
-        let percentiles = known.and_then(|latency| latency.get("percentile"));
-        (id, ms(percentiles.and_then(|all| number(all, &format!("{percent:.6}")))))
-    }));
-    all
+    let listed = known.and_then(|latency| latency.get("percentile")?.as_object());
+    let percentiles = listed
+        .into_iter()
+        .flatten()
+        .filter_map(|(percent, ns)| Some((percentile_id(percent.parse().ok()?), ms(ns.as_f64()))));
+    rates.into_iter().map(|(id, value)| (id.to_string(), value)).chain(percentiles).collect()
 }
 
 /// What is known of a job over its directions.
-fn whole(job: &Value, used: &[&Value]) -> Vec<(&'static str, Option<f64>)> {
+fn whole(job: &Value, used: &[&Value]) -> Vec<(String, Option<f64>)> {
     let of = |key: &str| number(job, key);
     let ios: f64 = used.iter().filter_map(|dir| number(dir, "total_ios")).sum();
     let cpu_ms = of("usr_cpu").zip(of("sys_cpu")).zip(of("job_runtime"));
     let cpu_ms = cpu_ms.map(|((user, system), runtime)| (user + system) / 100.0 * runtime / ios);
-    vec![("cpu_ms_per_io", cpu_ms.filter(|ms| *ms > 0.0))]
+    vec![("cpu_ms_per_io".to_string(), cpu_ms.filter(|ms| *ms > 0.0))]
 }

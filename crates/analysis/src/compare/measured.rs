@@ -1,9 +1,11 @@
 //! What of a stored result is compared: its figures, what was planned, the machine, and what else happened meanwhile.
 
 use super::differences::{Values, flat};
+use super::named::Published;
 use super::{ComparedKind, RunConditions};
 use crate::derive;
 use crate::experiment::Totals;
+use crate::layers::{Layer, LayerTimes, SAMPLES_MIN};
 use crate::machine::DiskRates;
 use crate::metrics::{DISK, JOB, JobFigures, PROCESS};
 use crate::rules::from_disk;
@@ -14,7 +16,7 @@ use fathom_model::limit::{BlockLimit, LimitRecord};
 use fathom_model::outcome::{Outcome, RecordKind};
 use fathom_model::record::{Header, RunRecord};
 use fathom_model::watch::{Level, ProcessUse};
-use fathom_model::window::Point;
+use fathom_model::window::{Point, Window};
 use fathom_model::{Dir, Histogram};
 use std::collections::BTreeMap;
 
@@ -38,17 +40,18 @@ pub const COMPARED: &[&str] = &[
     "queue",
     "util_pct",
 ];
+/// CPU time per I/O in a layer of the kernel: the id of its figure is this and the layer's name.
+pub(super) const LAYER: &str = "cpu_ms_per_io.";
+/// The part that has them, of a run.
+pub(super) const LAYERS: &str = "CPU per I/O by layer";
 /// Those of a device below a run, whose rates are those of the jobs.
 const OF_DISK: [&str; 4] = ["read_await_ms", "write_await_ms", "queue", "util_pct"];
 /// Reads of a program below this, in bytes, do not show where they came from.
 const READ_MIN: u64 = 1 << 20;
 
-/// The percentile that a figure is, if it is one.
-pub(super) fn percent_of(id: &str) -> Option<f64> {
-    [("p50_ms", 50.0), ("p99_ms", 99.0), ("p999_ms", 99.9)]
-        .into_iter()
-        .find(|(name, _)| *name == id)
-        .map(|(_, percent)| percent)
+/// The id of a percentile.
+pub(super) fn percentile_id(percent: f64) -> String {
+    if percent == 99.9 { "p999_ms".to_string() } else { format!("p{percent}_ms") }
 }
 
 /// A stored result.
@@ -67,6 +70,8 @@ pub struct Measured {
     pub limited_by: Vec<String>,
     pub conditions: RunConditions,
     pub parts: Vec<MeasuredPart>,
+    /// The numbers of its JSON, where a condition names one.
+    pub published: Published,
     pub plan: Values,
     pub settings: Values,
 }
@@ -75,24 +80,28 @@ pub struct Measured {
 #[derive(Debug, Clone, Default)]
 pub struct MeasuredPart {
     pub name: String,
-    /// By their names in docs/figures.md.
-    pub figures: BTreeMap<&'static str, f64>,
+    /// By their names in docs/figures.md, or their paths in the JSON.
+    pub figures: BTreeMap<String, f64>,
     /// All latencies; empty where only percentiles are known.
     pub latency: Histogram,
 }
 
 impl MeasuredPart {
-    pub(super) fn new<'a>(
+    pub(super) fn new<I: Into<String>>(
         name: &str,
-        figures: impl IntoIterator<Item = (&'a str, Option<f64>)>,
+        figures: impl IntoIterator<Item = (I, Option<f64>)>,
     ) -> Self {
         let usable = |value: &f64| value.is_finite() && *value >= 0.0;
-        let known = |(id, value): (&str, Option<f64>)| {
-            let id = COMPARED.iter().find(|known| **known == id)?;
-            Some((*id, value.filter(usable)?))
-        };
+        let known = |(id, value): (I, Option<f64>)| Some((id.into(), value.filter(usable)?));
         let figures = figures.into_iter().filter_map(known).collect();
         Self { name: name.to_string(), figures, latency: Histogram::default() }
+    }
+
+    /// The same with CPU time by layer, of which `shares` are the parts of `cpu_ns` per I/O: 0 in layers without samples.
+    fn with_layers(mut self, cpu_ns: f64, share: impl Fn(Layer) -> f64) -> Self {
+        let of = |layer: &Layer| (format!("{LAYER}{}", layer.name()), share(*layer) * cpu_ns / 1e6);
+        self.figures.extend(Layer::ALL.iter().map(of));
+        self
     }
 }
 
@@ -182,6 +191,7 @@ impl Measured {
                 parts.extend(each);
             }
         }
+        parts.extend(layers(record, observed));
         parts.extend(disk_parts(record.disks.iter().map(DiskRates::from)));
         let conditions = sampled(observed);
         let mut all = Self::of(name, ComparedKind::Run, &record.header, record.is_complete());
@@ -211,6 +221,7 @@ impl Measured {
                 failed.status.map_or("did not exit".into(), |n| format!("exit status {n}"));
             all.incomplete.get_or_insert(format!("the command failed ({status})"));
         }
+        let whole_machine = processes.elapsed_ns > 0 && watched.is_none();
         let mut figures = vec![("runtime_ms", elapsed)];
         if let Some(watched) = watched {
             figures.extend(PROCESS.iter().map(|row| (row.id, (row.value)(processes, watched))));
@@ -230,6 +241,7 @@ impl Measured {
         }));
         parts.retain(|part| !part.figures.is_empty());
         all.sampled(sampled(observed));
+        all.conditions.whole_machine = whole_machine;
         all.conditions.read_from_disk = watched
             .filter(|w| w.requested_read >= READ_MIN)
             .map(|w| (w.disk_read as f64 / w.requested_read as f64).min(1.0));
@@ -240,16 +252,22 @@ impl Measured {
         Self { parts: unique(parts), ..all }
     }
 
-    pub fn of_limit(name: &str, record: &LimitRecord, observed: &Observed) -> Self {
+    pub fn of_limit(
+        name: &str,
+        record: &LimitRecord,
+        observed: &Observed,
+        windows: &[Window],
+    ) -> Self {
         let has_targets = record.report.targets.len() > 1;
         let mut parts = Vec::new();
-        for target in &record.report.targets {
+        for (index, target) in record.report.targets.iter().enumerate() {
             for (at, block) in target.blocks.iter().enumerate() {
                 let test =
                     record.config.suite.get(at).map(|test| format!("{} {}", test.name, block.rw));
                 let kind = test.unwrap_or_else(|| block.name());
                 let kind = if has_targets { format!("{} {kind}", target.name) } else { kind };
-                parts.extend(points(&kind, block));
+                let latency = |point: &Point| latency_at(windows, index, block, point);
+                parts.extend(points(&kind, block, latency));
             }
         }
         for all in &record.report.combined {
@@ -282,10 +300,19 @@ impl Measured {
     pub fn of_experiment(name: &str, record: &ExperimentRecord, windows: &[TrialWindow]) -> Self {
         let experiment = &record.request.experiment;
         let found = experiment.conditions.iter().zip(&record.report.conditions);
-        let measured = found.filter(|(of, found)| of.repeats.is_none() && found.windows > 0);
-        let parts = measured.map(|(of, found)| {
+        let counted = || {
+            let warm = record.request.protocol.rounds_warm;
+            let counted = windows.iter().filter(move |window| window.round >= warm);
+            counted.filter_map(|one| Some((one.condition, one.outcome.as_ref().ok()?)))
+        };
+        let measured =
+            found.enumerate().filter(|(_, (of, found))| of.repeats.is_none() && found.windows > 0);
+        let parts = measured.map(|(index, (of, found))| {
             let name = of.label(&experiment.axes);
-            variant(if name.is_empty() { &experiment.name } else { &name }, of, found)
+            let name = if name.is_empty() { &experiment.name } else { &name };
+            let mut latency = Histogram::default();
+            counted().filter(|(at, _)| *at == index).for_each(|(_, one)| latency.merge(&one.clat));
+            MeasuredPart { latency, ..variant(name, of, found) }
         });
         let kind = if record.request.is_sweep { ComparedKind::Sweep } else { ComparedKind::Try };
         // A variant that this machine cannot measure leaves the others as they are.
@@ -294,9 +321,7 @@ impl Measured {
         // What was found of each variant is not what limited it.
         all.limited_by.clear();
         let mut totals = Totals::default();
-        let counted =
-            windows.iter().filter(|window| window.round >= record.request.protocol.rounds_warm);
-        counted.filter_map(|window| window.outcome.as_ref().ok()).for_each(|one| totals.add(one));
+        counted().for_each(|(_, one)| totals.add(one));
         let cpus = f64::from(all.conditions.cpus);
         let cpu = totals.cpu();
         all.conditions.unaccounted_cpus =
@@ -374,14 +399,46 @@ fn sampled(observed: &Observed) -> RunConditions {
 /// Devices with their latencies and queues.
 fn disk_parts(disks: impl Iterator<Item = DiskRates>) -> Vec<MeasuredPart> {
     let part = |disk: DiskRates| {
-        let shown = DISK.iter().filter(|row| OF_DISK.contains(&row.id));
+        let is_of_jobs = |id: &str| COMPARED.contains(&id) && !OF_DISK.contains(&id);
+        let shown = DISK.iter().filter(|row| !is_of_jobs(row.id));
         MeasuredPart::new(&disk.name, shown.map(|row| (row.id, (row.value)(&disk))))
     };
     disks.map(part).collect()
 }
 
+/// CPU time per I/O by layer, if there are enough samples of the run, not of the whole machine.
+fn layers(record: &RunRecord, observed: &Observed) -> Option<MeasuredPart> {
+    let is_own = !record.header.sampling.as_ref()?.pids.is_empty();
+    let samples = if is_own { observed.stacks() } else { observed.own_stacks() }?;
+    let times = LayerTimes::of([&samples], &observed.known_stacks, |_| true);
+    let jobs = derive::merge_jobs(&record.jobs.iter().collect::<Vec<_>>());
+    let cpu_ns = derive::cpu_per_io_ns(&jobs).filter(|_| times.samples >= SAMPLES_MIN)?;
+    let none: [(String, Option<f64>); 0] = [];
+    Some(MeasuredPart::new(LAYERS, none).with_layers(cpu_ns, |layer| times.share(layer)))
+}
+
+/// All latencies at a setting of a search, from the windows that its figures are of.
+fn latency_at(windows: &[Window], target: usize, block: &BlockLimit, at: &Point) -> Histogram {
+    let mut latency = Histogram::default();
+    for window in windows {
+        let ([load], None) = (window.probe.loads.as_slice(), window.probe.cores) else { continue };
+        let is_alike = (window.probe.block_bytes, window.probe.rw) == (block.block_bytes, block.rw);
+        let is_at = load.target == Some(target) && load.setting == at.setting();
+        let Ok(measured) = &window.outcome else { continue };
+        let is_good = measured.loads.iter().all(|one| one.errors == 0 && one.short_ios == 0);
+        if is_alike && is_at && load.iops.is_none() && is_good {
+            measured.loads.iter().for_each(|one| latency.merge(&one.clat));
+        }
+    }
+    latency
+}
+
 /// The settings of a search that have a name.
-fn points(kind: &str, block: &BlockLimit) -> Vec<MeasuredPart> {
+fn points(
+    kind: &str,
+    block: &BlockLimit,
+    latency: impl Fn(&Point) -> Histogram,
+) -> Vec<MeasuredPart> {
     let point = |name: &str, point: &Point| {
         let ms = |ns: u64| Some(ns as f64 / 1e6);
         let figures = [
@@ -394,7 +451,8 @@ fn points(kind: &str, block: &BlockLimit) -> Vec<MeasuredPart> {
             ("ios_in_flight", Some(point.in_flight)),
             ("queue", point.device_queue),
         ];
-        MeasuredPart::new(&format!("{kind} {name}"), figures)
+        let part = MeasuredPart::new(&format!("{kind} {name}"), figures);
+        MeasuredPart { latency: latency(point), ..part }
     };
     let mut parts = Vec::new();
     parts.extend(block.peak.as_ref().map(|peak| point("peak", peak)));
@@ -420,7 +478,12 @@ fn variant(name: &str, of: &Condition, found: &MeasuredCondition) -> MeasuredPar
         ("p99_ms", ms(found.clat_p99_ns as f64)),
         ("cpu_ms_per_io", found.cpu_ns_per_io.map(|ns| ns.iter().sum::<f64>() / 1e6)),
     ];
-    MeasuredPart::new(name, figures)
+    let part = MeasuredPart::new(name, figures);
+    let detail = found.detail.as_ref().filter(|detail| detail.samples >= SAMPLES_MIN);
+    let cpu_ns = found.cpu_ns_per_io.map(|ns| ns.iter().sum::<f64>());
+    let Some((detail, cpu_ns)) = detail.zip(cpu_ns) else { return part };
+    let share = |layer: Layer| detail.layers.iter().find(|row| row.layer == layer.name());
+    part.with_layers(cpu_ns, |layer| share(layer).map_or(0.0, |row| row.share))
 }
 
 /// The parts with names of their own: `a`, `a (2)`.

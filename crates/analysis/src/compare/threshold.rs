@@ -1,11 +1,15 @@
 //! Requirements on a comparison (`--fail-if`): `p99 > +5%`, `iops < -3%`, `p99 > 2ms`, `reads:iops < 100k`.
 
-use super::{ComparedFigure, Comparison, measured};
-use crate::metrics::{self, FigureGroup, FigureUnit, MetricRow};
+use super::named::{Named, job_names, table_names};
+use super::{ComparedFigure, Comparison, Measured};
+use crate::metrics::FigureUnit;
 use fathom_model::finding::Severity;
 use fathom_model::units;
 use schemars::JsonSchema;
 use serde::Serialize;
+
+/// Figures that a result names.
+const REASONS: usize = 8;
 
 /// A change, or a value, that must not be.
 #[derive(Debug, Clone, PartialEq)]
@@ -14,8 +18,10 @@ pub struct Threshold {
     pub text: String,
     /// The part whose figure it is; every part if absent.
     part: Option<String>,
-    figure: &'static str,
-    is_above: bool,
+    /// As named.
+    name: String,
+    pub(super) figure: Named,
+    pub(super) is_above: bool,
     bound: Bound,
 }
 
@@ -52,18 +58,6 @@ fathom_model::named! {
     }
 }
 
-/// The figures that a condition may name: with their short names, which also work.
-fn figures() -> impl Iterator<Item = (&'static str, String, MetricRow<()>)> {
-    measured::COMPARED.iter().filter_map(|id| {
-        let row = metrics::named(id)?;
-        let short = match row.group {
-            FigureGroup::Job if !row.title.contains(' ') => row.title.to_lowercase(),
-            _ => (*id).to_string(),
-        };
-        Some((*id, short, row))
-    })
-}
-
 impl Threshold {
     /// Parses `[PART:]FIGURE OP VALUE`. OP is `<` or `>`; VALUE is a change with its sign, or a value with its unit.
     pub fn parse(text: &str) -> Result<Self, String> {
@@ -80,16 +74,53 @@ impl Threshold {
             Some((part, name)) => (Some(part.trim().to_string()), name.trim()),
             None => (None, left),
         };
-        let known = |(id, short, _): &(&str, String, _)| {
-            name.eq_ignore_ascii_case(id) || name.eq_ignore_ascii_case(short)
-        };
-        let Some((figure, _, row)) = figures().find(known) else {
-            let names: Vec<String> = figures().map(|(_, short, _)| short).collect();
-            return Err(format!("unknown figure '{name}'; figures are {}", names.join(", ")));
-        };
-        let bound = bound(value, row.unit)?;
+        if name.is_empty() {
+            return Err(expected());
+        }
+        let figure = Named::parse(name);
+        let bound = bound(value, figure.unit()).map_err(|error| match figure {
+            Named::Path(_) if figure.unit() == FigureUnit::Number => {
+                format!("{error}; the name '{name}' does not say that it has a unit")
+            }
+            _ => error,
+        })?;
         let is_above = text[at..].starts_with('>');
-        Ok(Self { text: text.trim().to_string(), part, figure, is_above, bound })
+        let (text, name) = (text.trim().to_string(), name.to_string());
+        Ok(Self { text, part, name, figure, is_above, bound })
+    }
+
+    /// The percentile that it needs, where the JSON may not list it.
+    pub fn percent(&self) -> Option<f64> {
+        self.figure.percent()
+    }
+
+    /// Whether its figure is a number of the JSON, which [`Measured::published`] has to hold.
+    pub fn is_of_json(&self) -> bool {
+        matches!(self.figure, Named::Path(_))
+    }
+
+    /// Why no result can have its figure, if so: a number of the JSON that none of `results` has. `nearest` finds the word
+    /// that is most like one.
+    pub fn unknown<'a>(
+        &self,
+        results: impl Iterator<Item = &'a Measured> + Clone,
+        nearest: impl Fn(&str, &[&str]) -> Option<String>,
+    ) -> Option<String> {
+        let has = |run: &Measured| run.published.matching(&self.figure).next().is_some();
+        if !self.is_of_json() || results.clone().any(has) {
+            return None;
+        }
+        let short = table_names();
+        let of_json = results.flat_map(|run| run.published.names());
+        let all: Vec<&str> = short.iter().map(String::as_str).chain(of_json).collect();
+        let near = nearest(&self.name, &all).map(|near| format!("did you mean '{near}'? "));
+        let near = near.unwrap_or_default();
+        Some(format!(
+            "unknown figure '{}'; {near}Figures are {}, others of docs/figures.md, percentiles such as p95, and numbers of \
+             the JSON by their keys, such as clat_ns.max",
+            self.name,
+            job_names().collect::<Vec<_>>().join(", ")
+        ))
     }
 
     /// Whether it is about a change, which takes results to compare with.
@@ -103,7 +134,7 @@ impl Threshold {
         let parts = comparison.parts.iter();
         for part in parts.filter(|part| self.part.as_ref().is_none_or(|name| *name == part.name)) {
             seen.push(part.name.as_str());
-            let figures = part.figures.iter().filter(|figure| figure.id == self.figure);
+            let figures = part.figures.iter().filter(|figure| self.figure.is(&figure.id));
             found.extend(figures.map(|figure| {
                 let (outcome, reason) = self.check_figure(comparison, figure);
                 let has_parts = comparison.parts.len() > 1;
@@ -134,9 +165,13 @@ impl Threshold {
         ];
         let has = |wanted: &ThresholdOutcome| found.iter().any(|(outcome, _)| outcome == wanted);
         let outcome = order.into_iter().find(has).unwrap_or(ThresholdOutcome::Inconclusive);
-        let reasons =
-            found.into_iter().filter(|(one, _)| *one == outcome).map(|(_, reason)| reason);
-        result(outcome, reasons.collect::<Vec<_>>().join("; "))
+        let reasons = found.into_iter().filter(|(one, _)| *one == outcome);
+        let mut reasons: Vec<String> = reasons.map(|(_, reason)| reason).collect();
+        if reasons.len() > REASONS {
+            let more = format!("and {} more", reasons.len() - REASONS);
+            reasons.splice(REASONS.., [more]);
+        }
+        result(outcome, reasons.join("; "))
     }
 
     fn check_figure(
@@ -151,14 +186,16 @@ impl Threshold {
             Bound::Value(bound) => {
                 let shown = |value| shown_value(figure, value);
                 let incomplete = comparison.after.runs.iter().find(|run| run.incomplete.is_some());
-                if let Some(run) = incomplete {
+                // Errors are what makes a run incomplete, and do not become fewer.
+                let is_settled = is_errors(&figure.id) && is_beyond(figure.after, bound);
+                if let Some(run) = incomplete.filter(|_| !is_settled) {
                     return (
                         Inconclusive,
                         format!("{}: {} is incomplete", shown(figure.after), run.name),
                     );
                 }
-                let holds = is_beyond(figure.after, bound);
-                return (if holds { Holds } else { DoesNotHold }, shown(figure.after));
+                let outcome = if is_beyond(figure.after, bound) { Holds } else { DoesNotHold };
+                return (outcome, shown(figure.after));
             }
             Bound::Ratio(ratio) => ratio,
         };
@@ -187,12 +224,16 @@ impl Threshold {
     }
 }
 
+fn is_errors(id: &str) -> bool {
+    ["error", "errors", "total_err"].contains(&id.rsplit('.').next().unwrap_or(id))
+}
+
 fn shown_value(figure: &ComparedFigure, value: f64) -> String {
-    match figure.row().map(|row| row.unit) {
-        Some(FigureUnit::Milliseconds) => units::time(value * 1e6),
-        Some(FigureUnit::BytesPerSecond) => units::bandwidth(value),
-        Some(FigureUnit::Bytes) => units::bytes(value.max(0.0) as u64),
-        Some(FigureUnit::Percent) => units::percent(value),
+    match figure.figure_unit() {
+        FigureUnit::Milliseconds => units::time(value * 1e6),
+        FigureUnit::BytesPerSecond => units::bandwidth(value),
+        FigureUnit::Bytes => units::bytes(value.max(0.0) as u64),
+        FigureUnit::Percent => units::percent(value),
         _ => units::count(value),
     }
 }

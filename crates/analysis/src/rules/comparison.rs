@@ -44,9 +44,13 @@ const SPEED: [&str; 10] = [
 const RATES: [&str; 2] = ["iops", "bandwidth_bytes_per_s"];
 /// Change of a rate, also if it is not shown, beyond which a change of latency the other way says nothing.
 const TRADED: f64 = 0.03;
+/// Runs of one side in a row, in time, of sides that alternate.
+const STREAK_MAX: usize = 2;
 /// Figures named in the answer.
 const NAMED: usize = 3;
 const STAT: &str = "/proc/PID/stat";
+const REPEAT: &str = "Repeat each at least three times, better five: `fathom run --repeat 5 --tag NAME`, then `fathom compare \
+                      NAME NAME`";
 
 fn runs(comparison: &Comparison) -> impl Iterator<Item = &ComparedRun> {
     comparison.before.runs.iter().chain(&comparison.after.runs)
@@ -308,10 +312,15 @@ fn cache_state(comparison: &Comparison) -> Option<Claim> {
 
 pub(super) static CONDITIONS_UNKNOWN: Rule = Rule {
     id: "conditions-unknown",
-    severity: Severity::Info,
     meaning: "Nothing is known of other programs during a compared run: it was not sampled, or is fio's JSON.",
-    threshold: || "A compared run has no samples of processes, and is not an experiment.".into(),
-    remedy: "Record the runs with `fathom run`, with sampling",
+    threshold: || {
+        format!(
+            "A compared run has no samples of processes, and is not an experiment. Only a note, which blocks no claim, if the \
+             runs of both sides alternate: {SET_MIN} or more on each, and no more than {STREAK_MAX} of one side in a row."
+        )
+    },
+    remedy: "Record the runs with `fathom run`, with sampling; or alternate the runs of both sides, before, after, before, after, \
+             at least three of each",
     checks: &[Check::Comparison(conditions_unknown)],
     #[cfg(test)]
     cases: &[Case::Comparison {
@@ -326,21 +335,42 @@ pub(super) static CONDITIONS_UNKNOWN: Rule = Rule {
 
 fn conditions_unknown(comparison: &Comparison) -> Option<Claim> {
     let is_unknown = |run: &&ComparedRun| {
-        run.conditions.other_cpus.or(run.conditions.unaccounted_cpus).is_none()
+        let of = &run.conditions;
+        of.other_cpus.or(of.unaccounted_cpus).is_none() && !of.whole_machine
     };
     let names: Vec<&str> =
         runs(comparison).filter(is_unknown).map(|run| run.name.as_str()).collect();
     let remedy = match comparison.kind {
-        ComparedKind::Watch => "",
+        ComparedKind::Watch => "Record the programs with sampling",
         _ => CONDITIONS_UNKNOWN.remedy,
     };
+    let alternate = alternate(comparison);
+    let (severity, remedy) =
+        if alternate { (Severity::Info, "") } else { (Severity::Warning, remedy) };
     let summary = format!(
         "Whether other programs ran during {} is not known; differences include their effect.",
         list::few(&names, NAMED)
     );
     let evidence =
         Evidence::number("runs without samples of processes", names.len() as f64, Unit::Count);
-    (!names.is_empty()).then(|| Claim::new(summary, vec![evidence]).remedy(remedy))
+    let claim = || Claim::new(summary, vec![evidence]).severity(severity).remedy(remedy);
+    (!names.is_empty()).then(claim)
+}
+
+/// Whether what else the machine did affected both sides alike, as their runs alternate: the variation between runs has its
+/// effect.
+fn alternate(comparison: &Comparison) -> bool {
+    let sides = [&comparison.before, &comparison.after];
+    let mut all: Vec<(u64, usize)> = Vec::new();
+    for (side, of) in sides.into_iter().enumerate() {
+        all.extend(of.runs.iter().map(|run| (run.started_unix_ns, side)));
+    }
+    all.sort_unstable();
+    let is_known = all.iter().all(|(started, _)| *started > 0);
+    let is_one = |streak: &[(u64, usize)]| streak.iter().all(|(_, side)| *side == streak[0].1);
+    is_known
+        && sides.iter().all(|side| side.runs.len() >= SET_MIN)
+        && !all.windows(STREAK_MAX + 1).any(is_one)
 }
 
 pub(super) static DIFFERENCE: Rule = Rule {
@@ -367,8 +397,8 @@ pub(super) static DIFFERENCE: Rule = Rule {
 #[cfg(test)]
 fn slower(verdict: FigureVerdict) -> crate::compare::ComparedPart {
     let figure = ComparedFigure {
-        id: "iops",
-        title: "IOPS",
+        id: "iops".into(),
+        title: "IOPS".into(),
         ratio: Some(0.9),
         interval: Some((0.88, 0.92)),
         verdict,
@@ -397,10 +427,11 @@ fn difference(comparison: &Comparison) -> Option<Claim> {
     if !changed.is_empty() {
         let better = |wanted| changed.iter().any(|(_, figure)| figure.is_better() == Some(wanted));
         // Less CPU time per I/O, or fewer I/Os in flight, make nothing faster.
-        let is_speed = changed.iter().any(|(_, figure)| SPEED.contains(&figure.id));
+        let is_speed = changed.iter().any(|(_, figure)| SPEED.contains(&figure.id.as_str()));
         // Nor does latency that a lower rate may have bought.
         let is_traded = all.iter().any(|(_, figure)| {
-            let rate = figure.ratio.filter(|_| RATES.contains(&figure.id)).unwrap_or(1.0);
+            let rate = figure.ratio.filter(|_| RATES.contains(&figure.id.as_str()));
+            let rate = rate.unwrap_or(1.0);
             better(true) && rate < 1.0 - TRADED || better(false) && rate > 1.0 + TRADED
         });
         let word = match (better(true), better(false), is_speed) {
@@ -422,24 +453,21 @@ fn difference(comparison: &Comparison) -> Option<Claim> {
     }
     let main = phrase(&all[0]);
     let warning = comparison.findings.iter().find(|found| found.severity >= Severity::Warning);
-    let (text, remedy) = match (warning, first.interval) {
-        (Some(warning), _) => {
-            let why = warning.summary.trim_end_matches('.');
-            (
-                format!(
-                    "No difference is claimed ({main}), as the runs are not comparable: {why}."
-                ),
-                "",
-            )
+    let why = warning.map(|warning| warning.summary.trim_end_matches('.'));
+    let text = match (why, first.interval) {
+        (Some(why), Some(_)) => {
+            format!("No difference is claimed ({main}), as the runs are not comparable: {why}.")
         }
-        (None, None) => (
-            format!(
-                "No difference is claimed ({main}): how much runs differ by themselves is not known."
-            ),
-            "Repeat each at least three times, better five: `fathom run --repeat 5 --tag NAME`, then `fathom compare NAME NAME`",
+        (Some(why), None) => format!(
+            "No difference is claimed ({main}): how much runs differ by themselves is not known, and the runs are not comparable: \
+             {why}."
         ),
-        (None, Some(_)) => (format!("No difference is shown: {main}."), ""),
+        (None, None) => format!(
+            "No difference is claimed ({main}): how much runs differ by themselves is not known."
+        ),
+        (None, Some(_)) => format!("No difference is shown: {main}."),
     };
+    let remedy = if first.interval.is_none() { REPEAT } else { "" };
     Some(Claim::new(text, evidence(&[&all[0]])).remedy(remedy))
 }
 
@@ -470,8 +498,8 @@ mod tests {
         let shown = "No difference is shown: IOPS −10.0% (95% CI −12.0 to −8.0).";
         assert_eq!(answer(&with(FigureVerdict::NotShown)), shown);
         let figure = |id: &'static str, ratio: f64, verdict| ComparedFigure {
-            id,
-            title: id,
+            id: id.into(),
+            title: id.into(),
             ratio: Some(ratio),
             verdict,
             ..ComparedFigure::default()

@@ -95,10 +95,13 @@ fn two_runs_show_figures_and_claim_nothing() {
 #[test]
 fn sets_of_repetitions_allow_claims() {
     let place = recorded();
-    let set = |name: &str, parts: [u64; 5]| -> Vec<String> {
+    // What else ran is not known: those of both sides alternate.
+    let started = |name: &str, at: usize| Value::from(1 + 2 * at + usize::from(name != "a"));
+    let set = |set: &str, parts: [u64; 5]| -> Vec<String> {
         let one = |(at, part): (usize, u64)| {
-            let name = format!("{name}{at}");
-            variant(&place, &place.path(&name), part, |_| ());
+            let name = format!("{set}{at}");
+            let time = started(set, at);
+            variant(&place, &place.path(&name), part, |r| r["started_unix_ns"] = time);
             name
         };
         parts.into_iter().enumerate().map(one).collect()
@@ -114,8 +117,29 @@ fn sets_of_repetitions_allow_claims() {
     };
     let page = compare(&after, &[]).done().stdout;
     says(&page, &["Slower: ", "IOPS −10.0% (95% CI −10.", "worse", "5 runs"]);
+    // The answer and the main figures are on the first screen.
+    let screen: Vec<&str> = page.lines().take(24).collect();
+    let answer = screen.iter().position(|line| line.starts_with("Slower: "));
+    assert!(answer.is_some_and(|at| at < 5) && screen.join("\n").contains("bandwidth"), "{page}");
     let page = compare(&again, &[]).done().stdout;
     says(&page, &["No difference is shown: ", "not shown"]);
+    // One set after the other: the difference may be the effect of another program.
+    let time = |at: u64| move |r: &mut Value| r["started_unix_ns"] = (100 + at).into();
+    (0..5).for_each(|at| variant(&place, &place.path(&format!("d{at}")), 900 + at, time(at)));
+    let later: Vec<String> = (0..5).map(|at| format!("d{at}")).collect();
+    let page = compare(&later, &[]).done().stdout;
+    says(
+        &page,
+        &[
+            "No difference is claimed (",
+            "IOPS −9.",
+            "not comparable:",
+            "Whether other programs ran",
+        ],
+    );
+    assert!(!page.contains("Slower"), "{page}");
+    let open = compare(&later, &["--fail-if", "iops < -3%"]);
+    assert_eq!(open.code, Some(4), "{}{}", open.stdout, open.stderr);
     let failed = compare(&after, &["--fail-if", "iops < -3%"]);
     assert_eq!(failed.code, Some(3), "{}{}", failed.stdout, failed.stderr);
     says(&failed.stdout, &["fail if iops < -3%", "holds: ", "IOPS −10.0%"]);
@@ -130,7 +154,8 @@ fn sets_of_repetitions_allow_claims() {
     says(&junit.stdout, &["<testsuite name=\"fathom\" tests=\"2\" failures=\"1\" errors=\"0\">"]);
     // An incomplete run blocks the claim.
     variant(&place, &place.path("b4"), 899, |r| {
-        r["outcome"] = serde_json::json!({"interrupted": {"by": "SIGINT"}})
+        r["started_unix_ns"] = started("b", 4);
+        r["outcome"] = serde_json::json!({"interrupted": {"by": "SIGINT"}});
     });
     let page = compare(&after, &[]).done().stdout;
     says(&page, &["b4 is incomplete.", "the runs are not comparable", "not comparable"]);
@@ -149,7 +174,10 @@ fn earlier_runs_show_how_much_single_ones_differ() {
         [&names[3], &names[2], &names[1], &names[0]]
     );
     let page = place.ask(&["compare", before, after]).done().stdout;
-    says(&page, &["Slower: ", "IOPS −20.0%", "from 4 runs: "]);
+    // Nothing is known of other programs, which may have slowed down the one after.
+    let said =
+        ["No difference is claimed (", "IOPS −20.0% (95% CI −", "not comparable", "from 4 runs: "];
+    says(&page, &said);
     // Runs on another machine, or of another plan, say nothing.
     for (run, pointer, value) in
         [(0, "/facts/host/host_id", "other"), (1, "/plan/jobs/0/name", "x")]
@@ -161,7 +189,7 @@ fn earlier_runs_show_how_much_single_ones_differ() {
         fs::write(file, record.to_string()).unwrap();
     }
     let page = place.ask(&["compare", before, after]).done().stdout;
-    says(&page, &["No difference is claimed ("]);
+    says(&page, &["No difference is claimed (", "IOPS −20.0%): how much runs differ"]);
 }
 
 fn fixture(name: &str) -> PathBuf {
@@ -210,14 +238,15 @@ fn fio_json_is_compared_with_fio_json_and_with_runs() {
 #[test]
 fn wrong_command_lines_are_usage_errors() {
     let place = recorded();
+    copied(&place.path("kept"), &place.path("other"));
     let cases: [(&[&str], &[&str]); 7] = [
         (&["kept"], &["name two runs"]),
         (&["kept", "a", "b"], &["3 runs", "--to"]),
         (&["kept", "kept"], &["kept is named twice"]),
         (&["kept", "./kept"], &["./kept is named twice"]),
         (
-            &["kept", "a", "--fail-if", "p98 > 2ms"],
-            &["unknown figure 'p98'", "p99.9", "cpu_ms_per_io"],
+            &["kept", "other", "--fail-if", "usr_cpuu > 2"],
+            &["unknown figure 'usr_cpuu'; did you mean 'usr_cpu'?", "p99.9", "cpu_ms_per_io"],
         ),
         (&["kept", "a", "--fail-if", "p99"], &["expected FIGURE > VALUE"]),
         (&["kept", "a", "--fail-if", "iops < 5%"], &["+5%"]),
@@ -305,7 +334,7 @@ fn a_tag_stands_for_all_of_its_runs() {
     let compared = place.ask(&["compare", "slow", "fast", "--json"]).done().json();
     assert_eq!(compared["before"]["runs"].as_array().unwrap().len(), 3);
     assert_eq!(compared["after"]["runs"][2]["name"], names[5]);
-    assert_eq!(compared["parts"][0]["figures"][0]["verdict"], "changed", "{compared}");
+    assert_eq!(compared["parts"][0]["figures"][0]["verdict"], "not_comparable", "{compared}");
     // Three runs on one side show how much the single one after differs by itself.
     let single = ["compare", "--baseline", "slow", names[3], "--json"];
     let single = place.ask(&single).done().json();
@@ -414,7 +443,27 @@ fn a_run_is_compared_and_held_to_requirements() {
     let json = run(&["--compare=kept", "--fail-if=p99 > +900%", "--output-format=json"]);
     assert_eq!(json.code, Some(4));
     says(&json.stderr, &["fail if p99 > +900%: inconclusive: "]);
-    for (requirement, code) in [("iops > 1", 3), ("iops < 1", 0), ("p99 < 1us", 0)] {
+    for (requirement, code) in [
+        ("iops > 1", 3),
+        ("iops < 1", 0),
+        ("p99 < 1us", 0),
+        // Any figure, in the unit that its name has.
+        ("max < 1ns", 0),
+        ("p95 > 1ns", 3),
+        ("p99.99 > 60s", 0),
+        ("errors > 0", 0),
+        ("usr_cpu > 101%", 0),
+        ("reads:ctx > 1g", 0),
+        ("slat.p99 > 60s", 0),
+        ("read.clat_ns.min < 60s", 3),
+        ("read.bw > 1k", 3),
+        ("job_runtime > 60s", 0),
+        ("fathom.jobs.depth_max > 4", 0),
+        ("fathom.jobs.depth_max < 5", 3),
+        // No such I/Os.
+        ("write.clat_ns.max > 1ns", 4),
+        ("fathom.nothing > 1", 4),
+    ] {
         let answer = run(&["--fail-if", requirement]);
         assert_eq!(answer.code, Some(code), "{requirement}: {}", answer.stderr);
         says(&answer.stdout, &[&format!("fail if {requirement}")]);
@@ -425,6 +474,8 @@ fn a_run_is_compared_and_held_to_requirements() {
         (["--fail-if=p99 > +5%", "--eta=never"], "name what to compare with: --compare=RUN"),
         (["--fail-if=speed > 5", "--eta=never"], "unknown figure 'speed'"),
         (["--fail-if=speed > 5", "--parse-only"], "unknown figure 'speed'"),
+        (["--fail-if=read.clat_ns.maxx > 5ms", "--eta=never"], "did you mean 'read.clat_ns.max'?"),
+        (["--fail-if=clat_ns.max > 5", "--eta=never"], "expected a time such as 2ms"),
         (["--compare=nosuch", "--eta=never"], "no such run or tag: nosuch"),
         (["--repeat=0", "--eta=never"], "--repeat"),
         (["--tag=good", "--eta=never"], "--tag and --no-record conflict"),

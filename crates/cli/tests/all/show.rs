@@ -155,6 +155,13 @@ fn version_2_can_be_shown() {
     says(&run.stdout, &["647k", "data · 1.2 s", "io_uring", "At least 99.7% of the bytes"]);
     let watch = place.ask(&["show", &fixture("v2/watch")]).done();
     says(&watch.stdout, &["exit status 3", "CPU", "memory", "Limited by:"]);
+    let line = |start: &str| watch.stdout.lines().position(|line| line.starts_with(start));
+    let (verdict, machine) = line("Limited by:").zip(line("machine")).unwrap();
+    assert!(
+        verdict < machine && verdict < 20,
+        "the verdict is on the first screen\n{}",
+        watch.stdout
+    );
     let limit = place.ask(&["show", &fixture("v2/limit")]).done();
     says(&limit.stdout, &["4 KiB randread", "1 MiB randread", "92.1k", "knee, peak"]);
     let compared = place.ask(&["show", &fixture("v2/experiment")]).done();

@@ -12,7 +12,7 @@ use fathom_analysis::compare::{
     ComparedFigure, ComparedPart, ComparedRun, ComparedSide, Comparison, Difference, FigureVerdict,
     RunConditions, Steadiness,
 };
-use fathom_analysis::metrics::{FigureUnit, MetricRow};
+use fathom_analysis::metrics::FigureUnit;
 use fathom_model::finding::Finding;
 use fathom_model::list;
 use fathom_model::record::Header;
@@ -21,6 +21,8 @@ use fathom_model::record::Header;
 const RUNS_NAMED: usize = 4;
 /// With more parts, only the main figure of each is in the table.
 const PARTS_WHOLE: usize = 8;
+/// What the names of figures of a layer begin with, which their part says already.
+const IN_LAYER: &str = "CPU per I/O in ";
 /// Differences of plans in the first sentence.
 const PLAN_NAMED: usize = 4;
 /// A condition: its name, its value, and how that is shown.
@@ -45,11 +47,12 @@ pub fn compare(comparison: &Comparison, command: &[String], zone: &TimeZone) -> 
 /// The same without what the page of a command begins with.
 pub fn compared(comparison: &Comparison, zone: &TimeZone) -> Document {
     let mut page = Document::default();
-    plans(&mut page, &comparison.plan);
     let answer = comparison.findings.iter().find(|finding| finding.is_verdict());
     answer.iter().for_each(|finding| answered(&mut page, finding));
+    plans(&mut page, &comparison.plan);
     page.findings(&comparison.findings);
     requirements(&mut page, comparison);
+    figure_tables(&mut page, &comparison.parts);
     side(&mut page, "before", &comparison.before, zone);
     side(&mut page, "after", &comparison.after, zone);
     if !comparison.earlier.is_empty() {
@@ -59,7 +62,6 @@ pub fn compared(comparison: &Comparison, zone: &TimeZone) -> Document {
             text!("from ", plural(comparison.earlier.len() as u64, "run"), ": ", names),
         );
     }
-    figure_tables(&mut page, &comparison.parts);
     conditions(&mut page, &[("before", &comparison.before), ("after", &comparison.after)]);
     differences(&mut page, comparison);
     page
@@ -78,9 +80,9 @@ pub fn rounds(
     let runs = &rounds.after.runs;
     let main = |part: &ComparedPart| {
         let figure = part.figures.first()?;
-        let mean = figure.row().map(|row| estimate(&row, figure));
+        let mean = estimate(figure);
         let name = if rounds.parts.len() > 1 { format!("{} ", part.name) } else { String::new() };
-        Some(text!(format!("{name}{} ", figure.title), Text::from(mean)))
+        Some(text!(format!("{name}{} ", figure.title), mean))
     };
     let first = rounds.parts.first();
     let counted = first.and_then(|part| part.figures.first()).map_or(0, |of| of.after_runs.len());
@@ -107,12 +109,11 @@ pub fn rounds(
             DataColumn::number("greatest"),
         ];
         let row = |figure: &ComparedFigure| {
-            let of = figure.row();
-            let value = |value: f64| Text::from(of.as_ref().map(|row| shown(row, value)));
+            let value = |value: f64| Text::from(shown(figure.figure_unit(), value));
             let runs = &figure.after_runs;
             vec![
                 title(figure).into(),
-                Text::from(of.as_ref().map(|row| estimate(row, figure))),
+                estimate(figure).into(),
                 value(runs.iter().copied().fold(f64::INFINITY, f64::min)),
                 value(runs.iter().copied().fold(0.0, f64::max)),
             ]
@@ -128,11 +129,11 @@ pub fn rounds(
 }
 
 /// The mean of a figure with its interval, which does not go below 0.
-fn estimate(row: &MetricRow<()>, figure: &ComparedFigure) -> Quantity {
-    let found = figure.estimate();
-    let mean = shown(row, found.mean);
+fn estimate(figure: &ComparedFigure) -> Quantity {
+    let (found, unit) = (figure.estimate(), figure.figure_unit());
+    let mean = shown(unit, found.mean);
     match found.low.zip(found.high) {
-        Some((low, high)) => mean.within(shown(row, low.max(0.0)).value, shown(row, high).value),
+        Some((low, high)) => mean.within(shown(unit, low.max(0.0)).value, shown(unit, high).value),
         None => mean,
     }
 }
@@ -195,7 +196,13 @@ fn figure_tables(page: &mut Document, all: &[ComparedPart]) {
     }
     for part in all {
         let mut table = Document::default();
-        let rows = part.figures.iter().map(|figure| row(&title(figure), figure));
+        let name = |figure: &ComparedFigure| {
+            let title = title(figure);
+            let layer =
+                title.strip_prefix(IN_LAYER).filter(|_| part.name.starts_with("CPU per I/O"));
+            layer.map_or_else(|| title.clone(), String::from)
+        };
+        let rows = part.figures.iter().map(|figure| row(&name(figure), figure));
         table.table(columns(""), rows.collect());
         page.named(&part.name, Text::default(), table);
     }
@@ -203,12 +210,13 @@ fn figure_tables(page: &mut Document, all: &[ComparedPart]) {
 
 /// A device has figures of reads and of writes with one title.
 fn title(figure: &ComparedFigure) -> String {
-    let direction = ["read", "write"].into_iter().find(|dir| figure.id.starts_with(dir));
-    direction.map_or_else(|| figure.title.to_string(), |dir| format!("{dir} {}", figure.title))
+    let directions = ["read", "write", "flush", "discard"];
+    let direction = directions.into_iter().find(|dir| figure.id.starts_with(dir));
+    direction.map_or_else(|| figure.title.clone(), |dir| format!("{dir} {}", figure.title))
 }
 
 fn row(name: &str, figure: &ComparedFigure) -> Vec<Text> {
-    let value = |value: f64| figure.row().map(|row| shown(&row, value));
+    let value = |value: f64| shown(figure.figure_unit(), value);
     let change = |ratio: f64| (ratio - 1.0) * 100.0;
     let changed = figure.ratio.map(|ratio| {
         let quantity = Quantity::new(change(ratio), QuantityUnit::Change);
@@ -233,10 +241,10 @@ fn row(name: &str, figure: &ComparedFigure) -> Vec<Text> {
 }
 
 /// A figure; the mean of whole numbers, such as I/Os in flight, is none itself.
-fn shown(row: &MetricRow<()>, value: f64) -> Quantity {
-    match row.unit {
+fn shown(unit: FigureUnit, value: f64) -> Quantity {
+    match unit {
         FigureUnit::Number => number(value),
-        _ => figures::quantity(row, value),
+        _ => figures::in_unit(unit, value),
     }
 }
 
@@ -287,14 +295,21 @@ fn differences(page: &mut Document, comparison: &Comparison) {
     let mut body = Document::default();
     let row = |of: &Difference| {
         let value = |value: &str| Text::from(if value.is_empty() { "-" } else { value });
-        vec![of.name.as_str().into(), value(&of.before), value(&of.after)]
+        let matters = Text::from(of.matters.as_str());
+        vec![of.name.as_str().into(), value(&of.before), value(&of.after), matters]
     };
     let rows: Vec<Vec<Text>> =
         comparison.plan.iter().chain(&comparison.settings).map(row).collect();
     if rows.is_empty() {
         body.paragraph("nothing that is recorded");
     }
-    let columns = vec![DataColumn::text(""), DataColumn::text("before"), DataColumn::text("after")];
+    let mut columns = ["", "before", "after", "known to affect"].map(DataColumn::text).to_vec();
+    // Nothing is known of the figures that changed.
+    columns.truncate(if comparison.settings.iter().any(|of| !of.matters.is_empty()) {
+        4
+    } else {
+        3
+    });
     body.table(columns, rows);
     page.section("what differs", Text::default(), body);
 }

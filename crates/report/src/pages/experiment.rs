@@ -6,11 +6,12 @@ use crate::doc::{
     DataColumn, Document, Quantity, QuantityUnit, Text, bandwidth, count, number, of, percent,
     plural, text, time, whole,
 };
-use crate::pages::layers::SAMPLES_MIN;
 use crate::pages::run::ranks::{kernels, selected};
 use fathom_analysis::experiment::{RUN_DELAY_MIN, curves, higher_is_better};
+use fathom_analysis::layers::SAMPLES_MIN;
 use fathom_model::experiment::{
-    Claim, Condition, Direction, Effect, ExperimentRecord, MeasuredCondition, Metric, TrialRank,
+    Claim, Condition, Direction, Effect, Experiment, ExperimentRecord, MeasuredCondition, Metric,
+    TrialRank,
 };
 use fathom_model::window::{Estimate, Ratio};
 use fathom_model::{Finding, escape};
@@ -18,6 +19,8 @@ use serde::Serialize;
 
 /// Of more variants, the table of ranks has only one.
 const RANK_COLUMNS: usize = 4;
+/// Knees above the table.
+const KNEES_MAX: usize = 4;
 /// More effects than this are in the table only.
 const SENTENCES_MAX: usize = 8;
 
@@ -40,6 +43,9 @@ pub fn experiment(record: &ExperimentRecord, verbose: bool) -> Document {
     let mut page = Document::headed(Origin::of(name, &record.header).heading());
     if !record.request.is_sweep {
         effects(record.header.findings.iter()).into_iter().for_each(|one| page.paragraph(one));
+    }
+    if page.blocks.is_empty() {
+        best(&mut page, record);
     }
     header(&mut page, record);
     page.findings(&record.header.findings);
@@ -111,6 +117,26 @@ fn ranks(page: &mut Document, record: &ExperimentRecord) {
         " measured each window together; IOPS and bandwidth are sums, percentiles those of all I/Os"
     );
     page.section("ranks", about, body);
+}
+
+/// The best of all variants or cells, and the knees of the first curves.
+fn best(page: &mut Document, record: &ExperimentRecord) {
+    let Experiment { metric, axes, .. } = &record.request.experiment;
+    let measured = || all(record).filter(|(of, found)| of.repeats.is_none() && found.windows > 0);
+    let rank = |(_, found): &(&Condition, &MeasuredCondition)| match higher_is_better(*metric) {
+        true => found.metric.mean,
+        false => -found.metric.mean,
+    };
+    let point = |what: &str, (of, found): (&Condition, &MeasuredCondition)| {
+        let p99 = (found.clat_p99_ns > 0).then(|| text!(", p99 ", time(found.clat_p99_ns as f64)));
+        let value = text!(metric.title(), " ", estimate(*metric, &found.metric));
+        let noisy = is_noisy(found).then_some(", noisy");
+        text!(what, ": ", of.label(axes), ", ", value, Text::from(p99), Text::from(noisy), ".")
+    };
+    let best = measured().max_by(|a, b| rank(a).total_cmp(&rank(b)));
+    best.into_iter().for_each(|best| page.paragraph(point("Best", best)));
+    let knees = measured().filter(|(_, found)| found.is_knee).take(KNEES_MAX);
+    knees.for_each(|knee| page.paragraph(point("Knee", knee)));
 }
 
 fn header(page: &mut Document, record: &ExperimentRecord) {
@@ -233,7 +259,7 @@ fn conditions(body: &mut Document, record: &ExperimentRecord) {
         let title = format!("corrected {}", experiment.metric.title());
         columns.push(DataColumn::number(&title));
     }
-    columns.push(DataColumn::text("effect"));
+    columns.push(DataColumn::text("effect (paired by round)"));
     let rest = [
         ("IOPS", 2),
         ("bandwidth", 3),

@@ -3,15 +3,13 @@
 use crate::doc::{DataColumn, Document, Text, events, of, percent, text, time, whole};
 use crate::figures::quantity;
 use crate::pages::charts;
-use fathom_analysis::layers::{Layer, LayerTime, LayerTimes};
+use fathom_analysis::layers::{Layer, LayerTime, LayerTimes, SAMPLES_MIN};
 use fathom_analysis::metrics::LAYER;
 use fathom_analysis::stats::share_interval;
 
 /// Functions named for a layer, and for samples that belong to none.
 const NAMED: usize = 2;
 const NAMED_OTHER: usize = 8;
-/// With fewer samples, a share of 10% is only known to within 5 points.
-pub(in crate::pages) const SAMPLES_MIN: u64 = 200;
 
 #[derive(Debug, Clone, Copy)]
 pub struct IoCost {

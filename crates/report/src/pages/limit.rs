@@ -376,7 +376,7 @@ fn verdicts(body: &mut Document, record: &LimitRecord, target: usize, blocks: &[
 
 fn experiments(body: &mut Document, blocks: &[BlockLimit]) {
     let names = ["block", "confirmation test"].map(DataColumn::text);
-    let numbers = ["IOPS before", "after", "ratio (95% CI)", "latency", "pairs"];
+    let numbers = ["IOPS before", "after", "paired ratio (95% CI)", "latency", "pairs"];
     let numbers = numbers.into_iter().zip([2, 2, 0, 1, 3]);
     let numbers = numbers.map(|(name, rank)| DataColumn::number(name).ranked(rank));
     let mut rows = Vec::new();
@@ -428,7 +428,7 @@ fn several(page: &mut Document, record: &LimitRecord, combined: &Combined) {
         DataColumn::number("workers × QD"),
         DataColumn::number("IOPS alone (95% CI)").ranked(1),
         DataColumn::number("concurrent (95% CI)"),
-        DataColumn::number("ratio (95% CI)"),
+        DataColumn::number("paired ratio (95% CI)"),
     ];
     let share = |r: &Option<Ratio>| r.as_ref().map_or_else(|| "-".into(), |r| Text::from(ratio(r)));
     let mut rows: Vec<Vec<Text>> = Vec::new();

@@ -1,4 +1,4 @@
-//! The last block of `run` and `watch`: what limited the workload.
+//! The block of `run` and `watch` about what limited the workload.
 
 use super::parts;
 use crate::doc::{Block, Document, Lead, Text};

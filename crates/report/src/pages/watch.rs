@@ -50,14 +50,16 @@ pub fn watch(seen: &Observed, record: &RunRecord, verbose: bool) -> Document {
     let mut page = Document::headed(heading(record, &rates));
     head(&mut page, seen, record, watch);
     let interval = Interval { before: seen.first(), now: seen.last(), rates: &rates };
-    if rates.system.is_some() {
-        cpus(&mut page, &interval, seen);
-        memory(&mut page, &interval);
-        programs::cgroup(&mut page, &interval);
-    }
     programs::programs(&mut page, &seen.processes, &rates, !watch.pids.is_empty());
-    disks(&mut page, &rates, seen);
     limited_by(&mut page, &record.header.findings);
+    let mut machine = Document::default();
+    disks(&mut machine, &rates, seen);
+    if rates.system.is_some() {
+        cpus(&mut machine, &interval, seen);
+        memory(&mut machine, &interval);
+        programs::cgroup(&mut machine, &interval);
+    }
+    page.section_if_any("machine", Text::default(), machine);
     charts::disks_over_time(&mut page, &record.header.findings, seen);
     account(&mut page, seen);
     layer_table(&mut page, seen, None, "");

@@ -92,7 +92,7 @@ fn everything_observed_is_shown() {
         "7 intervals merged with the next",
         "command  db '-c x y' · 2 s · ended by signal 9",
         "1 CPU · 50.0% busy (max 50.0%) · system 50.0%, idle 50.0%",
-        "sda      read 100 IOPS, 400 KiB/s, await 1 ms · aqu-sz 0.10 (max 0.10) · util 10.0%",
+        "machine\n  sda     read 100 IOPS, 400 KiB/s, await 1 ms · aqu-sz 0.10 (max 0.10) · util 10.0%",
         "threads  mean active threads 0.50",
         "  0.50  db-*  D      pread64",
         "CPU time by layer\n  CPU time by layer needs 200 samples (only 100 taken)",

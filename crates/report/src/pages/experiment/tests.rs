@@ -175,6 +175,12 @@ fn effects_come_first_then_figures_and_what_others_found() {
 fn a_sweep_has_its_knee_and_what_is_within_noise() {
     let shown = unwrapped(&experiment(&grid(), false));
     assert!(shown.contains("knee, tied with the best") && shown.contains("best"), "{shown}");
+    let first: Vec<&str> = shown.lines().filter(|line| !line.is_empty()).take(2).collect();
+    let answer = [
+        "Best: bs=4k iodepth=64, IOPS 61k (95% CI 60.4k–61.6k), p99 150 µs.",
+        "Knee: bs=4k iodepth=8, IOPS 60k (95% CI 59.4k–60.6k), p99 150 µs.",
+    ];
+    assert_eq!(first, answer, "{shown}");
     assert!(
         shown.contains("1 of 5 points are statistically tied with the best of their curve"),
         "{shown}"
