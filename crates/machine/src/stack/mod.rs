@@ -14,7 +14,6 @@ use backing::BackedDevice;
 use fathom_sys::device::{Node, Number};
 use fathom_sys::mounts::{self, Namespace};
 use fathom_sys::roots::{self, Roots, Unread};
-use paths::Swap;
 pub(crate) use paths::block_number;
 use sources::MountSources;
 use std::ops::RangeInclusive;
@@ -65,7 +64,7 @@ pub(crate) struct StorageStack {
     namespaces: Vec<Namespace>,
     /// Devices with a backing store: loop, zram, nbd and ublk devices.
     layers: Vec<BackedDevice>,
-    swaps: Vec<Swap>,
+    swaps: Vec<Object>,
     /// What mounts without a block device's number are mounted from.
     sources: MountSources,
     /// Members of mounted multi-device file systems, with the name of the file system.

@@ -12,13 +12,9 @@ use std::path::{Path, PathBuf};
 /// OVERLAYFS_SUPER_MAGIC (linux/magic.h).
 const OVERLAY: i64 = 0x794c_7630;
 
-pub(super) struct Swap {
-    pub objects: Vec<Object>,
-}
-
 /// All of /proc/swaps. A swap file whose path cannot be resolved is still protected: the kernel
 /// refuses writes to it and truncation (ETXTBSY) under any name, and holds a device exclusively.
-pub(super) fn swaps(roots: &Roots, namespaces: &[Namespace]) -> Result<Vec<Swap>, Unread> {
+pub(super) fn swaps(roots: &Roots, namespaces: &[Namespace]) -> Result<Vec<Object>, Unread> {
     let file = roots.proc.join("swaps");
     // In a container of LXC, the file is of fuse.
     let listing = match std::fs::read(&file) {
@@ -36,7 +32,7 @@ pub(super) fn swaps(roots: &Roots, namespaces: &[Namespace]) -> Result<Vec<Swap>
     let lines = listing.split(|byte| *byte == b'\n').skip(1);
     let paths = lines.filter_map(|line| line.split(|byte| *byte == b' ').next());
     let paths = paths.filter(|path| !path.is_empty()).map(|path| bytes_path(unescape(path)));
-    Ok(paths.map(|path| Swap { objects: objects(roots, namespaces, &path) }).collect())
+    Ok(paths.flat_map(|path| objects(roots, namespaces, &path)).collect())
 }
 
 pub(super) fn bytes_path(bytes: Vec<u8>) -> PathBuf {

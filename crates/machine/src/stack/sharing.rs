@@ -122,7 +122,7 @@ impl StorageStack {
         self.mounted(node, uses);
         let members = self.members.iter().filter(|(number, _)| *number == node.number);
         uses.extend(members.map(|(_, system)| format!("{path} is a member of a mounted {system}")));
-        if self.swaps.iter().any(|swap| swap.objects.contains(&Object::Device(node.number))) {
+        if self.swaps.contains(&Object::Device(node.number)) {
             uses.push(format!("{path} is swap space"));
         }
         let other = |holder: &Holder| {
@@ -151,7 +151,7 @@ impl StorageStack {
             Object::File(other) => file.likeness(other),
             Object::Device(_) => Likeness::Different,
         };
-        if self.swaps.iter().flat_map(|swap| &swap.objects).any(|o| is_it(o) == Likeness::Same) {
+        if self.swaps.iter().any(|o| is_it(o) == Likeness::Same) {
             uses.push(format!("{name} is swap space"));
         }
         self.add_mounts(uses, |mount| {
