@@ -329,6 +329,8 @@ fn main() -> ExitCode {
         signals::raise_limits();
         return status(utf8(args).and_then(|args| run::as_fio(&args)), true);
     }
+    // Samples of a run leave out its helper threads by their names, whatever the program is called.
+    let _ = rustix::thread::set_name(c"fathom");
     let args = experiment::without_dashes(std::env::args_os().collect());
     let cli = manual::prepared(Cli::command());
     let parsed = cmdline::parse(cli.clone(), &args)
