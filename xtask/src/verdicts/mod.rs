@@ -150,8 +150,9 @@ fn keep(record: &Path, to: &Path, summary: &str) -> Result<()> {
     for file in std::fs::read_dir(record)?.flatten() {
         std::fs::copy(file.path(), to.join(file.file_name()))?;
     }
-    let words = summary.split(|c: char| c.is_ascii_digit()).next().unwrap_or_default();
-    Ok(std::fs::write(to.join("words"), format!("+{}\n", words.trim_end()))?)
+    let is_figure = |word: &str| word.starts_with(|c: char| c.is_ascii_digit());
+    let words: Vec<&str> = summary.split(' ').take_while(|word| !is_figure(word)).collect();
+    Ok(std::fs::write(to.join("words"), format!("+{}\n", words.join(" ")))?)
 }
 
 /// Runs the case's program, fathom itself or any under `fathom watch`: the JSON, and its threads by bpftrace.
