@@ -111,10 +111,11 @@ impl Background {
         child.map(Self).map_err(|error| format!("{name}: {error}").into())
     }
 
-    /// Programs that keep all CPUs busy.
+    /// Programs that keep all CPUs busy, until this one ends in whatever way.
     pub fn on_all_cpus() -> Result<Vec<Self>> {
         let cpus = std::thread::available_parallelism()?.get();
-        let start = |_| Self::start(Command::new("sh").args(["-c", "while :; do :; done"]));
+        let busy = ["--pdeathsig", "KILL", "sh", "-c", "while :; do :; done"];
+        let start = |_| Self::start(Command::new("setpriv").args(busy));
         (0..cpus).map(start).collect()
     }
 }
