@@ -1,5 +1,6 @@
-# cause: find reads the attributes of 60,000 files of a cold file system: one small read of the disk after the other, as each inode has a block of its own.
-# expect: queue-depth, device
+# cause: find reads the attributes of 60,000 files of a cold file system: one small read of the disk after the other, as each inode has a block of its own, and the CPU time between them: whichever takes longer.
+# expect: queue-depth, device, own-cpu
+# busy: queue-depth, device, own-cpu, other-cpu
 # packages: findutils e2fsprogs python3
 prepare() {
     truncate -s 1g image

@@ -1,6 +1,6 @@
 # cause: Random reads of a cold file through a memory mapping: page faults, one at a time.
 # expect: page-fault
-# busy: page-fault, other-cpu
+# busy: page-fault, own-cpu, other-cpu
 # packages: fio
 prepare() { filled data 1g; }
 program() {

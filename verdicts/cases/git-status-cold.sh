@@ -1,6 +1,6 @@
-# cause: git reads the attributes of 25,000 cold files: one read of the disk at a time.
-# expect: queue-depth
-# busy: queue-depth, other-cpu
+# cause: git reads the attributes of 25,000 cold files: one read of the disk at a time, or its CPU time, whichever takes longer.
+# expect: queue-depth, own-cpu
+# busy: queue-depth, own-cpu, other-cpu
 # packages: git
 prepare() {
     git init -q repo

@@ -1,5 +1,6 @@
 # cause: A C program reads random bytes of a mapped cold file: one page fault after the other reads from disk.
 # expect: page-fault
+# busy: page-fault, own-cpu, other-cpu
 # packages: gcc libc6-dev
 prepare() {
     filled data 1g

@@ -1,6 +1,6 @@
-# cause: A postgres server with one client reads rows of a cold table: one read of the disk at a time.
-# expect: queue-depth
-# busy: queue-depth, other-cpu
+# cause: A postgres server with one client reads rows of a cold table: one read of the disk at a time, or its CPU time, whichever takes longer.
+# expect: queue-depth, own-cpu
+# busy: queue-depth, own-cpu, other-cpu
 # peers: pgbench
 # packages: postgresql postgresql-contrib
 # watch: 5s

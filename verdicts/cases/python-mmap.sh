@@ -1,6 +1,6 @@
 # cause: A Python program reads a cold file through a memory mapping, at random.
 # expect: page-fault
-# busy: page-fault, other-cpu
+# busy: page-fault, own-cpu, other-cpu
 # packages: python3
 prepare() { filled data 1g; }
 program() {

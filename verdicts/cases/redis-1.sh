@@ -1,6 +1,6 @@
-# cause: A redis server with one client on this machine, which waits for each answer: the server waits for its requests.
-# expect: peer
-# vague: own-cpu
+# cause: A redis server with one client on this machine, which waits for each answer: the server waits for its requests, or computes, whichever takes longer.
+# expect: peer, own-cpu
+# busy: peer, own-cpu, other-cpu
 # peers: redis-benchmark
 # packages: redis-server redis-tools
 # watch: 5s

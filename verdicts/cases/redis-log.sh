@@ -1,6 +1,6 @@
-# cause: A redis server with 50 clients that flushes its log before it answers (appendfsync always).
-# expect: flush
-# busy: flush, other-cpu
+# cause: A redis server with 50 clients that flushes its log before it answers (appendfsync always): flushes, or its CPU time, whichever takes longer.
+# expect: flush, own-cpu
+# busy: flush, own-cpu, other-cpu
 # peers: redis-benchmark
 # packages: redis-server redis-tools
 # watch: 5s

@@ -1,5 +1,6 @@
-# cause: Many small files are created, each with fsync.
-# expect: flush
+# cause: Many small files are created, each with fsync: flushes, or the CPU time of creating them, whichever takes longer.
+# expect: flush, own-cpu
+# busy: flush, own-cpu, other-cpu
 # packages: python3
 program() {
     exec /usr/bin/python3 -c '

@@ -1,6 +1,6 @@
-# cause: SQLite looks up random rows of a cold database: one read of the disk at a time.
-# expect: queue-depth
-# busy: queue-depth, other-cpu
+# cause: SQLite looks up random rows of a cold database: one read of the disk at a time, or its CPU time, whichever takes longer.
+# expect: queue-depth, own-cpu
+# busy: queue-depth, own-cpu, other-cpu
 # packages: sqlite3
 prepare() {
     sqlite3 data.db "pragma journal_mode=off; pragma synchronous=off; create table t(id integer primary key, v blob);

@@ -1,5 +1,6 @@
-# cause: One insertion per transaction into an SQLite database in WAL mode with full synchronization.
-# expect: flush
+# cause: One insertion per transaction into an SQLite database in WAL mode with full synchronization: flushes, or its CPU time, whichever takes longer.
+# expect: flush, own-cpu
+# busy: flush, own-cpu, other-cpu
 # packages: python3
 program() {
     exec /usr/bin/python3 -c '

@@ -11,8 +11,6 @@ use std::time::Duration;
 
 pub struct Case {
     path: PathBuf,
-    /// The rules that name CPU time, the program's own or that of others which it waits for.
-    cpu: Vec<String>,
     pub name: String,
     pub cause: String,
     /// On an idle machine, and with all CPUs busy.
@@ -30,19 +28,16 @@ pub struct Case {
 
 #[derive(Default)]
 pub struct Expected {
-    /// The main cause's group of the account.
-    pub group: String,
-    right: Vec<String>,
+    /// The rules that name the causes, each with its group of the account; the main one's first.
+    right: Vec<(String, String)>,
     vague: Vec<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
     Right,
-    /// Time on a CPU or runnable, of which there was more than of the cause made.
-    Cpu,
     Vague,
-    /// A cause that is right, but not first.
+    /// A cause that is right, but not first, or of which bpftrace found less than of another.
     Order,
     Wrong,
     Inconclusive,
@@ -51,9 +46,8 @@ pub enum Verdict {
 /// verdicts/causes.txt: of each cause the group, the rules that name it, and those that are true, but vague.
 pub type Causes = BTreeMap<String, [String; 3]>;
 
-const CPU: [&str; 2] = ["own-cpu", "other-cpu"];
-/// Share of the time by which CPU time must exceed the cause made to be right as well.
-const CPU_MORE_MIN: f64 = 0.05;
+/// Share of the time by which one cause must exceed another to be the larger one: what bpftrace's and fathom's differ by.
+const MORE_MIN: f64 = 0.05;
 
 /// $1 is the case's file, $2 its directory, $3 the function, $4 the marker, $5 the fathom to be used.
 const SHELL: &str = "set -eu; DIR=$2; FATHOM=$5; cd \"$DIR\"; . \"${1%/*}/../lib.sh\"; . \"$1\"
@@ -82,13 +76,16 @@ impl Expected {
         }
         for name in words(names) {
             let [group, rules, vague] = find(name)?;
-            if expected.group.is_empty() {
-                expected.group.clone_from(group);
-            }
-            expected.right.extend(words(rules));
+            expected.right.extend(words(rules).map(|rule| (rule, group.clone())));
             expected.vague.extend(words(vague));
         }
         Ok(expected)
+    }
+
+    /// The group of the cause that this rule names, or of the main one.
+    pub fn group(&self, rule: &str) -> &str {
+        let named = self.right.iter().find(|(name, _)| name == rule);
+        named.or(self.right.first()).map_or("", |(_, group)| group)
     }
 }
 
@@ -112,11 +109,8 @@ impl Case {
         let expect = head.remove("expect").ok_or("`# expect:` is missing")?;
         let vague = head.remove("vague").unwrap_or_default();
         let busy = head.remove("busy").unwrap_or(expect);
-        let cpu = CPU.iter().filter_map(|cause| causes.get(*cause));
-        let cpu = cpu.flat_map(|[_, rules, _]| words(rules)).collect();
         let case = Case {
             path: path.to_path_buf(),
-            cpu,
             name: path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
             cause: head.remove("cause").ok_or("`# cause:` is missing")?.into(),
             expect: [Expected::of(expect, vague, causes)?, Expected::of(busy, vague, causes)?],
@@ -183,11 +177,12 @@ impl Case {
         is_busy: bool,
         truth: Option<&Shares>,
     ) -> (Verdict, String, String) {
-        let Expected { right, vague, group } = &self.expect[usize::from(is_busy)];
-        let share =
-            |group: &str| truth.and_then(|shares| shares.get(group)).copied().unwrap_or(0.0);
-        let cpu = share("on_cpu") + share("runnable");
-        let is_mostly_cpu = cpu > share(group) + CPU_MORE_MIN;
+        let expected = &self.expect[usize::from(is_busy)];
+        let is_right = |rule: &String| expected.right.iter().any(|(right, _)| right == rule);
+        let share = |group: &str| truth.map_or(0.0, |shares| truth::share(shares, group));
+        let most = expected.right.iter().map(|(_, group)| share(group)).fold(0.0, f64::max);
+        // What other threads do meanwhile is not in these shares.
+        let others = share("peer").max(share("futex"));
         let text = |value: &Value| value.as_str().unwrap_or_default().to_string();
         let mut verdict: Vec<&Value> = findings.as_array().into_iter().flatten().collect();
         verdict.retain(|finding| finding["rank"].is_u64());
@@ -196,15 +191,16 @@ impl Case {
             verdict.iter().map(|finding| (text(&finding["rule"]), text(&finding["summary"])));
         let named: Vec<(String, String)> = named.collect();
         let (rule, summary) = named.first().cloned().unwrap_or_default();
-        let verdict = if right.contains(&rule) && summary.contains(&self.mentions) {
+        let is_less = share(expected.group(&rule)) + MORE_MIN < most && others <= most;
+        let verdict = if is_right(&rule) && is_less {
+            Verdict::Order
+        } else if is_right(&rule) && summary.contains(&self.mentions) {
             Verdict::Right
-        } else if is_mostly_cpu && self.cpu.contains(&rule) {
-            Verdict::Cpu
-        } else if right.contains(&rule) || vague.contains(&rule) {
+        } else if is_right(&rule) || expected.vague.contains(&rule) {
             Verdict::Vague
         } else if ["", "inconclusive"].contains(&rule.as_str()) {
             Verdict::Inconclusive
-        } else if named.iter().any(|(rule, _)| right.contains(rule)) {
+        } else if named.iter().any(|(rule, _)| is_right(rule)) {
             Verdict::Order
         } else {
             Verdict::Wrong
@@ -227,21 +223,25 @@ mod tests {
         let causes_text = "queue-depth | device | one-at-a-time | device\nown-cpu | on_cpu | own-cpu-time |\n\
              timer | timer | timer |\n";
         let causes = causes(causes_text);
-        let text = "# cause: One read.\n# expect: queue-depth\n# mentions: vda\nprogram() { :; }\n";
+        let text = "# cause: One read.\n# expect: queue-depth\n# busy: queue-depth, own-cpu\n# mentions: vda\nprogram() { :; }\n";
         let case = Case::parse(Path::new("cases/read.sh"), text, &causes).unwrap();
-        let judged = |rules: &[(&str, &str)], on_cpu: f64| {
+        let judged = |is_busy: bool, rules: &[(&str, &str)], on_cpu: f64| {
             let finding = |(at, (rule, summary)): (usize, &(&str, &str))| json!({ "rank": at + 1, "rule": rule, "summary": summary });
             let others = [json!({ "rule": "device", "summary": "" })];
             let findings =
                 others.into_iter().chain(rules.iter().enumerate().map(finding).rev()).collect();
             let shares = [("on_cpu", on_cpu), ("device", 0.4)];
             let shares = shares.map(|(group, share)| (group.to_string(), share)).into();
-            case.judge(&findings, false, Some(&shares)).0
+            case.judge(&findings, is_busy, Some(&shares)).0
         };
-        let judge = |rules: &[(&str, &str)]| judged(rules, 0.42);
-        let cpu = [("own-cpu-time", ""), ("one-at-a-time", "on vda")];
+        let judge = |rules: &[(&str, &str)]| judged(false, rules, 0.6);
+        let cpu = [("own-cpu-time", "vda"), ("one-at-a-time", "on vda")];
         assert_eq!(judge(&cpu), Verdict::Order);
-        assert_eq!(judged(&cpu, 0.6), Verdict::Cpu);
+        // Of several causes, the larger one is right; none if they are as large.
+        let first = |first: usize, on_cpu: f64| judged(true, &cpu[first..], on_cpu);
+        assert_eq!([first(0, 0.6), first(1, 0.6)], [Verdict::Right, Verdict::Order]);
+        assert_eq!([first(0, 0.42), first(1, 0.42)], [Verdict::Right, Verdict::Right]);
+        assert_eq!([first(0, 0.2), first(1, 0.2)], [Verdict::Order, Verdict::Right]);
         assert_eq!(judge(&[("one-at-a-time", "on vda")]), Verdict::Right);
         assert_eq!(judge(&[("one-at-a-time", "on vdb")]), Verdict::Vague);
         assert_eq!(judge(&[("device", "")]), Verdict::Vague);

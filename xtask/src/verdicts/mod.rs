@@ -209,16 +209,17 @@ impl Measured {
     }
 }
 
-/// The verdicts with the rules named, and the shares of the expected cause's group.
+/// The verdicts with the rules named, and the shares of the cause named, or of the main one expected.
 fn cells(case: &Case, measured: &[Measured], is_busy: bool) -> [String; 2] {
     let these = || measured.iter().filter(|one| one.is_busy == is_busy);
     let mut named: Vec<_> = these().map(|one| format!("{}: {}", one.word(), one.rule)).collect();
     named.dedup();
-    let group = &case.expect[usize::from(is_busy)].group;
+    let expected = &case.expect[usize::from(is_busy)];
     let share = |by: usize| {
-        let shares = these().filter_map(|one| one.shares[by].as_ref());
-        let all: Vec<f64> =
-            shares.map(|shares| shares.get(group).copied().unwrap_or(0.0)).collect();
+        let of = |one: &Measured| {
+            Some(truth::share(one.shares[by].as_ref()?, expected.group(&one.rule)))
+        };
+        let all: Vec<f64> = these().filter_map(of).collect();
         let mean = all.iter().sum::<f64>() / all.len() as f64;
         if all.is_empty() { "–".to_string() } else { format!("{:.0}", 100.0 * mean) }
     };

@@ -177,6 +177,13 @@ pub fn shares(mut threads: Vec<Thread>, names: &[String]) -> Shares {
     ns.into_iter().map(|(group, ns)| (group, ns / total)).collect()
 }
 
+/// The share of a group; time on a CPU and runnable are one, as other programs decide which it is.
+pub fn share(shares: &Shares, group: &str) -> f64 {
+    const CPU: [&str; 2] = ["on_cpu", "runnable"];
+    let groups: &[&str] = if CPU.contains(&group) { &CPU } else { &[group] };
+    groups.iter().filter_map(|group| shares.get(*group)).sum()
+}
+
 /// The account's groups that matter, of the program or of its peers: their names and shares.
 pub fn of_account(account: &Value, peers: bool) -> (Vec<String>, Option<Shares>) {
     let (mut names, mut shares, mut total) = (Vec::new(), Shares::new(), 0.0);
