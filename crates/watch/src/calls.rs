@@ -1,8 +1,8 @@
 //! Latencies of reads, writes and flushes, from the tracepoints `raw_syscalls:sys_enter` and `sys_exit`.
 //!
-//! Enabled tracepoints delay every system call of the machine, by about half a microsecond. They therefore stay enabled
+//! Enabled tracepoints delay every system call of the machine, by about 0.6 µs. They therefore stay enabled
 //! only while the machine makes few system calls; otherwise they are enabled for one window of 50 ms in 16
-//! ([`CallBudget`]): at most 1% of the CPU time in the first case, and a sixteenth of the delay in the second. Flushes have
+//! ([`CallBudget`]): at most 0.5% of the CPU time in the first case, and a sixteenth of the delay in the second. Flushes have
 //! ring buffers of their own, so that many reads do not displace them.
 
 mod files;
@@ -290,8 +290,8 @@ fn decode(
 
 /// Time between two decisions; the length of a window.
 const PERIOD: Duration = WindowSchedule::PERIOD;
-/// System calls per second and CPU up to which all of them are recorded: at half a microsecond each, 1% of the CPU time.
-const RATE_MAX: u64 = 20_000;
+/// System calls per second and CPU up to which all of them are recorded: at 0.6 µs each, with its return, 0.5% of the CPU time.
+const RATE_MAX: u64 = 8_000;
 /// Maximum number of periods for which returns are recorded after a window: one second.
 const RETURN_PERIODS_MAX: u32 = 20;
 
@@ -342,16 +342,16 @@ mod budget_tests {
     #[test]
     fn few_system_calls_are_all_recorded_and_many_in_windows() {
         let mut budget = CallBudget::new(2);
-        let first = recorded(&mut budget, 5_000, 40, 0);
+        let first = recorded(&mut budget, 3_000, 40, 0);
         assert!(first.iter().all(|now| now.entries && now.returns));
         let many = recorded(&mut budget, 500_000, 161, 0);
         let windows = many.iter().filter(|now| now.entries).count();
         assert!((9..=12).contains(&windows), "{windows}");
         // Between the two limits nothing changes.
-        let some = recorded(&mut budget, 15_000, 160, 0);
+        let some = recorded(&mut budget, 6_000, 160, 0);
         assert!(some.iter().filter(|now| now.entries).count() <= 11);
-        assert!(recorded(&mut budget, 5_000, 17, 0).iter().any(|now| now.entries));
-        assert!(recorded(&mut budget, 15_000, 40, 0).iter().all(|now| now.entries));
+        assert!(recorded(&mut budget, 3_000, 17, 0).iter().any(|now| now.entries));
+        assert!(recorded(&mut budget, 6_000, 40, 0).iter().all(|now| now.entries));
     }
 
     #[test]
