@@ -4,6 +4,7 @@
 # runs: fathom
 prepare() {
     looped 512m
+    queue scheduler none
     queue wbt_lat_usec 1
     queue max_sectors_kb 16
 }

@@ -4,6 +4,7 @@ use super::device::{DEVICE, OTHERS_SHARE_MIN};
 use super::queue::held_in_scheduler;
 #[cfg(test)]
 use super::testing::{Scene, held};
+use super::threads::READ_CALLS;
 use super::view::{WAIT_MIN, share_text};
 use super::{SettingView, View};
 use crate::limit::percent;
@@ -244,13 +245,16 @@ fn io_cost(view: &View) -> Option<Claim> {
     Some(claim.about(view.own_cgroup()).weight(share).confidence(Confidence::High))
 }
 
-/// Whether threads in `rq_qos_wait` wait for writeback throttling: it delays writes only, and only if it is on.
-pub(super) fn is_writeback_throttled(view: &View, device: &str, call: &str) -> bool {
-    let latency_us = view.device(device).and_then(|device| device.wbt_lat_usec).unwrap_or(0);
-    let is_read = super::threads::READ_CALLS.contains(&call);
-    let disk = view.rates.disks.iter().find(|disk| disk.name == device);
-    let writes = disk.is_some_and(|disk| disk.write.ios + disk.discard.ios > 0.0);
-    latency_us > 0 && !is_read && writes
+/// The device for which threads in `rq_qos_wait` wait, if it is for writeback throttling: the uppermost one that throttles,
+/// and writes. Reads are not throttled.
+pub(super) fn throttles_writeback<'v>(view: &'v View) -> Option<&'v DiskRates> {
+    let throttles = |disk: &&DiskRates| {
+        let is_on = view.device(&disk.name).is_some_and(|device| device.wbt_lat_usec > Some(0));
+        is_on && disk.write.ios + disk.discard.ios > 0.0
+    };
+    let disks: Vec<&DiskRates> = view.disks().into_iter().filter(throttles).collect();
+    let is_below = |disk: &DiskRates| disks.iter().any(|above| above.below.contains(&disk.name));
+    disks.iter().find(|disk| !is_below(disk)).copied()
 }
 
 /// Threads that wait so that another cgroup meets its latency target. No test makes a kernel do that: Debian's are built
@@ -286,8 +290,9 @@ pub(in crate::rules) static IO_LATENCY: Rule = Rule {
 fn io_latency(view: &View) -> Option<Claim> {
     let disk = view.disks().into_iter().next()?;
     let targets = settings(view, &["target"]);
+    let throttles = throttles_writeback(view).is_some();
     let waits = |_: &str, call: &str, wchan: &str| {
-        wchan.contains("rq_qos_wait") && !is_writeback_throttled(view, &disk.name, call)
+        wchan.contains("rq_qos_wait") && (!throttles || READ_CALLS.contains(&call))
             || !targets.is_empty() && wchan.contains(COST_WAITS[1])
     };
     let waiting = view.threads(waits);

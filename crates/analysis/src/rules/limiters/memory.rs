@@ -304,6 +304,11 @@ pub(in crate::rules) static NOT_ON_DISK: Rule = Rule {
 fn not_on_disk(view: &View) -> Option<Claim> {
     // What it copies from and to memory is time on a CPU.
     let copies = view.account.as_ref().map_or(0.9, |_| view.share(view.state(ThreadState::OnCpu)));
+    let in_user_mode = match view.layers.samples {
+        CPU_SAMPLES_MIN.. => view.layers.share(Layer::Program),
+        _ => 0.0,
+    };
+    let copies = copies * (1.0 - in_user_mode);
     let known = |finding: &&Finding| RULES.contains(&finding.rule.as_str());
     if let Some(finding) = view.findings.iter().find(known) {
         let claim = Claim::new(finding.summary.clone(), Vec::new()).remedy("").weight(copies);
@@ -313,12 +318,8 @@ fn not_on_disk(view: &View) -> Option<Claim> {
     if view.is_run() || !view.is_own {
         return None;
     }
-    let in_user_mode = match view.layers.samples {
-        CPU_SAMPLES_MIN.. => view.layers.share(Layer::Program),
-        _ => 0.0,
-    };
     let claim = from_memory(view).filter(|_| in_user_mode < PROGRAM_MAX)?;
-    Some(claim.about(view.workload()).weight(copies * (1.0 - in_user_mode)))
+    Some(claim.about(view.workload()).weight(copies))
 }
 
 /// The watched program's reads and writes came from memory.

@@ -1,10 +1,11 @@
 //! The block layer above a device: its requests, I/O scheduler, writeback throttling and splits.
 
-use super::cgroup::{HELD_THREADS_MIN, is_writeback_throttled};
+use super::cgroup::{HELD_THREADS_MIN, throttles_writeback};
 use super::device::DEVICE;
 use super::setting::Effect;
 #[cfg(test)]
 use super::testing::held;
+use super::threads::READ_CALLS;
 use super::view::{CPU_SAMPLES_MIN, UTIL_MIN, WAIT_MIN, share_text};
 use super::{SettingView, View};
 use crate::blocks::{GapReason, await_gaps};
@@ -519,15 +520,27 @@ pub(in crate::rules) static WRITEBACK_THROTTLING: Rule = Rule {
             summary: "fio waited for writeback throttling on vda (wbt_lat_usec 2000) 70% of the time; 8.1 writes were in \
                       flight while it was busy.",
         },
+        Case::View {
+            // It is throttled above the disk that writes.
+            holds: |s| {
+                s.throttled_loop();
+                held(s, "rq_qos_wait", 0.7);
+            },
+            near_miss: |s| {
+                s.throttled_loop();
+                held(s, "folio_wait_bit_common", 0.7);
+            },
+            summary: "fio waited for writeback throttling on loop0 (wbt_lat_usec 1) 70% of the time; 16.2 writes were in \
+                      flight while it was busy.",
+        },
     ],
     ..Rule::LIMITER
 };
 
 fn writeback_throttling(view: &View) -> Option<Claim> {
-    let disk = view.disk()?;
+    let disk = throttles_writeback(view)?;
     let waits = |_: &str, call: &str, wchan: &str| {
-        (wchan.contains("rq_qos_wait") || wchan.contains("wbt_wait"))
-            && is_writeback_throttled(view, &disk.name, call)
+        (wchan.contains("rq_qos_wait") || wchan.contains("wbt_wait")) && !READ_CALLS.contains(&call)
     };
     let waiting = view.threads(waits);
     let share = view.share(waiting);

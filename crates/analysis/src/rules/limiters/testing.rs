@@ -125,6 +125,17 @@ impl Scene {
         disk.alias = "vg-data".into();
     }
 
+    /// loop0 on vda, with writeback throttling of both, writes.
+    pub fn throttled_loop(&mut self) {
+        self.device().wbt_lat_usec = Some(75_000);
+        let name = "loop0".to_string();
+        let looped = DeviceFacts { name, wbt_lat_usec: Some(1), ..self.device().clone() };
+        self.record.header.sampling.as_mut().unwrap().devices.push(looped);
+        self.writes("vda", 1000, 16.0, 99.0);
+        self.writes("loop0", 1000, 16.0, 99.0);
+        self.last.disks.last_mut().unwrap().below = vec!["vda".into()];
+    }
+
     /// md0 on these devices: name, reads a second, I/Os in flight, busy percent.
     pub fn members(&mut self, all: &[(&str, u64, f64, f64)]) {
         self.last.disks.clear();
