@@ -1,4 +1,4 @@
-# cause: Buffered writes and fsync on a loop device whose writeback is throttled (wbt_lat_usec=1), in requests of 16 KiB.
+# cause: Buffered writes to a loop device whose writeback is throttled (wbt_lat_usec=1), in requests of 16 KiB.
 # expect: writeback
 # vague: device, flush, splits
 # runs: fathom
@@ -8,5 +8,5 @@ prepare() {
     queue wbt_lat_usec 1
     queue max_sectors_kb 16
 }
-program() { run --filename="$(cat loop)" --erase="$(cat loop)@$(stat -c %s image)" --rw=write --bs=1m --fsync=16 --ioengine=psync --size=512m; }
+program() { run --filename="$(cat loop)" --erase="$(cat loop)@$(stat -c %s image)" --rw=write --bs=1m --ioengine=psync --size=512m; }
 clean() { unlooped; }
