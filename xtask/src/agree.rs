@@ -2,10 +2,9 @@
 //! same figures from both and prints a row for each; agree/lib.sh describes their form.
 
 use crate::Result;
-use crate::programs::{fathom, found};
+use crate::programs::{self, fathom, found};
 use crate::run::{Probe, attempt};
 use crate::table::aligned;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -123,17 +122,10 @@ pub fn run(options: &Options) -> Result<()> {
 
 /// The cases by name, each with its first line.
 fn cases(root: &Path) -> Result<Vec<(String, String)>> {
-    let mut cases = Vec::new();
-    for entry in fs::read_dir(root.join("cases"))? {
-        let path = entry?.path();
-        let text = fs::read_to_string(&path)?;
+    programs::cases(&root.join("cases"), |_, name, text| {
         let title = text.lines().next().and_then(|line| line.strip_prefix("# "));
-        let title = title.ok_or_else(|| format!("{}: no title", path.display()))?;
-        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        cases.push((name, title.to_string()));
-    }
-    cases.sort();
-    Ok(cases)
+        Ok((name.to_string(), title.ok_or("no title")?.to_string()))
+    })
 }
 
 fn rows(

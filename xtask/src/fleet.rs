@@ -1,6 +1,7 @@
 //! What rank 0 does with the results of many machines: their records as they arrive, the one of all, and its page.
 
 use crate::Result;
+use crate::run::peak_memory;
 use fathom_analysis::ranks::{OfRank, merge};
 use fathom_model::facts::TargetFacts;
 use fathom_model::finding::Finding;
@@ -10,7 +11,6 @@ use fathom_model::{Dir, Histogram, split_mix};
 use fathom_report::pages;
 use fathom_report::render::{self, Style};
 use rustix::time::{ClockId, clock_gettime};
-use std::fs;
 use std::time::Duration;
 
 /// The run of each: ten minutes.
@@ -52,7 +52,8 @@ pub fn run(options: &Options) -> Result<()> {
         let began = cpu_time();
         let page = render::text(&pages::run(&record, None, false), Style::default());
         let shown = cpu_time() - began;
-        let (peak_kib, lines) = (peak_kib()?, page.lines().count());
+        let peak = peak_memory(std::process::id()).ok_or("no VmHWM in /proc/self/status")?;
+        let (peak_kib, lines) = (peak >> 10, page.lines().count());
         println!(
             "| {count} | {} KiB | {:.2} s | {:.2} s | {:.2} s | {} MiB | {lines} |",
             bytes >> 10,
@@ -80,14 +81,6 @@ pub fn run(options: &Options) -> Result<()> {
 fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
-}
-
-/// The largest amount of memory that this process has had, in KiB.
-fn peak_kib() -> Result<u64> {
-    let status = fs::read_to_string("/proc/self/status")?;
-    let peak =
-        status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.split_whitespace().next());
-    Ok(peak.ok_or("no VmHWM in /proc/self/status")?.parse()?)
 }
 
 /// What rank `rank` sends: one job of random reads, with latencies from some 50 µs to 20 ms.

@@ -40,3 +40,19 @@ pub fn target_dir() -> Result<PathBuf> {
     let dir = exe.parent().and_then(Path::parent);
     Ok(dir.ok_or("cannot derive the target directory from this program's path")?.to_path_buf())
 }
+
+/// The cases in a directory, shell files, by name; `parse` is given the path, the name and the text of each.
+pub fn cases<T>(dir: &Path, parse: impl Fn(&Path, &str, &str) -> Result<T>) -> Result<Vec<T>> {
+    let mut paths = Vec::new();
+    for entry in std::fs::read_dir(dir)? {
+        paths.push(entry?.path());
+    }
+    paths.retain(|path| path.extension().is_some_and(|ending| ending == "sh"));
+    paths.sort();
+    let read = |path: &PathBuf| {
+        let name = path.file_stem().unwrap_or_default().to_string_lossy();
+        let case = parse(path, &name, &std::fs::read_to_string(path)?);
+        case.map_err(|error| format!("{}: {error}", path.display()).into())
+    };
+    paths.iter().map(read).collect()
+}

@@ -172,7 +172,8 @@ fn children_cpu() -> Result<Duration> {
     Ok(Duration::from_micros(us as u64))
 }
 
-fn peak_memory(pid: u32) -> Option<u64> {
+/// The largest amount of memory that a process has had, in bytes.
+pub fn peak_memory(pid: u32) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     Some(line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? * 1024)

@@ -2,7 +2,6 @@
 
 use crate::holders::{Backing, Holders};
 use crate::mark;
-use crate::stack;
 use fathom_model::facts::{DeviceFacts, HeldBy, TargetFacts, TargetKind};
 use fathom_sys::device::{Generic, Node, Number};
 use fathom_sys::mounts::{self, Mount};
@@ -182,26 +181,6 @@ pub(crate) fn nearest(path: &str) -> io::Result<(OwnedFd, Vec<String>)> {
 
 pub(crate) fn joined(dirs: &[String], name: &str) -> String {
     dirs.iter().map(String::as_str).chain([name]).collect::<Vec<_>>().join("/")
-}
-
-/// The number of the block device that is at `path`, or holds its file system; of a generic character device, that of
-/// the same disk.
-pub(crate) fn block_of(roots: &Roots, path: &Path) -> Option<Number> {
-    let stat = rustix::fs::stat(path).ok()?;
-    if let Some(number) = stack::block_number(&stat) {
-        return Some(number);
-    }
-    let split = |device: u64| (rustix::fs::major(device), rustix::fs::minor(device));
-    if FileType::from_raw_mode(stat.st_mode) == FileType::CharacterDevice {
-        return Node::of_generic(roots, split(stat.st_rdev)).map(|(node, _)| node.number);
-    }
-    let fd = open_path(path.to_str()?).ok()?;
-    let mounts = mounts::own(roots);
-    let holders = Holders { roots, mounts: &mounts };
-    match holders.of(&self::stat(&fd).ok()?, Path::new(&resolved(&fd))) {
-        Backing::By(numbers) => numbers.first().copied(),
-        Backing::AnyDisk | Backing::Hidden => None,
-    }
 }
 
 pub(crate) fn resolved(fd: impl AsFd) -> String {

@@ -17,10 +17,14 @@ pub fn device(roots: &Roots, number: Number) -> Option<DeviceFacts> {
 
 /// Facts about the whole block devices of the machine that are not empty.
 pub fn disks(roots: &Roots) -> Vec<DeviceFacts> {
+    let nodes = whole(roots).into_iter().filter(|node| node.size_bytes() > 0);
+    nodes.map(|node| node.facts()).collect()
+}
+
+/// The whole block devices of the machine, by name, for facts.
+pub fn whole(roots: &Roots) -> Vec<Node> {
     let dir = roots.sys.join("block");
-    let node = |name: String| Node::by_dir(&dir.join(name));
-    let facts = entries(&dir).into_iter().filter_map(node).map(|node| node.facts());
-    facts.filter(|device| device.size_bytes > 0).collect()
+    entries(&dir).into_iter().filter_map(|name| Node::by_dir(&dir.join(name))).collect()
 }
 
 pub fn parse_number(text: &str) -> Option<Number> {
@@ -181,17 +185,19 @@ impl Node {
         Ok(found)
     }
 
+    /// The first sector of a partition, and the one after the last.
+    pub fn sectors(&self) -> Result<(u64, u64), Unread> {
+        let of = |name: &str| {
+            let file = self.dir.join(name);
+            roots::value::<u64>(&file)?.ok_or_else(|| Unread::missing(&file))
+        };
+        let start = of("start")?;
+        Ok((start, start.saturating_add(of("size")?)))
+    }
+
     /// Whether two partitions of a disk share sectors, which the kernel does not prevent.
     pub fn overlaps(&self, other: &Self) -> Result<bool, Unread> {
-        let sectors = |node: &Self| {
-            let of = |name: &str| {
-                let file = node.dir.join(name);
-                roots::value::<u64>(&file)?.ok_or_else(|| Unread::missing(&file))
-            };
-            let start = of("start")?;
-            Ok((start, start.saturating_add(of("size")?)))
-        };
-        let ((start, end), (other_start, other_end)) = (sectors(self)?, sectors(other)?);
+        let ((start, end), (other_start, other_end)) = (self.sectors()?, other.sectors()?);
         Ok(start < other_end && other_start < end)
     }
 

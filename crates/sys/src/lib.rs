@@ -1,5 +1,5 @@
 //! Readers of /proc and /sys that more than one crate needs: block devices and what they are stacked on, mounts, cgroup
-//! hierarchies.
+//! hierarchies, interrupts.
 //!
 //! All are read below [`Roots`], so that tests can use synthetic trees. Readers for decisions return a `Result`, as what
 //! cannot be read is not absent; those for facts leave it out.
@@ -9,6 +9,7 @@
 
 pub mod cgroup;
 pub mod device;
+pub mod interrupts;
 pub mod mounts;
 pub mod roots;
 

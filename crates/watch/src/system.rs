@@ -2,7 +2,6 @@
 
 mod cgroup;
 mod frequency;
-mod interrupts;
 mod memory;
 pub(crate) mod stat;
 #[cfg(test)]
@@ -14,6 +13,7 @@ use cgroup::Cgroups;
 use fathom_model::watch::{
     CgroupSample, MachineSample, Pressure, PressureSample, SystemSample, Unavailable,
 };
+use fathom_sys::interrupts;
 use frequency::Frequencies;
 use stat::ProcStat;
 use std::io;

@@ -1,8 +1,8 @@
 //! The cases: workload, measured figures, goals. `cases.txt` describes its own form.
 
-use super::results::{FIGURES, Goal, Peer};
+use super::results::{Figure, Goal, Peer};
 use super::threads::Load;
-use super::tools::{TOOLS, Tool};
+use super::tools::Tool;
 use crate::Result;
 use clap::ValueEnum;
 use std::collections::BTreeMap;
@@ -160,7 +160,7 @@ impl Case {
                 self.keys.extend(variants.map(|tool| (tool, Vec::new())));
             }
             ["goal", figure, peer, limit] => {
-                let figure = FIGURES.iter().find(|spec| spec.id == *figure)?.figure;
+                let figure = Figure::ALL.into_iter().find(|known| known.name() == *figure)?;
                 let peer = match *peer {
                     "-" => Peer::None,
                     "best" => Peer::Fastest,
@@ -184,7 +184,7 @@ impl Case {
 }
 
 fn tool_of(id: &str) -> Option<Tool> {
-    TOOLS.iter().find(|spec| spec.id == id).map(|spec| spec.tool)
+    Tool::ALL.into_iter().find(|tool| tool.name() == id)
 }
 
 /// `4g`, `256m`.

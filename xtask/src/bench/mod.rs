@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tempfile::TempDir;
-use tools::{TOOLS, Tool};
+use tools::Tool;
 use work::Work;
 
 #[derive(clap::Args)]
@@ -122,7 +122,7 @@ fn run_case<'a>(
         let first = (round as usize - 1) % works.len().max(1);
         works.rotate_left(first);
         for (tool, work) in works {
-            eprintln!("{}: round {round} of {rounds}: {}", case.name, tool.spec().name);
+            eprintln!("{}: round {round} of {rounds}: {}", case.name, tool.title());
             fixture.warm()?;
             let outcome = work.measure();
             if interrupted.load(Ordering::Relaxed) {
@@ -132,7 +132,7 @@ fn run_case<'a>(
             match outcome {
                 Ok(measured) => results.add(tool, measured),
                 Err(error) => {
-                    results.note(format!("{} failed: {error}", tool.spec().name));
+                    results.note(format!("{} failed: {error}", tool.title()));
                     results.failed = true;
                     return Ok(results);
                 }
@@ -168,7 +168,7 @@ impl Options {
             "psn" => psn.clone(),
             _ => t_io_uring.clone(),
         };
-        let paths = TOOLS.iter().filter_map(|spec| Some((spec.tool, path(spec.program)?)));
+        let paths = Tool::ALL.into_iter().filter_map(|tool| Some((tool, path(tool.program())?)));
         let paths = paths.collect();
         let dir = match &self.dir {
             Some(dir) => dir.clone(),

@@ -2,81 +2,58 @@
 
 use super::Env;
 use super::cases::Case;
-use super::tools::{TOOLS, Tool};
+use super::tools::Tool;
 use crate::programs;
 use crate::table::{Spread, aligned};
 use fathom_model::{list, units};
 use std::fmt::Write;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Figure {
-    Iops,
-    Beside,
-    Others,
-    CpuPerIo,
-    UserInstructions,
-    KernelInstructions,
-    Overhead,
-    StartTime,
-    Memory,
-    SampleTime,
-    ProgramTime,
-    Usage,
-    Missed,
+fathom_model::named! {
+    /// By their names in the cases.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Figure {
+        Iops = "iops",
+        Beside = "beside",
+        Others = "others",
+        CpuPerIo = "cpu-per-io",
+        UserInstructions = "user-instructions",
+        KernelInstructions = "kernel-instructions",
+        Overhead = "overhead",
+        StartTime = "start-time",
+        Memory = "memory",
+        SampleTime = "sample-time",
+        ProgramTime = "program-time",
+        Usage = "usage",
+        Missed = "missed",
+    }
 }
-
-pub struct FigureSpec {
-    pub figure: Figure,
-    pub id: &'static str,
-    name: &'static str,
-    text: fn(f64) -> String,
-    more_is_better: bool,
-}
-
-const fn less(
-    figure: Figure,
-    id: &'static str,
-    name: &'static str,
-    text: fn(f64) -> String,
-) -> FigureSpec {
-    FigureSpec { figure, id, name, text, more_is_better: false }
-}
-
-/// In the order of [`Figure`].
-pub static FIGURES: [FigureSpec; 13] = [
-    FigureSpec {
-        more_is_better: true,
-        ..less(Figure::Iops, "iops", "I/Os per second", units::count)
-    },
-    FigureSpec {
-        more_is_better: true,
-        ..less(Figure::Beside, "beside", "I/Os relative to the concurrent program", digits::<3>)
-    },
-    less(Figure::Others, "others", "its other threads, % of one CPU", digits::<2>),
-    less(Figure::CpuPerIo, "cpu-per-io", "CPU time per I/O, ns", digits::<0>),
-    less(Figure::UserInstructions, "user-instructions", "user instructions per I/O", digits::<0>),
-    less(
-        Figure::KernelInstructions,
-        "kernel-instructions",
-        "kernel instructions per I/O",
-        digits::<0>,
-    ),
-    less(Figure::Overhead, "overhead", "time per I/O less the device's own, µs", digits::<1>),
-    less(Figure::StartTime, "start-time", "start to exit, ms", digits::<1>),
-    less(Figure::Memory, "memory", "peak memory less the buffers, MiB", digits::<1>),
-    less(Figure::SampleTime, "sample-time", "CPU time per thread sample, µs", digits::<1>),
-    less(Figure::ProgramTime, "program-time", "the same, of the whole program", digits::<1>),
-    less(Figure::Usage, "usage", "% of one CPU", digits::<0>),
-    less(Figure::Missed, "missed", "samples missed, %", digits::<0>),
-];
 
 fn digits<const N: usize>(value: f64) -> String {
     format!("{value:.N$}")
 }
 
 impl Figure {
-    fn spec(self) -> &'static FigureSpec {
-        &FIGURES[self as usize]
+    /// What tables call it, and how they show it.
+    fn spec(self) -> (&'static str, fn(f64) -> String) {
+        match self {
+            Self::Iops => ("I/Os per second", units::count),
+            Self::Beside => ("I/Os relative to the concurrent program", digits::<3>),
+            Self::Others => ("its other threads, % of one CPU", digits::<2>),
+            Self::CpuPerIo => ("CPU time per I/O, ns", digits::<0>),
+            Self::UserInstructions => ("user instructions per I/O", digits::<0>),
+            Self::KernelInstructions => ("kernel instructions per I/O", digits::<0>),
+            Self::Overhead => ("time per I/O less the device's own, µs", digits::<1>),
+            Self::StartTime => ("start to exit, ms", digits::<1>),
+            Self::Memory => ("peak memory less the buffers, MiB", digits::<1>),
+            Self::SampleTime => ("CPU time per thread sample, µs", digits::<1>),
+            Self::ProgramTime => ("the same, of the whole program", digits::<1>),
+            Self::Usage => ("% of one CPU", digits::<0>),
+            Self::Missed => ("samples missed, %", digits::<0>),
+        }
+    }
+
+    fn more_is_better(self) -> bool {
+        matches!(self, Self::Iops | Self::Beside)
     }
 }
 
@@ -100,11 +77,11 @@ pub enum Peer {
 
 impl Goal {
     pub fn is_met(&self, value: f64) -> bool {
-        if self.figure.spec().more_is_better { value >= self.limit } else { value <= self.limit }
+        if self.figure.more_is_better() { value >= self.limit } else { value <= self.limit }
     }
 
     fn text(&self, is_ratio: bool) -> String {
-        let sign = if self.figure.spec().more_is_better { '≥' } else { '≤' };
+        let sign = if self.figure.more_is_better() { '≥' } else { '≤' };
         let times = if is_ratio { " ×" } else { "" };
         format!("{sign} {}{times}", self.limit)
     }
@@ -157,7 +134,7 @@ impl<'a> Rounds<'a> {
 
     fn fastest_peer(&self) -> Option<Tool> {
         let iops = |tool: &Tool| self.values(*tool, Figure::Iops).map_or(0.0, |iops| iops.median);
-        let peers = TOOLS.iter().map(|spec| spec.tool).filter(|tool| !tool.is_fathom());
+        let peers = Tool::ALL.into_iter().filter(|tool| !tool.is_fathom());
         peers.max_by(|a, b| iops(a).total_cmp(&iops(b))).filter(|fastest| iops(fastest) > 0.0)
     }
 
@@ -206,7 +183,7 @@ pub fn heading(env: &Env, rounds: u32) -> String {
     for (tool, path) in env.paths.iter().filter(named) {
         let version = programs::version(path).unwrap_or_default();
         let version = version.lines().next().unwrap_or("unknown");
-        let _ = write!(text, " {}: {version}.", tool.spec().name);
+        let _ = write!(text, " {}: {version}.", tool.title());
     }
     text
 }
@@ -216,7 +193,8 @@ pub fn results(cases: &[&Rounds]) -> String {
         ["work", "figure", "tool", "median (min–max)", "fathom ÷ it (min–max)", "must be", "is"];
     let mut rows = vec![header.map(String::from)];
     for case in cases {
-        let of_figure = |figure| TOOLS.iter().filter_map(move |spec| row(case, figure, spec.tool));
+        let of_figure =
+            |figure| Tool::ALL.into_iter().filter_map(move |tool| row(case, figure, tool));
         let first = rows.len();
         rows.extend(case.figures().into_iter().flat_map(of_figure));
         if let Some(row) = rows.get_mut(first) {
@@ -251,11 +229,12 @@ fn row(case: &Rounds, figure: Figure, tool: Tool) -> Option<[String; 7]> {
         (Peer::None, Some(values))
     };
     let [goal, is] = case.verdict(figure, peer, judged);
+    let (name, shown) = figure.spec();
     Some([
         String::new(),
-        figure.spec().name.to_string(),
-        tool.spec().name.to_string(),
-        values.text(figure.spec().text),
+        name.to_string(),
+        tool.title().to_string(),
+        values.text(shown),
         ratios.map_or(String::new(), |ratios| ratios.text(text)),
         goal,
         is,
@@ -297,7 +276,7 @@ fn row_of_case(case: &Rounds) -> Option<[String; 8]> {
     Some([
         case.case.title.clone(),
         own,
-        peer.map_or("", |peer| peer.spec().name).to_string(),
+        peer.map_or("", Tool::title).to_string(),
         peer.and_then(iops).unwrap_or_default(),
         speed.map_or(String::new(), |ratios| ratios.text(ratio_text)),
         speed_is,
@@ -330,11 +309,6 @@ mod tests {
     fn add(rounds: &mut Rounds, measured: &[(Tool, f64)]) {
         rounds.begin_round();
         measured.iter().for_each(|(tool, iops)| rounds.add(*tool, vec![(Figure::Iops, *iops)]));
-    }
-
-    #[test]
-    fn figures_are_in_order() {
-        assert!(FIGURES.iter().enumerate().all(|(index, spec)| spec.figure as usize == index));
     }
 
     #[test]

@@ -7,24 +7,27 @@ use crate::run::Finished;
 use serde_json::Value;
 use std::path::Path;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Tool {
-    Fathom,
-    /// fathom again, as a control (A/A).
-    Again,
-    WatchDefault,
-    WatchFull,
-    Fio,
-    /// fio with all keys that reduce its cost.
-    FioTuned,
-    TIoUring,
-    /// t/io_uring, submitting half of the queue depth per call.
-    TIoUringHalf,
-    Threads,
-    ThreadsAll,
-    ThreadsStacks,
-    Psn,
-    PsnStacks,
+fathom_model::named! {
+    /// By their names in the cases.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Tool {
+        Fathom = "fathom",
+        /// fathom again, as a control (A/A).
+        Again = "again",
+        WatchDefault = "default",
+        WatchFull = "full",
+        Fio = "fio",
+        /// fio with all keys that reduce its cost.
+        FioTuned = "fio-tuned",
+        TIoUring = "t/io_uring",
+        /// t/io_uring, submitting half of the queue depth per call.
+        TIoUringHalf = "t/io_uring-half",
+        Threads = "threads",
+        ThreadsAll = "all",
+        ThreadsStacks = "stacks",
+        Psn = "psn",
+        PsnStacks = "psn-stacks",
+    }
 }
 
 /// The options that a tool takes, and what it prints.
@@ -38,56 +41,6 @@ pub enum Form {
     Psn,
 }
 
-pub struct ToolSpec {
-    pub tool: Tool,
-    pub id: &'static str,
-    pub name: &'static str,
-    pub program: &'static str,
-    /// Arguments before those shared with fio. The overhead of sampling is measured separately.
-    command: &'static [&'static str],
-}
-
-const fn spec(
-    tool: Tool,
-    [id, name, program]: [&'static str; 3],
-    command: &'static [&'static str],
-) -> ToolSpec {
-    ToolSpec { tool, id, name, program, command }
-}
-
-/// In the order of [`Tool`].
-pub static TOOLS: [ToolSpec; 13] = [
-    spec(Tool::Fathom, ["fathom", "fathom", "fathom"], &["run", "--sampling=off"]),
-    spec(Tool::Again, ["again", "fathom, again", "fathom"], &["run", "--sampling=off"]),
-    spec(
-        Tool::WatchDefault,
-        ["default", "fathom --sampling=default", "fathom"],
-        &["run", "--sampling=default"],
-    ),
-    spec(
-        Tool::WatchFull,
-        ["full", "fathom --sampling=full", "fathom"],
-        &["run", "--sampling=full"],
-    ),
-    spec(Tool::Fio, ["fio", "fio", "fio"], &[]),
-    spec(Tool::FioTuned, ["fio-tuned", "fio, tuned", "fio"], &[]),
-    spec(Tool::TIoUring, ["t/io_uring", "t/io_uring", "t/io_uring"], &[]),
-    spec(Tool::TIoUringHalf, ["t/io_uring-half", "t/io_uring -s depth/2", "t/io_uring"], &[]),
-    spec(Tool::Threads, ["threads", "fathom threads", "fathom"], &["threads", "--json"]),
-    spec(Tool::ThreadsAll, ["all", "fathom threads -a", "fathom"], &["threads", "--json", "-a"]),
-    spec(
-        Tool::ThreadsStacks,
-        ["stacks", "fathom threads -a -G kstack", "fathom"],
-        &["threads", "--json", "-a", "-G", "kstack"],
-    ),
-    spec(Tool::Psn, ["psn", "pSnapper", "psn"], &["-a", "-g", "comm,state,syscall,wchan"]),
-    spec(
-        Tool::PsnStacks,
-        ["psn-stacks", "pSnapper, kernel stacks", "psn"],
-        &["-a", "-g", "comm,state,syscall,wchan,kstack"],
-    ),
-];
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
     Seconds(u32),
@@ -95,25 +48,54 @@ pub enum End {
 }
 
 impl Tool {
-    pub fn spec(self) -> &'static ToolSpec {
-        &TOOLS[self as usize]
+    /// What tables call it; its program, and the arguments before those shared with fio. The overhead of sampling is
+    /// measured separately.
+    fn spec(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Fathom => ("fathom", "fathom run --sampling=off"),
+            Self::Again => ("fathom, again", "fathom run --sampling=off"),
+            Self::WatchDefault => ("fathom --sampling=default", "fathom run --sampling=default"),
+            Self::WatchFull => ("fathom --sampling=full", "fathom run --sampling=full"),
+            Self::Fio => ("fio", "fio"),
+            Self::FioTuned => ("fio, tuned", "fio"),
+            Self::TIoUring => ("t/io_uring", "t/io_uring"),
+            Self::TIoUringHalf => ("t/io_uring -s depth/2", "t/io_uring"),
+            Self::Threads => ("fathom threads", "fathom threads --json"),
+            Self::ThreadsAll => ("fathom threads -a", "fathom threads --json -a"),
+            Self::ThreadsStacks => {
+                ("fathom threads -a -G kstack", "fathom threads --json -a -G kstack")
+            }
+            Self::Psn => ("pSnapper", "psn -a -g comm,state,syscall,wchan"),
+            Self::PsnStacks => {
+                ("pSnapper, kernel stacks", "psn -a -g comm,state,syscall,wchan,kstack")
+            }
+        }
+    }
+
+    pub fn title(self) -> &'static str {
+        self.spec().0
+    }
+
+    pub fn program(self) -> &'static str {
+        let command = self.spec().1;
+        command.split_once(' ').map_or(command, |(program, _)| program)
     }
 
     pub fn is_fathom(self) -> bool {
-        self.spec().program == "fathom"
+        self.program() == "fathom"
     }
 
     pub fn form(self) -> Form {
-        match self.spec().program {
-            "t/io_uring" => Form::TIoUring,
-            "psn" => Form::Psn,
-            _ if self.spec().command.first() == Some(&"threads") => Form::Threads,
+        match self {
+            Self::TIoUring | Self::TIoUringHalf => Form::TIoUring,
+            Self::Psn | Self::PsnStacks => Form::Psn,
+            Self::Threads | Self::ThreadsAll | Self::ThreadsStacks => Form::Threads,
             _ => Form::Fio,
         }
     }
 
     fn command(self) -> Vec<String> {
-        self.spec().command.iter().map(ToString::to_string).collect()
+        self.spec().1.split(' ').skip(1).map(String::from).collect()
     }
 
     /// The arguments of a random read of 4 KiB blocks with `keys` in fio's form, written as
@@ -243,11 +225,6 @@ fn decimal(figure: &str) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn tools_are_in_order() {
-        assert!(TOOLS.iter().enumerate().all(|(index, spec)| spec.tool as usize == index));
-    }
 
     #[test]
     fn lines_of_t_io_uring() {

@@ -74,7 +74,7 @@ impl<'a> Work<'a> {
     /// The complete command line and the job file, so that readers can repeat it.
     pub fn description(&self) -> String {
         let Some(end) = self.lengths.last() else { return String::new() };
-        let command = format!("{} {}", self.tool.spec().program, self.args(*end).join(" "));
+        let command = format!("{} {}", self.tool.program(), self.args(*end).join(" "));
         if self.case.measure == Measure::Beside {
             format!("{command}  # on CPU {}", last_cpu())
         } else if self.case.job_file {

@@ -1,7 +1,6 @@
 //! A case: a shell script whose head, comments in a fixed form, states what machine it needs.
 
 use crate::Result;
-use std::path::Path;
 
 fathom_model::named! {
     /// The kernels of the lab, each the newest that Debian has of its line.
@@ -45,45 +44,45 @@ impl Machine {
     /// value of a list applies to all further disks. XFS takes no disk below 300 MiB. With
     /// `clock=instructions` times are counts.
     pub fn parse(text: &str) -> Result<Machine> {
-        let (mut disks, mut lba) = (4, vec![512, 512, 512, 4096]);
-        let (mut roots, mut disk_mib, mut memory_mib) = (2, vec![64, 64, 512, 64], 1024);
-        let (mut nodes, mut counts_instructions) = (1, false);
-        let (mut is_virtio, mut is_zoned) = (false, false);
+        let mut disks = 4;
+        let mut machine = Machine {
+            lba_bytes: vec![512, 512, 512, 4096],
+            roots: 2,
+            nodes: 1,
+            disk_mib: vec![64, 64, 512, 64],
+            memory_mib: 1024,
+            is_virtio: false,
+            is_zoned: false,
+            counts_instructions: false,
+        };
         for word in text.split_whitespace() {
             let (key, value) =
                 word.split_once('=').ok_or_else(|| format!("{word}: no KEY=VALUE"))?;
             match key {
                 "nvme" => disks = number(word, value, 0, 16)? as usize,
                 "lba" => {
-                    lba = list(value, |size| Ok(number(word, size, 512, 4096)? as u32))?;
+                    let lba = list(value, |size| Ok(number(word, size, 512, 4096)? as u32))?;
                     if lba.iter().any(|size| ![512, 4096].contains(size)) {
                         return Err(format!("{word}: a logical block is 512 or 4096 bytes").into());
                     }
+                    machine.lba_bytes = lba;
                 }
-                "roots" => roots = number(word, value, 1, 4)? as usize,
-                "nodes" => nodes = number(word, value, 1, 2)? as usize,
-                "disk" => disk_mib = list(value, |size| number(word, size, 16, 65536))?,
-                "memory" => memory_mib = number(word, value, 512, 4096)?,
-                "disks" if value == "virtio" => is_virtio = true,
-                "disks" if value == "zoned" => is_zoned = true,
-                "clock" if value == "instructions" => counts_instructions = true,
+                "roots" => machine.roots = number(word, value, 1, 4)? as usize,
+                "nodes" => machine.nodes = number(word, value, 1, 2)? as usize,
+                "disk" => machine.disk_mib = list(value, |size| number(word, size, 16, 65536))?,
+                "memory" => machine.memory_mib = number(word, value, 512, 4096)?,
+                "disks" if value == "virtio" => machine.is_virtio = true,
+                "disks" if value == "zoned" => machine.is_zoned = true,
+                "clock" if value == "instructions" => machine.counts_instructions = true,
                 _ => {
                     let keys = "nvme, lba, roots, nodes, disk, memory, disks=virtio|zoned, clock=instructions";
                     return Err(format!("{word}: a machine has {keys}").into());
                 }
             }
         }
-        let (lba_bytes, disk_mib) = (stretched(&lba, disks), stretched(&disk_mib, disks));
-        Ok(Machine {
-            lba_bytes,
-            roots,
-            nodes,
-            disk_mib,
-            memory_mib,
-            is_virtio,
-            is_zoned,
-            counts_instructions,
-        })
+        machine.lba_bytes = stretched(&machine.lba_bytes, disks);
+        machine.disk_mib = stretched(&machine.disk_mib, disks);
+        Ok(machine)
     }
 }
 
@@ -120,12 +119,6 @@ pub struct Case {
 }
 
 impl Case {
-    pub fn read(path: &Path) -> Result<Case> {
-        let text = std::fs::read_to_string(path)?;
-        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        Case::parse(&name, &text).map_err(|error| format!("{}: {error}", path.display()).into())
-    }
-
     /// The head ends at the first line that is not a comment.
     pub fn parse(name: &str, text: &str) -> Result<Case> {
         let mut case = Case {

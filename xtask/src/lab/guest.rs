@@ -5,6 +5,7 @@ use super::case::{Kernel, Machine};
 use super::cut;
 use super::qmp::Qmp;
 use crate::Result;
+use crate::run::Background;
 use serde_json::{Value, json};
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, ErrorKind, Write};
@@ -32,7 +33,8 @@ pub struct Setup<'a> {
 }
 
 pub struct Guest {
-    qemu: Qemu,
+    /// Killed on drop, like a power cut.
+    qemu: Background,
     channel: BufReader<UnixStream>,
     qmp: Qmp,
     part_of_line: Vec<u8>,
@@ -57,9 +59,9 @@ impl Guest {
         let mut command = Command::new(QEMU);
         command.args(arguments(setup, GuestPeer::Channel));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-        let mut qemu = Qemu(command.spawn()?);
-        let channel = accept(&channel, &mut qemu.0)?;
-        let qmp = accept(&qmp, &mut qemu.0)?;
+        let mut qemu = Background::start(&mut command)?;
+        let channel = accept(&channel, &mut qemu)?;
+        let qmp = accept(&qmp, &mut qemu)?;
         let channel = BufReader::new(channel);
         let qmp = Qmp::greet(qmp)?;
         let mut guest =
@@ -104,7 +106,7 @@ impl Guest {
     pub fn ended(&mut self) -> Option<ExitStatus> {
         // The channel closes shortly before the process ends.
         for _ in 0..50 {
-            if let Ok(Some(status)) = self.qemu.0.try_wait() {
+            if let Ok(Some(status)) = self.qemu.try_wait() {
                 return Some(status);
             }
             std::thread::sleep(Duration::from_millis(20));
@@ -174,16 +176,6 @@ fn namespace(index: usize, machine: &Machine) -> Value {
         "zoned": true, "zoned.zone_size": 4 << 20, "zoned.zone_capacity": 3 << 20,
         "zoned.max_open": 4, "zoned.max_active": 6,
     })
-}
-
-/// Killed on drop, like a power cut.
-struct Qemu(Child);
-
-impl Drop for Qemu {
-    fn drop(&mut self) {
-        drop(self.0.kill());
-        drop(self.0.wait());
-    }
 }
 
 pub fn disk_path(dir: &Path, index: usize) -> PathBuf {

@@ -9,7 +9,7 @@ mod qmp;
 mod run;
 mod schedule;
 
-use crate::Result;
+use crate::{Result, programs};
 use case::{Case, Kernel, Machine};
 use fathom_model::list;
 use guest::Setup;
@@ -55,7 +55,7 @@ pub struct Options {
 
 pub fn run(options: &Options) -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize()?;
-    let all = read_cases(&root.join("lab/cases"))?;
+    let all = programs::cases(&root.join("lab/cases"), |_, name, text| Case::parse(name, text))?;
     if options.list {
         all.iter().for_each(|case| println!("{:<24} {}", case.name, case.title));
         return Ok(());
@@ -99,14 +99,6 @@ pub fn run(options: &Options) -> Result<()> {
         println!("repeated in a fresh guest: {}", repeated.join(", "));
     }
     if failed > 0 { Err(format!("{failed} cases failed").into()) } else { Ok(()) }
-}
-
-fn read_cases(dir: &Path) -> Result<Vec<Case>> {
-    let mut paths: Vec<PathBuf> =
-        fs::read_dir(dir)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
-    paths.retain(|path| path.extension().is_some_and(|ending| ending == "sh"));
-    paths.sort();
-    paths.iter().map(|path| Case::read(path)).collect()
 }
 
 fn chosen(all: &[Case], options: &Options) -> Result<Vec<Case>> {

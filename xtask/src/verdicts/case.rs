@@ -2,6 +2,7 @@
 
 use super::truth::{self, Shares};
 use crate::Result;
+use crate::programs;
 use crate::run::{Finished, Probe, attempt};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -90,17 +91,8 @@ impl Expected {
 }
 
 impl Case {
-    /// All cases of a directory, by name.
     pub fn read_all(dir: &Path, causes: &Causes) -> Result<Vec<Case>> {
-        let mut cases = Vec::new();
-        for entry in std::fs::read_dir(dir)? {
-            let path = entry?.path();
-            let text = std::fs::read_to_string(&path)?;
-            let case = Case::parse(&path, &text, causes);
-            cases.push(case.map_err(|error| format!("{}: {error}", path.display()))?);
-        }
-        cases.sort_by(|a, b| a.name.cmp(&b.name));
-        Ok(cases)
+        programs::cases(dir, |path, _, text| Case::parse(path, text, causes))
     }
 
     fn parse(path: &Path, text: &str, causes: &Causes) -> Result<Case> {

@@ -1,6 +1,7 @@
 //! Shares of wall-clock time by cause: fathom's account, and the same by bpftrace.
 
 use crate::Result;
+use crate::run::Background;
 use fathom_analysis::account::KINDS;
 use fathom_analysis::threads::fold_digits;
 use fathom_model::watch::ThreadState;
@@ -9,7 +10,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Lines};
 use std::path::Path;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{ChildStdout, Command, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ const MOUNTED: &str =
     exec setpriv --pdeathsig INT bpftrace -f json -e \"$1\"";
 
 pub struct Tracer {
-    bpftrace: Child,
+    bpftrace: Background,
     lines: Lines<BufReader<ChildStdout>>,
 }
 
@@ -39,13 +40,10 @@ impl Tracer {
     pub fn start(pids: &[String]) -> Result<Self> {
         let watched: String = pids.iter().map(|pid| existing(pid)).collect();
         let script = SCRIPT.replace("/* WATCHED */", &watched).replace("MARKER", &marker());
-        let mut bpftrace = Command::new("unshare")
-            .args(["-m", "--propagation", "private", "sh", "-c", MOUNTED, "sh", &script])
-            .env("BPFTRACE_MAP_KEYS_MAX", "65536")
-            .env("BPFTRACE_STRLEN", "32")
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()?;
+        let mut command = Command::new("unshare");
+        command.args(["-m", "--propagation", "private", "sh", "-c", MOUNTED, "sh", &script]);
+        command.env("BPFTRACE_MAP_KEYS_MAX", "65536").env("BPFTRACE_STRLEN", "32");
+        let mut bpftrace = Background::start(command.stdout(Stdio::piped()).stderr(Stdio::null()))?;
         let stdout = bpftrace.stdout.take().ok_or("no output of bpftrace")?;
         let mut tracer = Self { bpftrace, lines: BufReader::new(stdout).lines() };
         for line in tracer.lines.by_ref() {
@@ -95,13 +93,6 @@ impl Tracer {
                 fold_digits(comm.as_str().unwrap_or_default()).into_owned();
         }
         Ok(threads.into_values().collect())
-    }
-}
-
-impl Drop for Tracer {
-    fn drop(&mut self) {
-        let _ = self.bpftrace.kill();
-        let _ = self.bpftrace.wait();
     }
 }
 

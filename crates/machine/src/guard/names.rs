@@ -122,7 +122,8 @@ fn check(
         let (dir, identity) = match known.get(dir_path) {
             Some(known) => *known,
             None => {
-                let dir = directory(lookup, plan, &path, dir_path, name)?;
+                let Spot { dir, .. } = subject::spot(lookup, &path, dir_path, name)?;
+                subject::stay_within(&path, plan.within.as_deref(), &target::resolved(&dir))?;
                 let stat = subject::stat(&path, &dir)?;
                 let found = (targets.dirs.len(), (stat.st_dev, stat.st_ino));
                 targets._locks.extend(shared_lock(&path, &dir)?);
@@ -142,18 +143,6 @@ fn check(
         targets.names.push(NamedTarget { path, dir, made: None });
     }
     Ok(targets)
-}
-
-fn directory(
-    lookup: &Lookup,
-    plan: &Names,
-    path: &str,
-    dir_path: &str,
-    name: &str,
-) -> Result<OwnedFd, GuardError> {
-    let Spot { dir, .. } = subject::spot(lookup, path, dir_path, name)?;
-    subject::stay_within(path, plan.within.as_deref(), &target::resolved(&dir))?;
-    Ok(dir)
 }
 
 /// Locks a directory together with other runs, so that none of their files there counts as left over. `None` without
@@ -240,16 +229,7 @@ impl NamedTargets {
         }
         first
     }
-}
 
-impl Drop for NamedTargets {
-    fn drop(&mut self) {
-        // Errors cannot be reported on drop.
-        let _ = self.remove();
-    }
-}
-
-impl NamedTargets {
     fn make_dir(
         &self,
         target: &NamedTarget,
@@ -302,5 +282,12 @@ impl NamedTargets {
 
     fn is_temporary(&self) -> bool {
         self.unlink || self.op.deletes()
+    }
+}
+
+impl Drop for NamedTargets {
+    fn drop(&mut self) {
+        // Errors cannot be reported on drop.
+        let _ = self.remove();
     }
 }

@@ -15,18 +15,13 @@ use std::path::Path;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum TargetIdentity {
     File(u64, u64),
-    Device(TargetKindKey, Number),
+    /// The node of a block device, or a generic character device: each kind has numbers of its own.
+    Device {
+        is_generic: bool,
+        number: Number,
+    },
     /// A name that does not exist yet, by its directory's device and inode.
     New(u64, u64, String),
-}
-
-/// Kinds of device nodes, each with its own number space.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum TargetKindKey {
-    /// `/dev/nvme0n1`.
-    Block,
-    /// `/dev/ng0n1`, `/dev/sg0`.
-    Generic,
 }
 
 pub(crate) enum Location {
@@ -79,46 +74,31 @@ pub(crate) fn gather(lookup: &Lookup, plan: &Plan) -> Result<Vec<GuardSubject>, 
                 let subject = &mut all[*at.get()];
                 subject.paths.push(target.path.clone());
                 subject.members.push(index);
-                join(&mut subject.want, target);
+                subject.want.join(target);
             }
             Entry::Vacant(at) => {
                 at.insert(all.len());
-                let paths = vec![target.path.clone()];
-                all.push(GuardSubject {
-                    paths,
-                    members: vec![index],
-                    want: want(target),
-                    place,
-                    facts,
-                });
+                let (paths, members) = (vec![target.path.clone()], vec![index]);
+                let mut want = Want { fallocate: target.fallocate, late: true, ..Want::default() };
+                want.join(target);
+                all.push(GuardSubject { paths, members, want, place, facts });
             }
         }
     }
     Ok(all)
 }
 
-fn want(target: &Target) -> Want {
-    Want {
-        written: target.written || target.trimmed,
-        trimmed: target.trimmed,
-        create_size: target.create_size,
-        fallocate: target.fallocate,
-        fill: target.fill,
+impl Want {
+    fn join(&mut self, target: &Target) {
+        self.written |= target.written || target.trimmed;
+        self.trimmed |= target.trimmed;
+        self.create_size = self.create_size.max(target.create_size);
+        self.fill |= target.fill;
         // A file to be filled must exist before the run.
-        late: target.create_on_open && !target.fill,
-        unlink: target.unlink,
-        invalidate: target.invalidate,
+        self.late &= target.create_on_open && !target.fill;
+        self.unlink |= target.unlink;
+        self.invalidate |= target.invalidate;
     }
-}
-
-fn join(want: &mut Want, target: &Target) {
-    want.written |= target.written || target.trimmed;
-    want.trimmed |= target.trimmed;
-    want.create_size = want.create_size.max(target.create_size);
-    want.fill |= target.fill;
-    want.late &= target.create_on_open && !target.fill;
-    want.unlink |= target.unlink;
-    want.invalidate |= target.invalidate;
 }
 
 fn find(
@@ -145,14 +125,11 @@ fn existing(
     stay_within(&path, target.within.as_deref(), &facts.resolved)?;
     let identity = match facts.kind {
         TargetKind::File => file_identity(&stat(&path, &fd)?),
-        TargetKind::BlockDevice => {
-            TargetIdentity::Device(TargetKindKey::Block, facts.device_number)
-        }
-        TargetKind::NvmeGeneric | TargetKind::ScsiGeneric | TargetKind::ScsiBsg => {
-            TargetIdentity::Device(TargetKindKey::Generic, facts.device_number)
-        }
         TargetKind::Directory => return Err(GuardError::IsDirectory { path }),
         TargetKind::Missing | TargetKind::Other => return Err(GuardError::NotUsable { path }),
+        kind => {
+            TargetIdentity::Device { is_generic: kind.is_generic(), number: facts.device_number }
+        }
     };
     Ok((Location::Existing(fd), facts, identity))
 }

@@ -3,7 +3,7 @@
 
 mod nvme;
 
-use crate::topology::irqs_above;
+use crate::topology::{irqs_above, is_numbered, multipath, name_of};
 use fathom_model::facts::DeviceFacts;
 use fathom_model::inspection::{
     DiskInspection, Inspection, Interrupt, MountedFileSystem, NvmeReport, Partition, Readings,
@@ -12,6 +12,7 @@ use fathom_model::list;
 use fathom_model::record::DriveHeat;
 use fathom_sys::cgroup::{self, Hierarchy};
 use fathom_sys::device::{self, Node};
+use fathom_sys::interrupts;
 use fathom_sys::mounts::{self, Mount};
 use fathom_sys::roots::{self, Roots, entries, number, text};
 use std::io;
@@ -204,9 +205,8 @@ fn disk(roots: &Roots, mounts: &[Mount], device: &DeviceFacts, node: &Node) -> D
             record(&mut files, &format!("{name}/{file}"), &dir.join(file));
         }
     }
-    let name =
-        controller.as_ref().and_then(|dir| dir.file_name()?.to_str().map(ToString::to_string));
-    let (nvme, nvme_missing) = match name.map(|name| nvme::report(&name, device.nvme_nsid)) {
+    let report = controller.map(|dir| nvme::report(&name_of(&dir), device.nvme_nsid));
+    let (nvme, nvme_missing) = match report {
         Some(Ok(report)) => (Some(report), None),
         Some(Err(reason)) => (None, Some(reason)),
         None => (None, None),
@@ -229,14 +229,9 @@ fn pci_above(disk: &Path) -> Option<PathBuf> {
 
 /// The directory of a disk's NVMe controller; with multipath, of the first.
 fn controller(disk: &Path) -> Option<PathBuf> {
-    let dir = disk.join("device").canonicalize().ok()?;
-    let is_controller =
-        |name: &str| name.strip_prefix("nvme").is_some_and(|rest| rest.parse::<u32>().is_ok());
-    if is_controller(dir.file_name()?.to_str()?) {
-        return Some(dir);
-    }
-    let first = entries(&dir).into_iter().find(|name| is_controller(name))?;
-    dir.join(first).canonicalize().ok()
+    let is_controller = |dir: &PathBuf| is_numbered(&name_of(dir), "nvme");
+    let own = || disk.join("device").canonicalize().ok().filter(is_controller);
+    multipath(disk).map_or_else(own, |all| all.into_iter().next())
 }
 
 fn partitions(node: &Node) -> Vec<Partition> {
@@ -284,26 +279,16 @@ fn mounted(mounts: &[Mount], node: &Node) -> Vec<MountedFileSystem> {
 
 fn interrupts(roots: &Roots, disk: &Path) -> Vec<Interrupt> {
     let table = std::fs::read_to_string(roots.proc.join("interrupts")).unwrap_or_default();
-    let header = table.lines().next().unwrap_or("");
-    let cpus: Vec<u32> = header
-        .split_whitespace()
-        .filter_map(|name| name.strip_prefix("CPU")?.parse().ok())
-        .collect();
-    let of = |irq: u32| {
-        let line =
-            table.lines().find_map(|line| line.trim_start().strip_prefix(&format!("{irq}:")));
-        let counts = line.unwrap_or("").split_whitespace().map_while(|count| count.parse().ok());
-        let dir = roots.proc.join("irq").join(irq.to_string());
-        let cpus_of = text(dir.join("effective_affinity_list"));
+    let counted = interrupts::parse(&table);
+    let of = |number: u32| {
+        let own = counted.iter().find(|source| source.irq == number.to_string());
+        let counts = own.into_iter().flat_map(|source| &source.counts);
+        let dir = roots.proc.join("irq").join(number.to_string());
+        let cpus = text(dir.join("effective_affinity_list"));
         Interrupt {
-            number: irq,
-            cpus: cpus_of.or_else(|| text(dir.join("smp_affinity_list"))).unwrap_or_default(),
-            counts: cpus
-                .iter()
-                .copied()
-                .zip(counts)
-                .filter(|(_, count): &(u32, u64)| *count > 0)
-                .collect(),
+            number,
+            cpus: cpus.or_else(|| text(dir.join("smp_affinity_list"))).unwrap_or_default(),
+            counts: counts.map(|(cpu, count)| (*cpu, u64::from(*count))).collect(),
         }
     };
     // Those never set up, such as of queues beyond the CPUs, are not in the table.

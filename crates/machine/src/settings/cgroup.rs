@@ -4,10 +4,10 @@ use super::LockedJournal;
 use super::SettingsError;
 use super::effects::{Effects, may_write};
 use super::journal::{RunCgroup, SlotKind};
-use super::place::{self, SettingFile};
+use super::place::SettingFile;
 use super::restore::Restored;
 use crate::host::kibibytes;
-use fathom_model::setting::{CgroupLimits, SettingChange};
+use fathom_model::setting::CgroupLimits;
 use fathom_model::units::bytes;
 use fathom_sys::cgroup::{self, Hierarchy};
 use fathom_sys::roots::{self, Roots, Unread, is_cgroup};
@@ -33,25 +33,24 @@ pub(super) fn enter(
 ) -> Result<(), SettingsError> {
     let name = format!("fathom-{}", std::process::id());
     let all = cgroup::own(&effects.roots)?;
-    let (change, limits) = (&place.change(), limits(place)?);
-    enough_memory(&effects.roots, change, limits)?;
-    let groups = groups(&all, change, limits)?;
+    let limits = limits(place)?;
+    enough_memory(&effects.roots, place, limits)?;
+    let groups = groups(&all, place, limits)?;
     held.journal.group = Some(RunCgroup {
         dirs: groups.iter().map(|(hierarchy, _)| hierarchy.top.join(&name)).collect(),
         back: groups.iter().map(|(hierarchy, _)| hierarchy.own.clone()).collect(),
     });
     effects.save(&held.slot, SlotKind::Transient, &held.journal)?;
     groups.iter().try_for_each(|(hierarchy, files)| {
-        create(effects, change, &hierarchy.top.join(&name), files)
+        create(effects, place, &hierarchy.top.join(&name), files)
     })
 }
 
 /// Checks that this user may create the group of `place`.
 pub(super) fn check(effects: &Effects, place: &SettingFile) -> Result<(), SettingsError> {
     let all = cgroup::own(&effects.roots)?;
-    let change = place.change();
-    for (hierarchy, _) in groups(&all, &change, limits(place)?)? {
-        may_write(&hierarchy.top).map_err(|error| refused(&change, &hierarchy.top, error))?;
+    for (hierarchy, _) in groups(&all, place, limits(place)?)? {
+        may_write(&hierarchy.top).map_err(|error| refused(place, &hierarchy.top, error))?;
     }
     Ok(())
 }
@@ -63,14 +62,13 @@ fn limits(place: &SettingFile) -> Result<CgroupLimits, SettingsError> {
 /// The hierarchies that have the controllers of these limits, each with the files to write.
 fn groups<'a>(
     all: &'a [Hierarchy],
-    change: &SettingChange,
+    place: &SettingFile,
     limits: CgroupLimits,
 ) -> Result<Vec<(&'a Hierarchy, Vec<LimitFile>)>, SettingsError> {
-    let no_target = |reason| SettingsError::NoSuchTarget { change: change.clone(), reason };
     let mut groups: Vec<(&Hierarchy, Vec<LimitFile>)> = Vec::new();
     for (controller, v2, v1) in wanted(limits) {
         let hierarchy = all.iter().find(|hierarchy| hierarchy.has(controller)).ok_or_else(|| {
-            no_target(match controller {
+            place.no_target(match controller {
                 "" => "no cgroup hierarchy is mounted".to_string(),
                 _ => format!(
                     "no mounted cgroup hierarchy has the {controller} controller enabled; with cgroup v2: \
@@ -86,49 +84,42 @@ fn groups<'a>(
     }
     let mut own = groups.iter().filter_map(|(hierarchy, _)| hierarchy.own.file_name()?.to_str());
     match own.find(|name| is_fathoms(name)) {
-        Some(own) => {
-            Err(no_target(format!("this process is already in the cgroup {own} of another fathom")))
-        }
+        Some(own) => Err(place
+            .no_target(format!("this process is already in the cgroup {own} of another fathom"))),
         None => Ok(groups),
     }
 }
 
 fn create(
     effects: &Effects,
-    change: &SettingChange,
+    place: &SettingFile,
     dir: &Path,
     files: &[LimitFile],
 ) -> Result<(), SettingsError> {
     effects.step();
     match std::fs::create_dir(dir) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-            return Err(refused(change, dir, error));
+            return Err(refused(place, dir, error));
         }
         _ => effects.step(),
     }
     let own = ("cgroup.procs", std::process::id().to_string());
     for (file, value) in files.iter().chain([&own]) {
         let path = dir.join(file);
-        effects.write_path(&path, value).map_err(|error| refused(change, &path, error))?;
+        effects.write_path(&path, value).map_err(|error| refused(place, &path, error))?;
     }
     Ok(())
 }
 
-fn refused(change: &SettingChange, file: &Path, source: io::Error) -> SettingsError {
-    let hint = place::hint_of_access(&source).unwrap_or_default().to_string();
-    SettingsError::Refused {
-        change: change.clone(),
-        file: file.display().to_string(),
-        hint,
-        source,
-    }
+fn refused(place: &SettingFile, file: &Path, source: io::Error) -> SettingsError {
+    place.refused_at(file.display().to_string(), source)
 }
 
 /// Refuses a limit that would have the kernel kill fathom itself. What a process uses already stays accounted to its old
 /// group, so that the limit is for what it may use again, and for what it needs besides.
 fn enough_memory(
     roots: &Roots,
-    change: &SettingChange,
+    place: &SettingFile,
     limits: CgroupLimits,
 ) -> Result<(), SettingsError> {
     let Some(limit) = limits.memory_bytes else { return Ok(()) };
@@ -138,12 +129,11 @@ fn enough_memory(
     if limit >= needed {
         return Ok(());
     }
-    let reason = format!(
+    Err(place.no_target(format!(
         "{} is too little for fathom itself, which the kernel would kill; set at least {}m",
         bytes(limit),
         needed.div_ceil(1 << 20)
-    );
-    Err(SettingsError::NoSuchTarget { change: change.clone(), reason })
+    )))
 }
 
 /// For each controller needed: the files of version 2 and of version 1.

@@ -344,7 +344,7 @@ pub enum SettingsError {
         change: SettingChange,
         file: String,
         /// The remedy, after a semicolon; may be empty.
-        hint: String,
+        hint: &'static str,
         source: io::Error,
     },
     #[error(

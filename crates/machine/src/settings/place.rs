@@ -41,8 +41,15 @@ impl SettingFile {
     }
 
     pub fn refused(&self, source: io::Error) -> SettingsError {
-        let of_access = hint_of_access(&source);
-        let hint = of_access.unwrap_or_else(|| match source.kind() {
+        self.refused_at(format!("/{}", self.file), source)
+    }
+
+    pub fn refused_at(&self, file: String, source: io::Error) -> SettingsError {
+        let hint = match source.kind() {
+            io::ErrorKind::PermissionDenied => "; run as root",
+            io::ErrorKind::ReadOnlyFilesystem => {
+                "; containers mount it read-only: run as root on the host, or remount it read-write"
+            }
             io::ErrorKind::InvalidInput if self.setting == Setting::NrRequests => {
                 "; with scheduler none, the maximum is the driver's number of tags"
             }
@@ -56,9 +63,12 @@ impl SettingFile {
                 "; drivers such as nvme manage the affinity of their interrupts themselves"
             }
             _ => "",
-        });
-        let (change, file) = (self.change(), format!("/{}", self.file));
-        SettingsError::Refused { change, file, hint: hint.into(), source }
+        };
+        SettingsError::Refused { change: self.change(), file, hint, source }
+    }
+
+    pub fn no_target(&self, reason: String) -> SettingsError {
+        SettingsError::NoSuchTarget { change: self.change(), reason }
     }
 
     pub fn is_readable(&self) -> bool {
@@ -77,17 +87,6 @@ impl SettingFile {
             return found.split(' ').next() == Some(&self.value);
         }
         same(Some(self.setting), &self.value, found)
-    }
-}
-
-/// What to do where permissions or mounts refuse a change, after a semicolon.
-pub(super) fn hint_of_access(error: &io::Error) -> Option<&'static str> {
-    match error.kind() {
-        io::ErrorKind::PermissionDenied => Some("; run as root"),
-        io::ErrorKind::ReadOnlyFilesystem => Some(
-            "; containers mount it read-only: run as root on the host, or remount it read-write",
-        ),
-        _ => None,
     }
 }
 

@@ -1,6 +1,7 @@
 //! Interrupts and hardware queues of block devices (Documentation/ABI/stable/sysfs-block,
 //! Documentation/ABI/testing/sysfs-bus-pci, Documentation/core-api/irq/irq-affinity.rst).
 
+use super::{is_numbered, name_of};
 use crate::host::cpu_list;
 use fathom_model::list;
 use fathom_model::topology::Irq;
@@ -53,13 +54,10 @@ pub(super) fn queues(dir: &Path) -> Vec<Vec<u32>> {
 }
 
 /// The controllers of an NVMe multipath disk, which is a child of its subsystem.
-pub(super) fn multipath(disk: &Path) -> Option<Vec<PathBuf>> {
+pub(crate) fn multipath(disk: &Path) -> Option<Vec<PathBuf>> {
     let subsystem = disk.parent()?;
-    subsystem.file_name()?.to_str()?.strip_prefix("nvme-subsys")?;
-    let names = entries(subsystem).into_iter();
-    let controllers = names.filter(|name| {
-        name.strip_prefix("nvme").is_some_and(|number| number.parse::<u32>().is_ok())
-    });
+    is_numbered(&name_of(subsystem), "nvme-subsys").then_some(())?;
+    let controllers = entries(subsystem).into_iter().filter(|name| is_numbered(name, "nvme"));
     Some(controllers.filter_map(|name| subsystem.join(name).canonicalize().ok()).collect())
 }
 

@@ -9,10 +9,12 @@ mod slots;
 mod tree;
 mod volumes;
 
-pub(crate) use affinity::irqs_above;
 pub use affinity::wiring;
+pub(crate) use affinity::{irqs_above, multipath};
 
 use crate::host;
+use crate::target::Lookup;
+use fathom_model::facts::TargetKind;
 use fathom_model::topology::{CpuPackage, NumaNode, Topology};
 use fathom_sys::roots::{Roots, entries, number, text};
 use names::PciNames;
@@ -53,10 +55,11 @@ fn without_tree(roots: &Roots) -> Topology {
     }
 }
 
-/// The whole disk or stacked device that holds what is at `path`, by kernel name: of a device node, a file or a
-/// directory.
+/// The block device that is, or holds, what is at `path`, by kernel name.
 pub fn volume_of(roots: &Roots, path: &str) -> Option<String> {
-    volumes::by_path(roots, Path::new(path))
+    let facts = Lookup::new(roots).target(path).ok()?;
+    let is_there = facts.kind != TargetKind::Missing;
+    facts.device_names().next().filter(|_| is_there).map(str::to_string)
 }
 
 fn packages(roots: &Roots) -> Vec<CpuPackage> {
@@ -103,4 +106,14 @@ fn numbered(names: &[String], prefix: &str) -> Vec<u32> {
     let mut numbers: Vec<u32> = numbers.collect();
     numbers.sort_unstable();
     numbers
+}
+
+/// Whether a name is `prefix` and a number.
+pub(crate) fn is_numbered(name: &str, prefix: &str) -> bool {
+    let number = name.strip_prefix(prefix);
+    number.is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+pub(crate) fn name_of(dir: &Path) -> String {
+    dir.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }

@@ -1,5 +1,6 @@
 //! PCI functions in sysfs (Documentation/ABI/testing/sysfs-bus-pci) and their configuration space.
 
+use super::name_of;
 use super::names::PciNames;
 use fathom_model::topology::{Hop, HopKind, Link, LinkMode, LinkStandard};
 use fathom_sys::roots::{number, text};
@@ -61,7 +62,7 @@ pub(super) fn function(dir: &Path, parent: HopKind, names: &PciNames<'_>) -> Hop
         _ => HopKind::Function,
     };
     Hop {
-        name: dir.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+        name: name_of(dir),
         kind,
         label: names.device(id("vendor"), id("device"), class.unwrap_or(0)),
         class,

@@ -2,7 +2,7 @@
 
 use super::affinity;
 use super::names::PciNames;
-use super::pci;
+use super::{is_numbered, name_of, pci};
 use fathom_model::topology::{Hop, HopKind, Link, LinkMode, LinkStandard, Volume};
 use fathom_sys::roots::{Roots, entries, number, text};
 use std::path::{Path, PathBuf};
@@ -71,24 +71,23 @@ impl TreeBuilder<'_> {
             dir.push(part);
             dirs.push(dir.clone());
         }
-        let name = |dir: &Path| dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
         // Firmware devices above a root bus are not on the path.
-        let first = dirs.iter().position(|dir| pci::is_root_bus(&name(dir)));
+        let first = dirs.iter().position(|dir| pci::is_root_bus(&name_of(dir)));
         let on_pci = dirs.split_off(first.unwrap_or(0));
         let mut parent = HopKind::Bus;
         let mut level = &mut self.top;
         let mut hops: Vec<PathBuf> =
-            on_pci.iter().filter(|dir| is_hop(&name(dir))).cloned().collect();
+            on_pci.iter().filter(|dir| is_hop(&name_of(dir))).cloned().collect();
         if first.is_none() {
-            let bus = on_pci.iter().rfind(|dir| is_bus(&name(dir)));
+            let bus = on_pci.iter().rfind(|dir| is_bus(&name_of(dir)));
             hops.splice(0..0, bus.cloned());
         }
         // A SCSI host of an ATA port is the same controller.
-        let has_ata = hops.iter().any(|dir| numbered(&name(dir), "ata"));
-        hops.retain(|dir| !(has_ata && numbered(&name(dir), "host")));
+        let has_ata = hops.iter().any(|dir| is_numbered(&name_of(dir), "ata"));
+        hops.retain(|dir| !(has_ata && is_numbered(&name_of(dir), "host")));
         let last = hops.len().saturating_sub(1);
         for (index, dir) in hops.iter().enumerate() {
-            let name = name(dir);
+            let name = name_of(dir);
             let at = level.iter().position(|hop| hop.name == name);
             let at = at.unwrap_or_else(|| {
                 level.push(hop(self.roots, dir, parent, self.names));
@@ -107,7 +106,7 @@ impl TreeBuilder<'_> {
 fn is_hop(name: &str) -> bool {
     pci::is_function(name)
         || pci::is_root_bus(name)
-        || CONTROLLERS.iter().any(|prefix| numbered(name, prefix))
+        || CONTROLLERS.iter().any(|prefix| is_numbered(name, prefix))
 }
 
 /// Whether a directory can stand for the bus of a disk that is on no PCI bus.
@@ -115,13 +114,8 @@ fn is_bus(name: &str) -> bool {
     !is_hop(name) && !CLASSES.contains(&name) && !name.contains(':')
 }
 
-fn numbered(name: &str, prefix: &str) -> bool {
-    let number = name.strip_prefix(prefix);
-    number.is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit()))
-}
-
 fn hop(roots: &Roots, dir: &Path, parent: HopKind, names: &PciNames<'_>) -> Hop {
-    let name = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let name = name_of(dir);
     let irqs = affinity::irqs_of(roots, dir);
     if pci::is_function(&name) {
         return Hop { irqs, ..pci::function(dir, parent, names) };

@@ -1,7 +1,6 @@
 //! Block devices, what they are on, and where they are mounted.
 
 use super::affinity;
-use crate::target::block_of;
 use fathom_model::list;
 use fathom_model::topology::{Volume, VolumeKind};
 use fathom_sys::device::{self, Node};
@@ -11,20 +10,16 @@ use std::path::Path;
 
 /// All block devices that are not empty, with their partitions after them.
 pub(super) fn read(roots: &Roots) -> Vec<Volume> {
-    let block = roots.sys.join("block");
     let uses = Uses::read(roots);
     let mut volumes = Vec::new();
-    let mut names = entries(&block);
-    names.sort_by(|a, b| list::natural(a, b));
-    for name in names {
-        let dir = block.join(&name);
-        if size_bytes(&dir) == 0 || number::<u32>(dir.join("hidden")) == Some(1) {
+    let mut disks = device::whole(roots);
+    disks.sort_by(|a, b| list::natural(&a.name(), &b.name()));
+    for node in disks {
+        if node.size_bytes() == 0 || number::<u32>(node.attribute("hidden")) == Some(1) {
             continue;
         }
-        let disk = volume(&dir, &uses);
-        let parts = entries(&dir).into_iter().filter(|part| part.starts_with(&name));
-        let parts = parts.map(|part| dir.join(part));
-        let parts = parts.filter(|part| part.join("partition").exists()).map(|part| Volume {
+        let disk = volume(&node, &uses);
+        let parts = node.partitions().unwrap_or_default().into_iter().map(|part| Volume {
             kind: VolumeKind::Partition,
             members: vec![disk.name.clone()],
             queues: Vec::new(),
@@ -38,14 +33,8 @@ pub(super) fn read(roots: &Roots) -> Vec<Volume> {
     volumes
 }
 
-/// The block device that holds what is at `path`, by kernel name.
-pub(super) fn by_path(roots: &Roots, path: &Path) -> Option<String> {
-    let number = block_of(roots, path)?;
-    Node::by_number(roots, number).map(|node| node.name())
-}
-
-fn volume(dir: &Path, uses: &Uses) -> Volume {
-    let name = dir.file_name().unwrap_or_default().to_string_lossy().replace('!', "/");
+fn volume(node: &Node, uses: &Uses) -> Volume {
+    let dir = node.dir();
     let (kind, label) = if let Some(mapped) = text(dir.join("dm/name")) {
         (VolumeKind::Mapped, mapped)
     } else if let Some(level) = text(dir.join("md/level")) {
@@ -61,10 +50,10 @@ fn volume(dir: &Path, uses: &Uses) -> Volume {
     }
     Volume {
         members,
-        mounts: uses.of(dir, &name, &label),
-        size_bytes: size_bytes(dir),
+        mounts: uses.of(node, &label),
+        size_bytes: node.size_bytes(),
         queues: affinity::queues(dir),
-        name,
+        name: node.name(),
         kind,
         label,
     }
@@ -77,11 +66,6 @@ fn model(dir: &Path) -> String {
     let model = text(dir.join("device/model"));
     let parts: Vec<String> = vendor.into_iter().chain(model).collect();
     parts.join(" ")
-}
-
-fn size_bytes(dir: &Path) -> u64 {
-    // sysfs reports 512-byte sectors on all devices.
-    number::<u64>(dir.join("size")).unwrap_or(0).saturating_mul(512)
 }
 
 struct Uses<'a> {
@@ -110,14 +94,14 @@ impl<'a> Uses<'a> {
     }
 
     /// Where the device is mounted, each place once, and whether it is swap space.
-    fn of(&self, dir: &Path, name: &str, label: &str) -> Vec<String> {
-        let number = text(dir.join("dev")).and_then(|text| device::parse_number(&text));
-        let mut nodes = vec![format!("/dev/{name}")];
+    fn of(&self, node: &Node, label: &str) -> Vec<String> {
+        let name = node.name();
+        let mut nodes = vec![node.path()];
         if !label.is_empty() {
             nodes.push(format!("/dev/mapper/{label}"));
         }
         // A btrfs is mounted by one of its devices.
-        for members in self.members.iter().filter(|members| members.iter().any(|own| own == name)) {
+        for members in self.members.iter().filter(|members| members.contains(&name)) {
             nodes.extend(members.iter().map(|member| format!("/dev/{member}")));
         }
         let mut found: Vec<String> = Vec::new();
@@ -126,7 +110,7 @@ impl<'a> Uses<'a> {
             // A bind mount of a part of the file system is not another mount point of the device.
             let is_whole = mount.root == "/" || mount.device.0 == 0;
             if is_whole
-                && (Some(mount.device) == number || by_source)
+                && (mount.device == node.number || by_source)
                 && !found.contains(&mount.point)
             {
                 found.push(mount.point.clone());

@@ -4,8 +4,8 @@
 use super::limits::QueueLimits;
 use fathom_model::list;
 use fathom_model::watch::Unavailable;
-use fathom_sys::device::{Number, disks_of, parse_number};
-use fathom_sys::roots::{self, Roots, text};
+use fathom_sys::device::{Node, Number, disks_of, whole};
+use fathom_sys::roots::{Roots, text};
 use std::cmp::Reverse;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -30,6 +30,8 @@ pub enum BlocksError {
 pub(super) struct BlockDevice {
     pub name: String,
     pub path: PathBuf,
+    /// Its own `dev_t`.
+    pub number: u32,
     /// `dev_t` of the whole device, as tracepoints report it.
     pub disk: u32,
     /// Further `dev_t`s that its bios may carry: those of its partitions, or its own if it is one.
@@ -38,6 +40,7 @@ pub(super) struct BlockDevice {
     pub range: Option<(u64, u64)>,
     pub bio_based: bool,
     pub limits: QueueLimits,
+    pub is_empty: bool,
     /// I/Os completed since the device was created.
     pub ios: u64,
 }
@@ -78,20 +81,19 @@ pub(super) fn with_first(
     sys_root: &Path,
     names: &[String],
 ) -> Result<(Vec<BlockDevice>, usize), BlocksError> {
-    let all = all(sys_root)?;
+    let mut disks = all(sys_root)?;
     let roots = Roots { sys: sys_root.into(), ..Roots::default() };
     let named = disks_of(&roots, names.iter().map(String::as_str));
     let named: Vec<u32> = named.iter().map(|node| number(node.number)).collect();
-    let whole = all.into_iter().filter(|d| d.whole && d.sectors > 0);
-    let mut disks: Vec<BlockDevice> = whole.map(|d| d.device).collect();
+    disks.retain(|disk| disk.range.is_none() && !disk.is_empty);
     disks.sort_by_key(|disk| (!named.contains(&disk.disk), Reverse(disk.ios)));
     let first = disks.iter().filter(|disk| named.contains(&disk.disk)).count();
     Ok((disks, first))
 }
 
 /// The first names, as people count them: disks before the many loop devices.
-fn known(all: &[BlockDeviceNode]) -> String {
-    let mut names: Vec<&str> = all.iter().map(|d| d.device.name.as_str()).collect();
+fn known(all: &[BlockDevice]) -> String {
+    let mut names: Vec<&str> = all.iter().map(|device| device.name.as_str()).collect();
     names.sort_by(|a, b| {
         a.starts_with("loop").cmp(&b.starts_with("loop")).then_with(|| list::natural(a, b))
     });
@@ -103,31 +105,24 @@ pub(super) fn find(sys_root: &Path, wanted: &[String]) -> Result<Vec<BlockDevice
     let mut found: Vec<BlockDevice> = Vec::new();
     for name in wanted {
         let is_it = matcher(name)?;
-        let device = all.iter().find(|d| is_it(d)).map(|d| d.device.clone());
+        let device = all.iter().find(|device| is_it(device));
         let device = device
             .ok_or_else(|| BlocksError::NoDevice { name: name.clone(), known: known(&all) })?;
-        if !found.contains(&device) {
-            found.push(device);
+        if !found.contains(device) {
+            found.push(device.clone());
         }
     }
     Ok(found)
 }
 
-struct BlockDeviceNode {
-    device: BlockDevice,
-    number: u32,
-    whole: bool,
-    sectors: u64,
-}
-
-type Matcher = Box<dyn Fn(&BlockDeviceNode) -> bool>;
+type Matcher = Box<dyn Fn(&BlockDevice) -> bool>;
 
 /// A path selects by device number, a name by itself.
 fn matcher(name: &str) -> Result<Matcher, BlocksError> {
     if !name.contains('/') {
         // sysfs has `cciss!c0d0` for `cciss/c0d0`.
         let name = name.replace('!', "/");
-        return Ok(Box::new(move |d| d.device.name == name));
+        return Ok(Box::new(move |device| device.name == name));
     }
     let fail = |why: String| BlocksError::NotADevice { path: name.into(), why };
     let meta = std::fs::metadata(name).map_err(|error| fail(error.to_string()))?;
@@ -135,7 +130,7 @@ fn matcher(name: &str) -> Result<Matcher, BlocksError> {
         return Err(fail("not a block device".into()));
     }
     let number = number((rustix::fs::major(meta.rdev()), rustix::fs::minor(meta.rdev())));
-    Ok(Box::new(move |d| d.number == number))
+    Ok(Box::new(move |device| device.number == number))
 }
 
 /// The kernel-internal `dev_t` (include/linux/kdev_t.h): 12 bits of major, 20 bits of minor number.
@@ -143,67 +138,50 @@ pub(super) fn number((major, minor): Number) -> u32 {
     major << 20 | minor
 }
 
-fn all(sys_root: &Path) -> Result<Vec<BlockDeviceNode>, BlocksError> {
-    let block = sys_root.join("block");
-    let fail = |error: io::Error| BlocksError::Unreadable { path: block.clone(), source: error };
-    let mut paths: Vec<PathBuf> = std::fs::read_dir(&block)
-        .and_then(|dir| dir.map(|entry| entry.map(|e| e.path())).collect())
-        .map_err(fail)?;
-    paths.sort();
-    // Skips devices removed since the directory was read.
-    Ok(paths.iter().filter_map(|path| disk(path)).flatten().collect())
+fn all(sys_root: &Path) -> Result<Vec<BlockDevice>, BlocksError> {
+    let path = sys_root.join("block");
+    std::fs::read_dir(&path).map_err(|source| BlocksError::Unreadable { path, source })?;
+    let roots = Roots { sys: sys_root.into(), ..Roots::default() };
+    Ok(whole(&roots).iter().flat_map(with_partitions).collect())
 }
 
-fn disk(path: &Path) -> Option<Vec<BlockDeviceNode>> {
-    let disk = dev_number(path)?;
-    let device = BlockDevice {
-        name: file_name(path)?,
-        path: path.to_path_buf(),
-        disk,
-        parts: Vec::new(),
-        range: None,
-        bio_based: !path.join("mq").is_dir(),
-        limits: QueueLimits::read(&path.join("queue")),
-        ios: ios(path),
+/// A whole device, and its partitions.
+fn with_partitions(node: &Node) -> Vec<BlockDevice> {
+    let parts = node.partitions().unwrap_or_default();
+    let disk = BlockDevice {
+        parts: parts.iter().map(|part| number(part.number)).collect(),
+        bio_based: !node.attribute("mq").is_dir(),
+        limits: QueueLimits::read(&node.attribute("queue")),
+        ..named(node)
     };
-    let entries = std::fs::read_dir(path).ok()?.filter_map(Result::ok).map(|entry| entry.path());
-    let mut parts: Vec<BlockDeviceNode> =
-        entries.filter_map(|part| partition(&part, &device)).collect();
-    parts.sort_by(|a, b| a.device.name.cmp(&b.device.name));
-    let numbers = parts.iter().map(|part| part.number).collect();
-    let sectors = roots::number(path.join("size")).unwrap_or(0);
-    let whole = BlockDeviceNode {
-        device: BlockDevice { parts: numbers, ..device },
-        number: disk,
-        whole: true,
-        sectors,
+    let part = |part: &Node| {
+        let own = named(part);
+        let range = Some(part.sectors().ok()?);
+        let (name, path, number) = (own.name, own.path, own.number);
+        Some(BlockDevice {
+            name,
+            path,
+            number,
+            parts: vec![number],
+            range,
+            ios: own.ios,
+            ..disk.clone()
+        })
     };
-    Some(std::iter::once(whole).chain(parts).collect())
+    let parts: Vec<BlockDevice> = parts.iter().filter_map(part).collect();
+    std::iter::once(disk).chain(parts).collect()
 }
 
-fn partition(path: &Path, disk: &BlockDevice) -> Option<BlockDeviceNode> {
-    if !path.join("partition").exists() {
-        return None;
+fn named(node: &Node) -> BlockDevice {
+    BlockDevice {
+        name: node.name(),
+        path: node.dir().into(),
+        number: number(node.number),
+        disk: number(node.number),
+        ios: ios(node.dir()),
+        is_empty: node.size_bytes() == 0,
+        ..BlockDevice::default()
     }
-    let number = dev_number(path)?;
-    let (start, sectors) = (roots::number(path.join("start"))?, roots::number(path.join("size"))?);
-    let device = BlockDevice {
-        name: file_name(path)?,
-        path: path.to_path_buf(),
-        parts: vec![number],
-        range: Some((start, start.saturating_add(sectors))),
-        ios: ios(path),
-        ..disk.clone()
-    };
-    Some(BlockDeviceNode { device, number, whole: false, sectors })
-}
-
-fn dev_number(path: &Path) -> Option<u32> {
-    Some(number(parse_number(&text(path.join("dev"))?)?))
-}
-
-fn file_name(path: &Path) -> Option<String> {
-    Some(path.file_name()?.to_str()?.replace('!', "/"))
 }
 
 /// Reads and writes completed (Documentation/block/stat.rst).

@@ -6,7 +6,7 @@ use fathom_model::watch::InterruptSample;
 ///
 /// A line is `24:  counts…  chip  hwirq-edge  device`, or `LOC:  counts…  Local timer interrupts`
 /// (kernel/irq/proc.c, show_interrupts).
-pub(crate) fn parse(text: &str) -> Vec<InterruptSample> {
+pub fn parse(text: &str) -> Vec<InterruptSample> {
     let mut lines = text.lines();
     let columns = lines.next().unwrap_or_default();
     let cpus: Vec<u32> = columns
