@@ -1,6 +1,6 @@
 # cause: Random reads of 200 MiB through the page cache in a cgroup of 64 MiB.
-# expect: memory-limit, queue-depth
-# vague: device
+# expect: memory-limit
+# vague: device, queue-depth
 # runs: fathom
 prepare() {
     filled data 200m
@@ -8,6 +8,6 @@ prepare() {
 }
 program() {
     joined memory
-    run --ioengine=psync --direct=0 --bs=64k --runtime=6
+    run --ioengine=psync --direct=0 --invalidate=0 --bs=64k --runtime=6
 }
 clean() { ungrouped memory; }

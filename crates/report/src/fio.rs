@@ -82,8 +82,9 @@ pub(crate) struct DirFigures<'a> {
 }
 
 impl DirFigures<'_> {
+    /// As in fio, synchronous engines have none: one call submits and completes.
     pub fn slat(&self) -> Cow<'_, Histogram> {
-        shown(&self.dir.slat, self.plan.show.slat)
+        shown(&self.dir.slat, self.plan.show.slat && !self.plan.engine.is_synchronous())
     }
 
     pub fn clat(&self) -> Cow<'_, Histogram> {

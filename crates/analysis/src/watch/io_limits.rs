@@ -24,6 +24,8 @@ pub struct IoLimit {
     pub active: u32,
     /// Intervals that reached the limit.
     pub reached: u32,
+    /// Begin of the first of these, in nanoseconds since the start.
+    pub since_ns: u64,
     /// Whether the rates are those of the cgroup and not those of the device, which other programs use too.
     pub is_of_cgroup: bool,
     /// Sum of the rates of these.
@@ -107,6 +109,9 @@ pub(super) fn add(
         known.is_of_cgroup |= own.is_some();
         known.active += u32::from(part >= ACTIVE_MIN);
         if REACHED.contains(&part) {
+            if known.reached == 0 {
+                known.since_ns = then.elapsed_ns;
+            }
             known.reached += 1;
             known.rates += rate;
         }
@@ -143,6 +148,7 @@ mod tests {
         add(&mut totals, (&at(1), &at(3)), &disk);
         let limit = &totals["/a vda riops=1000"];
         assert_eq!((limit.reached, limit.mean(), limit.is_of_cgroup), (1, 1000.0, true));
+        assert_eq!(limit.since_ns, 1_000_000_000);
     }
 
     #[test]

@@ -85,6 +85,7 @@ fn a_sweep_is_a_page_with_curves() {
     assert_eq!(fetched(&page), None);
     let shown = place.ask(&["show", "kept", "--format=html"]).done().stdout;
     assert_eq!(shown, page);
+    place.first_screen(&["show", "kept"], &["Best: bs=", "IOPS ", ", p99 "]);
     let load = ["sweep", "--rate=40%..60%", "--iodepth=16", "data", "--no-record", "--json"];
     let answer = place.ask(&[&load, &SHORT[..]].concat()).done();
     let record: ExperimentRecord = serde_json::from_str(&answer.stdout).unwrap();

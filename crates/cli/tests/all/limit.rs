@@ -23,6 +23,8 @@ fn a_file_is_searched_and_not_changed() {
     assert!(place.read("kept/samples.ndjson").lines().count() >= 3);
     place.ask(&["top", "--replay=kept", "--format=text"]).done();
     says(&answer.stdout, &["4 KiB", "1 MiB", "peak", "IOPS", "data"]);
+    let answers = ["4 KiB random reads: ", "1 MiB random reads: ", " IOPS", ", p99 "];
+    place.first_screen(&["show", "kept"], &answers);
     says(&answer.stderr, &["latency at QD1"]);
     assert!(!answer.stdout.contains('\x1b') && !answer.stderr.contains(['\r', '\x1b']));
     assert_eq!(checksum(place.path("data")), before);

@@ -156,6 +156,23 @@ impl Place {
         self.start(args).wait()
     }
 
+    /// Asserts that the first screen of a terminal of 80 × 24 holds all of `parts`, wherever its lines are wrapped.
+    #[track_caller]
+    pub fn first_screen(&self, args: &[&str], parts: &[&str]) {
+        let mut command = self.command(FATHOM, args);
+        let page = Running::start(command.env("COLUMNS", "80")).wait().stdout;
+        let wide = page.lines().find(|line| line.chars().count() > 80);
+        assert_eq!(wide, None, "{page}");
+        let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let screen = page.lines().take(24).collect::<Vec<_>>().join("\n");
+        for part in parts {
+            assert!(
+                words(&screen).contains(part),
+                "{part:?} is not on the first screen of: {page}"
+            );
+        }
+    }
+
     /// `fathom run` without a record and without a live line.
     pub fn run(&self, args: &[&str]) -> Answer {
         self.ask(&[&["run", "--no-record", "--eta=never"], args].concat())

@@ -50,9 +50,14 @@ pub fn compared(comparison: &Comparison, zone: &TimeZone) -> Document {
     let answer = comparison.findings.iter().find(|finding| finding.is_verdict());
     answer.iter().for_each(|finding| answered(&mut page, finding));
     plans(&mut page, &comparison.plan);
-    page.findings(&comparison.findings);
     requirements(&mut page, comparison);
-    figure_tables(&mut page, &comparison.parts);
+    // The answer says whether the main figures may be relied on, so they may precede the warnings.
+    let parts = &comparison.parts;
+    let main = if parts.len() > PARTS_WHOLE { parts.len() } else { parts.len().min(1) };
+    let (main, others) = parts.split_at(main);
+    figure_tables(&mut page, main);
+    page.findings(&comparison.findings);
+    figure_tables(&mut page, others);
     side(&mut page, "before", &comparison.before, zone);
     side(&mut page, "after", &comparison.after, zone);
     if !comparison.earlier.is_empty() {

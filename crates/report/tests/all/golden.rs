@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use crate::support::{golden, json::Json, troubled, two_groups, uneven};
-use fathom_model::plan::{BlockSizes, Engine, Unified, Uring};
+use fathom_model::plan::{BlockSizes, Engine, Psync, Unified, Uring};
 use fathom_model::record::RunRecord;
 use fathom_model::watch::{SamplingRecord, Unavailable};
 use fathom_report::calendar::TimeZone;
@@ -233,6 +233,16 @@ fn latencies_that_are_switched_off_are_zero() {
     assert!(read["clat_ns"].get("percentile").is_none());
     assert!(read["bw_samples"].as_u64() > Some(0), "fio, too, reports them then");
     assert_eq!(read["lat_ns"]["N"], 300_000);
+    // As in fio, a synchronous engine has no submission latency.
+    let submitted = |engine: Engine| {
+        let mut record = two_groups();
+        record.plan.jobs.iter_mut().for_each(|job| job.engine = engine.clone());
+        let json = fio_json::render(&record, None, true);
+        let value: serde_json::Value = serde_json::from_str(&json).unwrap();
+        value["jobs"][0]["read"]["slat_ns"]["N"].as_u64()
+    };
+    assert_eq!(submitted(Engine::IoUring(Uring::default())), Some(300_000));
+    assert_eq!(submitted(Engine::Psync(Psync::Plain)), Some(0));
 }
 
 #[test]

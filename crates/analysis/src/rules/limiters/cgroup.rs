@@ -28,6 +28,8 @@ const USED_UP_MIN: f64 = 0.9;
 const HITS_MIN: f64 = 1.0;
 /// Pages per second that must have been read again soon after they were reclaimed.
 const REFAULTS_MIN: f64 = 10.0;
+/// The part of the whole machine's refaults that counts: others may have caused them, so the disk remains a cause.
+const OF_MACHINE: f64 = 0.4;
 /// The share of the time for which tasks must have been stalled for memory, where they read none again.
 const STALLED_MIN: f64 = 0.05;
 /// Share of the intervals with I/O in which a limit must have been reached.
@@ -119,31 +121,50 @@ fn io_limit(view: &View) -> Option<Claim> {
         limit.reached_share() >= REACHED_MIN && (limit.is_of_cgroup || !by_others)
     };
     let limit = view.seen.io_limits.values().filter(is_reached).max_by_key(|l| l.reached)?;
-    let IoLimit { cgroup, device, key, .. } = limit;
-    let v1 = view.cgroup().is_some_and(|cgroup| cgroup.io_limits_v1);
-    let (what, is_rate, v1_file) = match key.as_str() {
-        "riops" => (" reads/s", true, "blkio.throttle.read_iops_device"),
-        "wiops" => (" writes/s", true, "blkio.throttle.write_iops_device"),
-        "rbps" => (" of reads", false, "blkio.throttle.read_bps_device"),
-        _ => (" of writes", false, "blkio.throttle.write_bps_device"),
-    };
-    let setting = if v1 { v1_file } else { "io.max" };
-    let shown = |rate| if is_rate { units::grouped(rate) } else { units::bandwidth(rate) };
+    let (allowed, setting) = allowed(view, limit);
     let reached = Evidence::number("intervals at the limit", limit.reached_share(), Unit::Share);
-    let summary = format!(
-        "The cgroup {cgroup} allows {}{what} on {device} ({setting}); it reached {}.",
-        shown(limit.limit),
-        shown(limit.mean())
-    );
-    let source = match (limit.is_of_cgroup, v1) {
+    let summary = format!("{allowed}; it reached {}.", rate(limit, limit.mean()));
+    let is_v1 = view.cgroup().is_some_and(|cgroup| cgroup.io_limits_v1);
+    let source = match (limit.is_of_cgroup, is_v1) {
         (true, true) => format!("{setting}, blkio.throttle.io_serviced_recursive"),
         (true, false) => format!("{setting}, io.stat"),
         (false, _) => format!("{setting}, /proc/diskstats"),
     };
     let claim = Claim::new(summary, vec![reached.with_source(&source)]);
-    let subject = Subject::Cgroup { path: cgroup.clone() };
+    let subject = Subject::Cgroup { path: limit.cgroup.clone() };
     let claim = claim.about(subject).weight(limit.reached_share() * waits);
     Some(claim.confidence(Confidence::High))
+}
+
+/// A rate in the unit of a limit.
+fn rate(limit: &IoLimit, rate: f64) -> String {
+    if limit.key.ends_with("iops") { units::grouped(rate) } else { units::bandwidth(rate) }
+}
+
+/// What a limit allows, and the name of the setting.
+fn allowed(view: &View, limit: &IoLimit) -> (String, &'static str) {
+    let IoLimit { cgroup, device, key, .. } = limit;
+    let (what, v1_file) = match key.as_str() {
+        "riops" => (" reads/s", "blkio.throttle.read_iops_device"),
+        "wiops" => (" writes/s", "blkio.throttle.write_iops_device"),
+        "rbps" => (" of reads", "blkio.throttle.read_bps_device"),
+        _ => (" of writes", "blkio.throttle.write_bps_device"),
+    };
+    let is_v1 = view.cgroup().is_some_and(|cgroup| cgroup.io_limits_v1);
+    let setting = if is_v1 { v1_file } else { "io.max" };
+    let most = rate(limit, limit.limit);
+    (format!("The cgroup {cgroup} allows {most}{what} on {device} ({setting})"), setting)
+}
+
+/// The limit that was reached from about this time on, and not before, and what it allows.
+pub(super) fn io_limit_from<'a>(
+    view: &'a View,
+    from: std::ops::RangeInclusive<u64>,
+) -> Option<(&'a IoLimit, String)> {
+    let is_reached =
+        |limit: &&IoLimit| limit.reached_share() >= REACHED_MIN && from.contains(&limit.since_ns);
+    let limit = view.seen.io_limits.values().filter(is_reached).max_by_key(|l| l.reached)?;
+    Some((limit, allowed(view, limit).0))
 }
 
 /// By the setting in question, or the one with most I/Os in flight: the kernel lets an idle cgroup exceed its rate for a tenth
@@ -500,6 +521,8 @@ pub(in crate::rules) static MEMORY_LIMIT: Rule = Rule {
         )
     },
     remedy: "Raise memory.max (cgroup v1: memory.limit_in_bytes), or use less page cache",
+    // Where pages stay in memory, nobody waits for the disk. The kernel forgets pages that would take much more memory.
+    supersedes: &[&DEVICE, &super::threads::ONE_AT_A_TIME, &super::waits::READAHEAD],
     checks: &[Check::View(memory_limit)],
     #[cfg(test)]
     cases: &[
@@ -580,7 +603,8 @@ fn memory_limit(view: &View) -> Option<Claim> {
     let own = view.seen.processes.per_second(own.disk_read);
     let read = if view.is_own && own > 0.0 { own } else { paging.in_bytes };
     // The part of the read time spent on pages read again.
-    let reads = (bytes / read.max(1.0)).min(1.0) * view.io_wait().unwrap_or(1.0);
+    let known = if cgroup.memory_refaults.is_some() { 1.0 } else { OF_MACHINE };
+    let reads = (bytes / read.max(1.0)).min(1.0) * view.io_wait().unwrap_or(1.0) * known;
     let claim = Claim::new(summary, evidence).about(view.own_cgroup());
     Some(claim.weight(stalled.max(reads)).confidence(Confidence::Medium))
 }

@@ -41,8 +41,8 @@ pub(in crate::rules) static THROUGHPUT_DROP: Rule = Rule {
     id: "throughput-drop",
     limits: "what began during the run",
     meaning: "Throughput fell in the middle of the run and stayed low, although the load was the same. The finding says when, and \
-              what began at that time: a full page cache, other programs, less CPU time; if nothing that was sampled did, writes \
-              may have exhausted the drive's write cache.",
+              what began at that time: a full page cache, a limit of the cgroup, other programs, less CPU time; if nothing that was \
+              sampled did, writes may have exhausted the drive's write cache.",
     threshold: || {
         format!(
             "The median of the intervals after some moment is at most {:.0}% of that before, with {SPANS_MIN} intervals and \
@@ -56,6 +56,8 @@ pub(in crate::rules) static THROUGHPUT_DROP: Rule = Rule {
         )
     },
     remedy: "Look at both parts by themselves: a longer ramp_time measures what lasts, a shorter runtime what comes first",
+    // Means over a run that fell describe neither part of it.
+    supersedes: &[&super::device::DEVICE, &super::threads::ONE_AT_A_TIME, &super::cgroup::IO_LIMIT],
     checks: &[Check::View(throughput_drop)],
     #[cfg(test)]
     cases: &[
@@ -97,6 +99,19 @@ pub(in crate::rules) static THROUGHPUT_DROP: Rule = Rule {
             near_miss: |s| reclaims(s, 900),
             summary: "After 5 s, throughput fell from 1000 MiB/s to 500 MiB/s and stayed there. From then on, memory was full: \
                       20k pages/s of the page cache were scanned to make room, and 100 MiB were free.",
+        },
+        Case::View {
+            holds: |s| {
+                s.run_over_time(|second| if second <= 4 { 1000 } else { 250 }, false, |_| ());
+                s.io_limit_from(5, "/db vda wbps=262144000");
+            },
+            // The limit held from the start.
+            near_miss: |s| {
+                s.run_over_time(|_| 250, false, |_| ());
+                s.io_limit_from(1, "/db vda wbps=262144000");
+            },
+            summary: "After 4 s, throughput fell from 1000 MiB/s to 250 MiB/s and stayed there. The cgroup /db allows 250 MiB/s \
+                      of writes on vda (io.max), which it reached from then on.",
         },
         Case::View {
             holds: |s| {
@@ -338,11 +353,17 @@ struct Side {
     disk: f64,
 }
 
-/// Both sides, without the intervals at the drop: those of a run's jobs and of the machine do not begin together.
+/// The longest interval of the machine: those of a run's jobs and of the machine do not begin together.
+fn margin(view: &View) -> Option<u64> {
+    let spans = view.seen.machine_over_time.spans();
+    spans.iter().map(|span| span.observed_ns).max()
+}
+
+/// Both sides, without the intervals at the drop.
 fn around(view: &View, at_ns: u64) -> Option<(Side, Side)> {
     let machine = view.seen.machine_over_time.spans();
     let disks = view.seen.disks_over_time.spans();
-    let margin = machine.iter().map(|span| span.observed_ns).max()?;
+    let margin = margin(view)?;
     let side = |from_ns: u64, to_ns: u64| {
         let mut side = Side { machine: MachineSum::default(), disk: 0.0 };
         let mut seconds = 0.0;
@@ -366,10 +387,28 @@ fn around(view: &View, at_ns: u64) -> Option<(Side, Side)> {
 }
 
 fn coincidence(view: &View, step: &Step) -> Option<Coincidence> {
+    if let Some(found) = limited(view, step) {
+        return Some(found);
+    }
     let (before, after) = around(view, step.at_ns)?;
     let buffered = view.record.jobs.iter().any(|job| !job.granted.direct);
     let cache = (buffered || !view.is_run()).then(|| full_cache(view, step, (&before, &after)));
     cache.flatten().or_else(|| others(view, step, (&before, &after)))
+}
+
+/// An I/O limit of the cgroup was set, or began to matter.
+fn limited(view: &View, step: &Step) -> Option<Coincidence> {
+    let margin = 2 * margin(view)?;
+    let around = step.at_ns.saturating_sub(margin)..=step.at_ns + margin;
+    let (limit, allowed) = super::cgroup::io_limit_from(view, around)?;
+    let reached = Evidence::number("intervals at the limit", limit.reached_share(), Unit::Share);
+    Some(Coincidence {
+        text: format!("{allowed}, which it reached from then on."),
+        evidence: Some(reached),
+        subject: Some(Subject::Cgroup { path: limit.cgroup.clone() }),
+        remedy: Some("Raise the limit, or run it in another cgroup"),
+        confidence: Confidence::High,
+    })
 }
 
 /// The page cache was full: with dirty pages, or with all that memory holds.

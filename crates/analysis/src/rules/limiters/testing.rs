@@ -356,6 +356,16 @@ impl Scene {
         self.end_with_the_last_second();
     }
 
+    /// From this second on, this I/O limit holds, and vda writes 250 MiB/s.
+    pub fn io_limit_from(&mut self, from: u64, entry: &str) {
+        self.writes_over_time(250);
+        for second in self.seconds.iter_mut().filter(|second| second.second >= from) {
+            let group = second.machine.system.as_mut().unwrap().cgroup.as_mut().unwrap();
+            group.io_limits = vec![entry.to_string()];
+        }
+        self.end_with_the_last_second();
+    }
+
     /// The program's disk reads so many MiB in each second, with so many I/Os in flight.
     pub fn disk_over_time(&mut self, at: fn(u64) -> (u64, u32)) {
         let mut disk = DiskCounters { name: "vda".into(), ..DiskCounters::default() };
