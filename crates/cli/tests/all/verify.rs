@@ -280,7 +280,7 @@ fn several_threads_verify_and_wrong_blocks_go_to_files() {
     // A file of that name that belongs to somebody.
     place.write("f.12288.received", "theirs");
     let answer = place.run(&reads);
-    says(&answer.stdout, &["verify_dump: cannot write f.12288.received", "move it"]);
+    says(&answer.stdout, &["f.12288.received: it exists and fathom did not write it"]);
     assert_eq!(place.read("f.12288.received"), "theirs");
     place.refuses(
         &[&job[..], &["--rw=read", "--verify_async=2", "--verify_async_cpus=x"]].concat(),

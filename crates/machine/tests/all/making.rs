@@ -90,7 +90,7 @@ fn only_files_created_by_fathom_are_extended() {
     // That run was refused: the file is what it was.
     drop(targets);
     for longer in [fill(&own, 3 * MIB), Target { written: true, ..made(&own, 3 * MIB) }] {
-        drop(open(vec![longer], &none()).expect("longer"));
+        drop(crate::support::prepare(vec![longer], &none()).expect("longer"));
         assert_eq!(own.metadata().expect("there").len(), MIB);
         assert!(open(vec![written(&own)], &none()).is_ok(), "it is still fathom's own");
     }
