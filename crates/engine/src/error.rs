@@ -13,6 +13,20 @@ pub struct JobResult {
     pub error: Option<EngineError>,
     /// Optimizations that it did without.
     pub fallbacks: Vec<EngineError>,
+    /// Wrong blocks, to be written to files (`verify_dump`).
+    pub dumps: Vec<BlockDump>,
+}
+
+/// The bytes of a wrong block.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct BlockDump {
+    /// Its number among the described ones of the record.
+    pub block: usize,
+    /// Where its files go.
+    pub directory: String,
+    pub received: Vec<u8>,
+    /// Unknown where neither the job's writes nor a header say what it should be.
+    pub expected: Option<Vec<u8>>,
 }
 
 /// Why a job failed, or did without an optimization.

@@ -13,7 +13,7 @@ use crate::queue::{Queue, Wake};
 use crate::stats::{DirStats, Shared, Stats};
 use crate::thread::{self, Locked};
 use crate::verify::state::State;
-use crate::verify::{JournalFile, Verifier};
+use crate::verify::{Helpers, JournalFile, Verifier};
 use crate::worker::{AnyWorker, Core, SpanEnd};
 use crate::zones::ZonedTarget;
 use crate::{clock, hints};
@@ -88,14 +88,14 @@ fn resumed<'a>(
     task: &Task<'a>,
     mut worker: Box<dyn AnyWorker<'a> + 'a>,
 ) -> Result<Box<dyn AnyWorker<'a> + 'a>, EngineError> {
-    if let (Some(plan), Some(verifier)) = (&task.job.verify, worker.core().verifier()) {
-        if plan.save_state {
-            State::check_place(&plan.state_file)?;
-        }
-        if plan.load_state {
-            verifier.resume(State::load(&plan.state_file, task.job.depth)?);
-        }
+    let Some(plan) = &task.job.verify else { return Ok(worker) };
+    if plan.save_state && !plan.state_optional {
+        State::check_place(&plan.state_file)?;
     }
+    if let Some(verifier) = worker.core().verifier().filter(|_| plan.load_state) {
+        verifier.resume(State::load(&plan.state_file, task.job.depth)?);
+    }
+    worker.core().verify_with(Helpers::new(plan, task.job.depth)?);
     Ok(worker)
 }
 
@@ -169,6 +169,7 @@ fn measured<'a>(
         until_ns = worker.core().now_ns.saturating_add(target.window_ns);
     }
     let (before, from_ns, from_unix_ns) = (thread::usage(), worker.core().now_ns, clock::unix_ns());
+    let verified_before_ns = worker.core().verify_cpu_ns();
     if end == SpanEnd::TimeOver {
         shared.measured_from_ns.store(from_ns, Release);
         shared.set_phase(Phase::Running);
@@ -190,7 +191,8 @@ fn measured<'a>(
     }
     worker.core().pace = None;
     shared.measured_to_ns.store(worker.core().now_ns.max(from_ns), Release);
-    let usage = thread::usage_since(&before);
+    let mut usage = thread::usage_since(&before);
+    usage.user_ns += worker.core().verify_cpu_ns() - verified_before_ns;
     if let Some(stats) = verify.filter(|_| end != SpanEnd::Stopped) {
         read_back(task, worker, stats);
     }
@@ -203,8 +205,18 @@ fn measured<'a>(
     record.verify = verify.and_then(|stats| verify_record(core, stats));
     record.started_ns = from_ns.saturating_sub(task.run_start_ns);
     record.started_unix_ns = from_unix_ns;
+    let mut fallbacks = queue.fallbacks().to_vec();
+    let is_optional = task.job.verify.as_ref().is_some_and(|plan| plan.state_optional);
+    let unsaved = match is_optional {
+        true => {
+            fallbacks.extend(unsaved);
+            None
+        }
+        false => unsaved,
+    };
     let error = core.failure.take().or(finished.err()).or(unsaved);
-    JobResult { record, error, fallbacks: queue.fallbacks().to_vec() }
+    let dumps = core.verifier().map(|verifier| std::mem::take(&mut verifier.dumps));
+    JobResult { record, error, fallbacks, dumps: dumps.unwrap_or_default() }
 }
 
 /// The I/Os before the measured time (`ramp_time`), if there are any.

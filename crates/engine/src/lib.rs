@@ -45,7 +45,7 @@ mod worker;
 mod zones;
 
 pub use entries::{EntryReceiver, EntrySender, entries};
-pub use error::{EngineError, Hint, JobResult, Operation, ScsiError};
+pub use error::{BlockDump, EngineError, Hint, JobResult, Operation, ScsiError};
 pub use files::{FileKind, OpenFile, fill};
 pub use names::{Identity, Name, WorkerNames};
 pub use run::{JobInput, Running, start, start_with};

@@ -114,7 +114,7 @@ fn set_memory_policy(policy: &MemoryPolicy) -> Result<(), EngineError> {
     Err(EngineError::last(Operation::SetMemoryPolicy))
 }
 
-fn pin(cpus: &[u32]) -> Result<(), EngineError> {
+pub(crate) fn pin(cpus: &[u32]) -> Result<(), EngineError> {
     let mut set = CpuSet::new();
     for cpu in cpus {
         if *cpu >= CpuSet::MAX_CPU as u32 {
@@ -169,6 +169,12 @@ pub(crate) fn usage_since(before: &Usage) -> Usage {
             .zip(before.run_delay_ns)
             .map(|(after, before)| after.saturating_sub(before)),
     }
+}
+
+/// CPU time of the calling thread, in nanoseconds.
+pub(crate) fn cpu_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 /// The running kernel's version as (major, minor); (0, 0) where it cannot be read.

@@ -1,12 +1,14 @@
 //! A record's figures as fio defines them, for fio's output formats.
 
 use fathom_analysis::derive::{self, JobGroup, Spread};
+use fathom_analysis::watch::Observed;
 use fathom_model::histogram::Histogram;
 use fathom_model::plan::{Engine, JobPlan, Unified};
 use fathom_model::progress::Counts;
 use fathom_model::record::{DirRecord, DiskRecord, RunRecord};
 use fathom_model::{Dir, PerDir};
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 const ERRNO_UNKNOWN: i32 = 5;
 
@@ -226,6 +228,24 @@ fn share_of_group(kib: f64, dir: Option<Dir>, group: u32, totals: &[Total]) -> f
 
 pub(crate) fn priority_parts(priority: u16) -> [u16; 3] {
     [priority >> 13, priority & 7, priority >> 3 & 1023]
+}
+
+/// Runs in which the kernel's counters, in ticks of 10 ms, say little of the time.
+const SHORT_NS: u64 = 100_000_000;
+
+/// Idle time of each CPU in percent; of those whose counters did not advance in a short run, what the jobs left of all.
+pub(crate) fn idle_percent(record: &RunRecord, observed: Option<&Observed>) -> BTreeMap<u32, f64> {
+    let mut idle = BTreeMap::new();
+    let Some(observed) = observed else { return idle };
+    let (elapsed_ns, cpus) = (record.header.elapsed_ns, record.header.facts.host.cpus_online);
+    if elapsed_ns < SHORT_NS {
+        let usage = record.jobs.iter().map(|job| job.usage.user_ns + job.usage.system_ns);
+        let all_ns = elapsed_ns as f64 * f64::from(cpus);
+        let left = (100.0 - usage.sum::<u64>() as f64 * 100.0 / all_ns.max(1.0)).clamp(0.0, 100.0);
+        idle.extend((0..cpus).map(|cpu| (cpu, left)));
+    }
+    idle.extend(observed.idle_percent());
+    idle
 }
 
 pub(crate) fn utilisation(disk: &DiskRecord) -> f64 {

@@ -213,7 +213,7 @@ fn job<'a>(record: &'a RunRecord, entry: Entry<'a>, plus: bool) -> FioJob<'a> {
 /// `--idle-prof`, without fio's calibration: the kernel counts idle time itself.
 fn idleness(record: &RunRecord, observed: Option<&Observed>) -> Option<Ordered<f64>> {
     let wanted = record.plan.idleness?;
-    let idle = observed.map(Observed::idle_percent).filter(|idle| !idle.is_empty())?;
+    let idle = Some(fio::idle_percent(record, observed)).filter(|idle| !idle.is_empty())?;
     let mean = idle.values().sum::<f64>() / idle.len().max(1) as f64;
     let each = idle.iter().filter(|_| wanted == Idleness::PerCpu);
     let each = each.map(|(cpu, percent)| (format!("cpu-{cpu}"), rounded(*percent)));

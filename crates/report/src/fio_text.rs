@@ -1,5 +1,6 @@
 //! fio's normal output, from the JSON form of the same record, for programs that read it (`IOPS=`).
 
+use crate::fio;
 use crate::fio_json::{self, direction_name};
 use fathom_analysis::watch::Observed;
 use fathom_model::plan::{Idleness, JobPlan};
@@ -32,8 +33,8 @@ pub fn results(record: &RunRecord, pid: u32) -> String {
 
 /// What fio prints after that with `--idle-prof`; empty without samples of the CPUs.
 pub fn idleness(record: &RunRecord, observed: Option<&Observed>) -> String {
-    let idle = observed.map(Observed::idle_percent).filter(|idle| !idle.is_empty());
-    let (Some(wanted), Some(idle)) = (record.plan.idleness, idle) else {
+    let idle = fio::idle_percent(record, observed);
+    let Some(wanted) = record.plan.idleness.filter(|_| !idle.is_empty()) else {
         return String::new();
     };
     let mean = idle.values().sum::<f64>() / idle.len().max(1) as f64;

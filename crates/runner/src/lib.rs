@@ -34,6 +34,7 @@
 
 mod cancel;
 pub mod cost;
+mod dump;
 pub mod experiment;
 pub mod journal;
 pub mod limit;

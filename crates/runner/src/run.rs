@@ -174,6 +174,12 @@ impl Runner {
         totals(hooks);
         hooks.progress(&last);
         record.jobs = targets.join(running);
+        // Started as fio, this fails nothing, and no page says it.
+        for (job, done) in plan.jobs.iter().zip(&record.jobs) {
+            let is_optional = job.verify.as_ref().is_some_and(|verify| verify.state_optional);
+            let unsaved = done.granted.fallbacks.iter().filter(|text| text.starts_with(UNSAVED));
+            unsaved.filter(|_| is_optional).for_each(|text| hooks.notice(text));
+        }
         record.disks = disk_totals(&disks, disks_before.as_ref());
         record.header.heat = targets.heat();
         record.header.sampling = samples.finish(session, &last);
@@ -189,6 +195,9 @@ impl Runner {
         Ok(record)
     }
 }
+
+/// How the message begins that the state of a verification was not saved.
+const UNSAVED: &str = "verify_state_save: ";
 
 fn interim(totals: JobTotals) -> JobRecord {
     let JobTotals { measured_ns, counts, slat, clat, lat, .. } = totals;

@@ -58,7 +58,12 @@ impl Sources for System {
         result.map(|_| bytes).map_err(|error| error.to_string())
     }
 
-    fn files_below(&self, directory: &str, most: usize) -> Result<Vec<String>, String> {
+    fn files_below(
+        &self,
+        directory: &str,
+        most: usize,
+        with_empty: bool,
+    ) -> Result<Vec<String>, String> {
         let mut files = Vec::new();
         let mut open = vec![directory.to_string()];
         while let Some(dir) = open.pop() {
@@ -71,7 +76,9 @@ impl Sources for System {
                     path.map_err(|path| format!("the name {path:?} is not UTF-8; rename it"))?;
                 if kind.is_dir() {
                     open.push(path);
-                } else if kind.is_file() {
+                } else if kind.is_file()
+                    && (with_empty || entry.metadata().map_err(fail)?.len() > 0)
+                {
                     files.push(path);
                 }
             }

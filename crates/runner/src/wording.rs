@@ -1,5 +1,6 @@
 //! The engine's errors in the words of its users: fio's keys for `run`, the options of `fathom limit` for that.
 
+use crate::dump;
 use fathom_engine::{EngineError, Hint, JobResult, Operation, ScsiError};
 use fathom_model::record::{JobError, JobRecord};
 use rustix::io::Errno;
@@ -39,6 +40,10 @@ impl Vocabulary {
         let mut record = result.record;
         record.error = result.error.map(|error| self.error(&error));
         record.granted.fallbacks.extend(result.fallbacks.iter().map(|error| self.message(error)));
+        for dump in &result.dumps {
+            let written = dump::write(&mut record, dump);
+            record.granted.fallbacks.extend(written.err());
+        }
         record
     }
 

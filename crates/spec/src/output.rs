@@ -245,7 +245,7 @@ options! {
     "idle-prof" "system|percpu": "Print the idle time of the CPUs, also of each, in fio's formats"
         => |o, _, v| o.idleness = Some(value(v).choice(&[("system", Idleness::System), ("percpu", Idleness::PerCpu)])?);
     "debug" "KIND": "No effect: record.json has what was requested and done" = nothing;
-    "aux-path" "DIR": "Directory of the state files of verify_state_save and verify_state_load"
+    "aux-path" "DIR": "Directory of the files of verify_state_save, verify_state_load and verify_dump"
         => |o, _, v| o.aux_path = v.to_string();
     "warnings-fatal": "No effect: a request that fathom cannot honor is always an error" = nothing;
     "client" "…": "Run jobs on another machine" ! MANY;

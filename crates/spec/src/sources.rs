@@ -16,8 +16,13 @@ pub trait Sources {
         true
     }
 
-    /// The regular files in a directory and below, at most `most`, in order.
-    fn files_below(&self, directory: &str, _most: usize) -> Result<Vec<String>, String> {
+    /// The regular files in a directory and below, at most `most`, in order; those without data only if `with_empty`.
+    fn files_below(
+        &self,
+        directory: &str,
+        _most: usize,
+        _with_empty: bool,
+    ) -> Result<Vec<String>, String> {
         Err(format!("cannot read {directory}"))
     }
 

@@ -182,11 +182,16 @@ impl SpecBuilder<'_> {
         let without_runtime = without_runtime(&mut job);
         self.traces(&mut job);
         for directory in &job.opendir {
-            match self.sources.files_below(directory, PATHS_MAX) {
+            // Without a size, nothing in an empty file is read or written.
+            let with_empty = job.has("size") || job.has("filesize");
+            match self.sources.files_below(directory, PATHS_MAX, with_empty) {
                 Ok(files) if !files.is_empty() => job.filename.extend(files),
                 Ok(_) => self.problems.add(job_error(
                     &job,
-                    &format!("opendir: there are no files in {directory}; use filename"),
+                    &format!(
+                        "opendir: there are no files in {directory}{}; use filename",
+                        if with_empty { "" } else { ", or only empty ones" }
+                    ),
                 )),
                 Err(why) => self.problems.add(job_error(&job, &format!("opendir: {why}"))),
             }

@@ -54,7 +54,7 @@ const TEXTS: &str = "\
     target_changes text value what why";
 /// Fields of paths.
 const PATHS: &str = "\
-    after before bw cgroup file filename hist iops lat listed mounts named path point resolved \
+    after before bw cgroup dump dumped file filename hist iops lat listed mounts named path point resolved \
     scratch_dir state_file targets within";
 /// Keys of fio whose values are words of fio.
 const KEYS: &str = "\

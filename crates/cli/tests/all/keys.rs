@@ -42,6 +42,13 @@ fn all_files_of_a_directory_are_used() {
     std::os::unix::fs::symlink("a", place.path("d/link")).unwrap();
     let read = job(&place, &["--opendir=d", "--rw=read", "--bs=4k"]);
     assert_eq!(read["read"]["io_bytes"], 3 * 8192);
+    // As in fio, without a size there is nothing in an empty file to read.
+    place.write("d/empty", "");
+    let read = job(&place, &["--opendir=d", "--rw=read", "--bs=4k"]);
+    assert_eq!(read["read"]["io_bytes"], 3 * 8192);
+    std::fs::create_dir(place.path("nothing")).unwrap();
+    place.write("nothing/empty", "");
+    place.refuses(&["--rw=read", "--opendir=nothing"], &["in nothing, or only empty ones"]);
     place.refuses(&["--rw=read", "--opendir=none"], &["opendir: cannot read none"]);
     std::fs::create_dir(place.path("empty")).unwrap();
     place.refuses(&["--rw=read", "--opendir=empty"], &["there are no files in empty"]);
@@ -117,6 +124,9 @@ fn a_load_uses_cpu_time_and_no_storage() {
         job(&place, &["--ioengine=cpuio", "--cpuload=50", "--cpuchunks=2000", "--number_ios=20"]);
     assert_eq!((&load["read"]["total_ios"], &load["read"]["io_bytes"]), (&20.into(), &0.into()));
     assert!(load["read"]["clat_ns"]["min"].as_u64().unwrap() >= 2_000_000);
+    let sorts = ["--ioengine=cpuio", "--cpuload=100", "--cpumode=qsort", "--cpuchunks=20000"];
+    let sorts = job(&place, &[&sorts[..], &["--runtime=1"]].concat());
+    assert!(sorts["usr_cpu"].as_f64().unwrap() > 1.0, "{sorts}");
     let jobs = "[load]\nioengine=cpuio\ncpuload=10\ncpuchunks=1000\nexit_on_io_done=1\n\
         [io]\nfilename=f\nrw=write\nsize=64k\n";
     let answer = place.run_stdin(jobs, &["-", "--output-format=json"]).done();
@@ -177,6 +187,9 @@ fn idle_time_of_the_cpus_in_the_output_of_fio() {
     );
     let mean = each.iter().sum::<f64>() / each.len() as f64;
     assert!((idle["system"].as_f64().unwrap() - mean).abs() < 0.01);
+    let short = "fio --name=a --ioengine=null --rw=read --size=4k --idle-prof=percpu --output-format=normal,json";
+    let answer = script(&place, short);
+    says(&answer.stdout, &["\nCPU idleness:\n  system: ", "%\n  percpu: ", "\"cpu_idleness\""]);
 }
 
 #[test]

@@ -249,3 +249,54 @@ fn trimmed_blocks_are_to_be_zeroes() {
         assert_eq!((ios("trim"), ios("read")), (trims, reads), "{keys:?}");
     }
 }
+
+#[test]
+fn several_threads_verify_and_wrong_blocks_go_to_files() {
+    let place = Place::new();
+    let job = ["--name=a", "--filename=f", "--size=1m", "--verify=sha1", "--iodepth=16"];
+    let threads = ["--verify_async=3", "--verify_async_cpus=0", "--ioengine=libaio"];
+    let page = place.run(&[&job[..], &threads, &["--rw=randwrite"]].concat()).done();
+    says(&page.stdout, &["256 blocks (1 MiB), all right"]);
+    let right = fs::read(place.path("f")).unwrap();
+    let mut data = right.clone();
+    data[3 * BLOCK + 99] ^= 1;
+    data[8 * BLOCK..9 * BLOCK].fill(0);
+    place.write("f", &data);
+    let reads = ["--rw=read", "--verify_dump=1", "--continue_on_error=verify"];
+    let reads = [&job[..], &threads, &reads].concat();
+    for _ in 0..2 {
+        let answer = place.run(&reads);
+        assert_eq!(answer.code, Some(1));
+        says(
+            &answer.stdout,
+            &["256 blocks (1 MiB), 2 wrong", "f.12288.received and f.12288.expec"],
+        );
+        let dumped = |name: &str| fs::read(place.path(name)).unwrap();
+        assert!(dumped("f.12288.received") == data[3 * BLOCK..4 * BLOCK]);
+        assert!(dumped("f.12288.expected") == right[3 * BLOCK..4 * BLOCK]);
+        assert!(dumped("f.32768.received") == [0; BLOCK]);
+        assert!(!place.path("f.32768.expected").exists(), "nothing says what it was");
+    }
+    // A file of that name that belongs to somebody.
+    place.write("f.12288.received", "theirs");
+    let answer = place.run(&reads);
+    says(&answer.stdout, &["f.12288.received: it exists and fathom did not write it"]);
+    assert_eq!(place.read("f.12288.received"), "theirs");
+    place.refuses(
+        &[&job[..], &["--rw=read", "--verify_async=2", "--verify_async_cpus=x"]].concat(),
+        &["verify_async_cpus"],
+    );
+}
+
+/// As in fio, a state that cannot be written fails nothing.
+#[test]
+fn as_fio_a_job_succeeds_whose_state_cannot_be_written() {
+    let place = Place::new();
+    let job = "fio --name=a --filename=f --size=64k --rw=write --verify=md5 --aux-path=nowhere";
+    let answer = crate::fio::script(&place, job);
+    assert_eq!(answer.code, Some(0), "{}", answer.stderr);
+    says(&answer.stderr, &["cannot write nowhere/local-a-0-verify.state"]);
+    says(&answer.stdout, &["err= 0"]);
+    let data = fs::read(place.path("f")).unwrap();
+    assert!(data.len() == 65536 && data.chunks(BLOCK).all(|block| block.iter().any(|b| *b != 0)));
+}

@@ -10,7 +10,8 @@ const LISTED: usize = 8;
 /// Bytes that are shown of either side.
 const SHOWN: usize = 16;
 
-/// Of an I/O that was read, the wrong interval.
+/// Of an I/O that was read, an interval, which may be wrong.
+#[derive(Clone, Copy)]
 pub(super) struct Wrong<'a> {
     pub file: &'a str,
     /// The data of the whole I/O.
@@ -19,6 +20,8 @@ pub(super) struct Wrong<'a> {
     /// Where in it the interval is, in bytes.
     pub from: usize,
     pub to: usize,
+    /// The data of the I/O, where it is compared with a pattern.
+    pub right: &'a [u8],
 }
 
 impl Wrong<'_> {
@@ -48,6 +51,7 @@ pub(super) fn describe(verifier: &Verifier, wrong: &Wrong<'_>, expected: &Expect
         header: header.map(|header| header.found()),
         expected: hex(&values.0),
         found: hex(&values.1),
+        dumped: Vec::new(),
     }
 }
 

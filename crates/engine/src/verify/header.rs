@@ -10,7 +10,7 @@ const VERSION: u8 = 0x81;
 /// Length of the header before fio 3.41.
 const OLD_BYTES: usize = 40;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Header {
     pub method: u8,
     pub len: u32,

@@ -5,6 +5,7 @@ mod checksum;
 mod content;
 mod damage;
 mod header;
+mod helpers;
 mod journal;
 mod promises;
 pub(crate) mod state;
@@ -13,6 +14,7 @@ mod tests;
 mod written;
 
 use crate::clock;
+use crate::error::BlockDump;
 use crate::queue::{Op, Request};
 use checksum::checksum;
 use damage::Wrong;
@@ -28,6 +30,7 @@ use std::collections::VecDeque;
 use std::io;
 use written::Written;
 
+pub(crate) use helpers::{Helpers, Io};
 pub use journal::JournalFile;
 pub use promises::{PromisedFile, check_promises};
 
@@ -62,8 +65,18 @@ pub(crate) struct Verifier {
     /// Whether the reads in flight are to be verified.
     pub checking: bool,
     pub record: VerifyRecord,
-    /// What the I/O that is being verified is to hold, if that is a pattern.
+    /// Of the wrong blocks that are described, if asked for (`verify_dump`).
+    pub dumps: Vec<BlockDump>,
+    /// Room for the pattern of the I/O that is being verified.
     right: Vec<u8>,
+}
+
+/// What the verification of one I/O found.
+#[derive(Default)]
+pub(crate) struct Checked {
+    blocks: u64,
+    bytes: u64,
+    wrong: Vec<(WrongBlock, Option<BlockDump>)>,
 }
 
 /// Blocks to trim (`trim_percentage`).
@@ -116,6 +129,7 @@ impl Verifier {
             trims: Trims::default(),
             checking: !job.access.mix.has(Dir::Write),
             record: VerifyRecord::default(),
+            dumps: Vec::new(),
             right: Vec::new(),
             plan: job.verify.clone()?,
         }))
@@ -406,8 +420,23 @@ impl Verifier {
         request: &Request,
         path: &str,
     ) -> Option<(WrongBlock, bool)> {
+        let mut right = std::mem::take(&mut self.right);
+        let checked = self.examine(io, request, path, &mut right);
+        self.right = right;
+        self.enter(checked)
+    }
+
+    /// Verifies what was read, with `right` as room for a pattern.
+    fn examine(
+        &self,
+        io: &mut [u8],
+        request: &Request,
+        path: &str,
+        right: &mut Vec<u8>,
+    ) -> Checked {
+        let mut checked = Checked::default();
         if self.unknown.contains(&(request.file, request.offset)) {
-            return None;
+            return checked;
         }
         let expected = self.expected(request.file, request.offset);
         let (interval, header_bytes) = match self.plan.method {
@@ -415,36 +444,89 @@ impl Verifier {
             method => (self.interval(io.len()), method.header_bytes()),
         };
         if self.compares_pattern() {
-            self.right.resize(io.len(), 0);
-            content::fill(&self.plan, &self.buffers, &mut self.right, request.offset, 0);
+            right.resize(io.len(), 0);
+            content::fill(&self.plan, &self.buffers, right, request.offset, 0);
         }
-        let mut first = None;
         for from in (0..io.len()).step_by(interval) {
             let to = (from + interval).min(io.len());
-            self.record.blocks += 1;
-            self.record.bytes += (to - from) as u64;
+            checked.blocks += 1;
+            checked.bytes += (to - from) as u64;
             if !expected.zero {
                 self.swap_header(&mut io[from..to], header_bytes);
             }
-            if self.is_right(io, request.offset, from, to, &expected) {
+            let place = Wrong { file: path, io, io_offset: request.offset, from, to, right };
+            if self.is_right(&place, &expected) {
                 continue;
             }
-            let wrong = Wrong { file: path, io, io_offset: request.offset, from, to };
-            let wrong = damage::describe(self, &wrong, &expected);
-            self.note(&wrong);
-            first.get_or_insert(wrong);
+            let dump = self.plan.dump.as_ref().map(|directory| BlockDump {
+                directory: directory.clone(),
+                ..self.dump(&place, &expected)
+            });
+            checked.wrong.push((damage::describe(self, &place, &expected), dump));
             if self.plan.fatal {
                 break;
+            }
+        }
+        checked
+    }
+
+    /// Enters what was found into the record; returns the first wrong block, and whether the job is to end.
+    pub fn enter(&mut self, checked: Checked) -> Option<(WrongBlock, bool)> {
+        self.record.blocks += checked.blocks;
+        self.record.bytes += checked.bytes;
+        let first = checked.wrong.first().map(|(wrong, _)| wrong.clone());
+        for (wrong, dump) in checked.wrong {
+            self.record.wrong += 1;
+            if self.record.first.len() < DESCRIBED {
+                let block = self.record.first.len();
+                self.record.first.push(wrong);
+                self.dumps.extend(dump.map(|dump| BlockDump { block, ..dump }));
             }
         }
         first.map(|wrong| (wrong, self.plan.fatal || !self.plan.keep_going))
     }
 
-    fn note(&mut self, wrong: &WrongBlock) {
-        self.record.wrong += 1;
-        if self.record.first.len() < DESCRIBED {
-            self.record.first.push(wrong.clone());
+    /// The bytes of a wrong block as they are on the target, and those that should be there.
+    fn dump(&self, wrong: &Wrong<'_>, expected: &Expected) -> BlockDump {
+        let mut received = wrong.io[wrong.from..wrong.to].to_vec();
+        if !expected.zero && self.plan.method.has_header() {
+            let shorter = Header::claimed(&received).map_or(0, |found| HEADER_BYTES - found.bytes);
+            let len = self.plan.method.header_bytes().saturating_sub(shorter);
+            swap(&mut received, self.plan.header_offset as usize, len);
         }
+        let expected = self.right_block(wrong, expected);
+        BlockDump { received, expected, ..BlockDump::default() }
+    }
+
+    /// What a block should be, by the last write of it, or by its header; with the time of what was found.
+    fn right_block(&self, wrong: &Wrong<'_>, expected: &Expected) -> Option<Vec<u8>> {
+        let len = wrong.to - wrong.from;
+        if expected.zero {
+            return Some(vec![0; len]);
+        }
+        let found = Header::of(&wrong.io[wrong.from..wrong.to]);
+        let seed = expected.seed.or(found.as_ref().map(|found| found.seed));
+        if seed.is_none() && self.plan.pattern.is_empty() {
+            return None;
+        }
+        let seed = seed.unwrap_or(0);
+        let mut io = vec![0; wrong.io.len()];
+        content::fill(&self.plan, &self.buffers, &mut io, wrong.io_offset, seed);
+        let mut block = io[wrong.from..wrong.to].to_vec();
+        if self.plan.method.has_header() {
+            let found = found.unwrap_or_default();
+            let header = Header {
+                method: number_of(self.plan.method),
+                len: len as u32,
+                seed,
+                offset: wrong.io_offset + wrong.from as u64,
+                number: expected.number.unwrap_or(found.number),
+                bytes: HEADER_BYTES,
+                ..found
+            };
+            self.seal(&mut block, &header);
+        }
+        Some(block)
     }
 
     /// Puts the header, which is elsewhere (`verify_offset`), to the start. That of an old fio is shorter.
@@ -480,38 +562,32 @@ impl Verifier {
         match self.plan.method {
             VerifyMethod::Meta if self.plan.pattern.is_empty() => None,
             _ if self.compares_pattern() => {
-                Some(wrong.io[from..wrong.to] == self.right[from..wrong.to])
+                Some(wrong.io[from..wrong.to] == wrong.right[from..wrong.to])
             }
             _ => Some(self.has_checksum(&wrong.io[wrong.from..wrong.to], header_bytes)),
         }
     }
 
-    fn is_right(
-        &self,
-        io: &[u8],
-        offset: u64,
-        from: usize,
-        to: usize,
-        expected: &Expected,
-    ) -> bool {
+    fn is_right(&self, place: &Wrong<'_>, expected: &Expected) -> bool {
+        let Wrong { io, from, to, right, .. } = *place;
         let (block, method) = (&io[from..to], self.plan.method);
         match method {
             VerifyMethod::Null => return true,
             _ if expected.zero => return block.iter().all(|byte| *byte == 0),
-            VerifyMethod::Pattern => return *block == self.right[from..to],
+            VerifyMethod::Pattern => return *block == right[from..to],
             // The end of an I/O that was shortened, with no room for a header.
             _ if block.len() <= method.header_bytes() => return true,
             _ => {}
         }
         let Some(header) = Header::of(block) else { return false };
         let is_own = header.len as usize == block.len()
-            && header.offset == offset + from as u64
+            && header.offset == place.io_offset + from as u64
             && header.unix_ns() >= expected.since_unix_ns
             && expected.seed.is_none_or(|seed| seed == header.seed)
             && expected.number.is_none_or(|n| !header.has_whole_number() || n == header.number);
         let bytes = header.bytes + method.checksum_bytes();
         if !is_own || self.compares_pattern() {
-            return is_own && io[from + bytes..to] == self.right[from + bytes..to];
+            return is_own && io[from + bytes..to] == right[from + bytes..to];
         }
         // Before fio 3.40, what fio stored was not a digest.
         if method == VerifyMethod::Sha512 && !header.has_whole_number() {

@@ -405,6 +405,7 @@ impl Judge<'_> {
             header: None,
             expected: part(&base.right),
             found: part(&base.found),
+            dumped: Vec::new(),
         };
         if right.iter().any(|right| *right) {
             let (from, to) = ((first.0 - from) as u32, (last.1 - from) as u32);
@@ -419,15 +420,15 @@ impl Judge<'_> {
 
     /// What the block at byte `at` of an I/O holds.
     fn describe(&mut self, write: &LoggedWrite, found: &[u8], at: usize) -> WrongBlock {
-        let verifier = &mut self.verifier;
+        let verifier = &self.verifier;
         let interval = verifier.interval(found.len());
         let (from, mut io) = (at / interval * interval, found.to_vec());
         let to = (from + interval).min(io.len());
         verifier.swap_header(&mut io[from..to], verifier.plan.method.header_bytes());
-        verifier.right.resize(io.len(), 0);
-        content::fill(&verifier.plan, &verifier.buffers, &mut verifier.right, write.offset, 0);
+        let mut right = vec![0; io.len()];
+        content::fill(&verifier.plan, &verifier.buffers, &mut right, write.offset, 0);
         let (number, seed) = (Some(write.number), Some(verifier.seed(write.number)));
-        let wrong = Wrong { file: "", io: &io, io_offset: write.offset, from, to };
+        let wrong = Wrong { file: "", io: &io, io_offset: write.offset, from, to, right: &right };
         damage::describe(verifier, &wrong, &Expected { number, seed, ..Expected::default() })
     }
 

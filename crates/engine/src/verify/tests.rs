@@ -225,3 +225,67 @@ proptest! {
         found.into_iter().for_each(|(wrong, _)| drop(wrong.text()));
     }
 }
+
+#[test]
+fn threads_find_what_the_worker_finds() {
+    for method in [VerifyMethod::Crc32c, VerifyMethod::Pattern] {
+        let mut job = job(method);
+        if let Some(verify) = &mut job.verify {
+            (verify.threads, verify.thread_cpus, verify.keep_going) = (3, vec![0], true);
+            verify.dump = Some(String::new());
+        }
+        let (mut alone, _) = written(&job);
+        let (mut together, mut data) = written(&job);
+        data[2][700] ^= 1;
+        data[5].fill(0);
+        let plan = job.verify.as_ref().unwrap();
+        let mut helpers = Helpers::new(plan, 8).unwrap().unwrap();
+        for round in 0..200 {
+            let mut copy = data.clone();
+            for (block, data) in copy.iter_mut().enumerate().skip(round % 4) {
+                helpers.ios.push(Io::new(data.as_mut_slice(), io(Dir::Read, block as u64)));
+            }
+            helpers.check(&together, &["f".into()]);
+            let found = helpers.ios.drain(..).filter_map(|io| together.enter(io.checked.unwrap()));
+            let offsets: Vec<u64> = found.map(|(wrong, _)| wrong.offset / BLOCK as u64).collect();
+            let wrong = if round % 4 < 3 { &[2, 5][..] } else { &[5] };
+            assert_eq!(offsets, wrong);
+            for (block, data) in data.iter().enumerate().skip(round % 4) {
+                let _ = alone.check(&mut data.clone(), &io(Dir::Read, block as u64), "f");
+            }
+        }
+        assert!(helpers.cpu_ns() > 0, "they worked");
+        assert_eq!((&together.record, &together.dumps), (&alone.record, &alone.dumps));
+        assert_eq!((together.record.wrong, together.dumps.len()), (350, DESCRIBED));
+    }
+    let mut none = job(VerifyMethod::Crc32c);
+    none.verify.iter_mut().for_each(|verify| verify.threads = 3);
+    assert!(Helpers::new(none.verify.as_ref().unwrap(), 1).unwrap().is_none());
+}
+
+#[test]
+fn a_dump_has_what_is_there_and_what_should_be() {
+    for (method, at) in
+        [(VerifyMethod::Sha256, 0), (VerifyMethod::Sha256, 256), (VerifyMethod::PatternHeader, 0)]
+    {
+        let mut job = job(method);
+        if let Some(verify) = &mut job.verify {
+            (verify.header_offset, verify.dump) = (at, Some("d".into()));
+        }
+        let (mut verifier, data) = written(&job);
+        let mut wrong = data[3].clone();
+        wrong[2000..2010].fill(0xaa);
+        assert!(damage(&mut verifier, 3, &wrong).is_some());
+        let dump = BlockDump {
+            block: 0,
+            directory: "d".into(),
+            received: wrong.clone(),
+            expected: Some(data[3].clone()),
+        };
+        assert_eq!(verifier.dumps, [dump]);
+        // Nothing says when it was written.
+        assert!(damage(&mut verifier, 4, &[0; BLOCK]).is_some());
+        let expected = verifier.dumps[1].expected.as_ref().unwrap();
+        assert_eq!(expected[1000..], data[4][1000..]);
+    }
+}

@@ -13,9 +13,10 @@ use crate::pace::{LATE_NS, Pace};
 use crate::queue::{Op, Queue, Request};
 use crate::stats::{DepthCounts, Shared, Stats};
 use crate::token::Token;
-use crate::verify::Verifier;
+use crate::verify::{Helpers, Io, Verifier};
 use crate::zones::{Placed, ZoneUser};
 use fathom_model::plan::{JobPlan, Think};
+use fathom_model::record::WrongBlock;
 use fathom_model::{Dir, PerDir};
 use std::io;
 use std::sync::atomic::Ordering::{Relaxed, Release};
@@ -168,6 +169,11 @@ impl<'a> Core<'a> {
         self.writes.verifier = verifier;
     }
 
+    /// Sets the threads that check data beside the worker.
+    pub fn verify_with(&mut self, helpers: Option<Box<Helpers>>) {
+        self.writes.helpers = helpers;
+    }
+
     /// Prepares for sync_file_range(2) of `files`, if the job calls it.
     pub fn sync_ranges(&mut self, files: &[OpenFile]) {
         self.writes.ranges = RangeSyncs::new(self.job, files);
@@ -285,6 +291,9 @@ impl<'a> Core<'a> {
     /// Verifies plain successes: the free slots from `first` on.
     #[cold]
     pub(super) fn verify_completed(&mut self, first: usize) {
+        if self.writes.helpers.is_some() && self.writes.is_checking() && self.idle_len - first > 1 {
+            return self.verify_together(first);
+        }
         for at in first..self.idle_len {
             let slot = self.idle[at];
             let Slot { tag, len, file, .. } = self.slots[slot as usize];
@@ -312,12 +321,48 @@ impl<'a> Core<'a> {
         let request = Request { op: Op::Io(dir), file, offset, len, buffer_offset: 0 };
         let path = self.paths.get(file as usize).map_or("", String::as_str);
         let io = &mut slab.slot_mut(slot)[..len as usize];
-        let Some((wrong, ends)) = verifier.check(io, &request, path) else { return };
+        let found = verifier.check(io, &request, path);
+        found.into_iter().for_each(|(wrong, ends)| self.found_wrong(wrong, ends));
+    }
+
+    fn found_wrong(&mut self, wrong: WrongBlock, ends: bool) {
         self.fatal |= ends;
         if self.failure.is_none() {
+            let path = wrong.file.clone();
             let op = Operation::Verify(Box::new(wrong));
-            self.failure = Some(EngineError::new(op).errno(libc::EILSEQ).on(path));
+            self.failure = Some(EngineError::new(op).errno(libc::EILSEQ).on(&path));
         }
+    }
+
+    /// The same by several threads (`verify_async`); the results are entered in the order of completion.
+    fn verify_together(&mut self, first: usize) {
+        let Writes { slab, verifier: Some(verifier), helpers: Some(helpers), .. } =
+            &mut self.writes
+        else {
+            return;
+        };
+        for at in first..self.idle_len {
+            let slot = self.idle[at];
+            let Slot { tag, len, file, .. } = self.slots[slot as usize];
+            let (dir, offset) = (tag.dir(), self.offsets[slot as usize]);
+            match dir {
+                Dir::Read => {
+                    let request = Request { op: Op::Io(dir), file, offset, len, buffer_offset: 0 };
+                    helpers.ios.push(Io::new(&mut slab.slot_mut(slot)[..len as usize], request));
+                }
+                Dir::Write => verifier.completed(slot),
+                Dir::Trim => {}
+            }
+        }
+        helpers.check(verifier, &self.paths);
+        let checked = helpers.ios.drain(..).filter_map(|io| io.checked);
+        let found: Vec<_> = checked.filter_map(|checked| verifier.enter(checked)).collect();
+        found.into_iter().for_each(|(wrong, ends)| self.found_wrong(wrong, ends));
+    }
+
+    /// CPU time of the threads that verify, in nanoseconds.
+    pub fn verify_cpu_ns(&self) -> u64 {
+        self.writes.helpers.as_ref().map_or(0, |helpers| helpers.cpu_ns())
     }
 
     /// Tells the zones of plain successes, the free slots from `first` on, that these ended.

@@ -10,7 +10,7 @@ use crate::source::{IoGenerator, Source, Upcoming};
 use crate::stats::Shared;
 use crate::sync_queue::outcome;
 use crate::token::{Tag, Token};
-use crate::verify::Verifier;
+use crate::verify::{Helpers, Verifier};
 use crate::zones::Placed;
 use fathom_model::Dir;
 use fathom_model::plan::{FlushPlan, JobPlan, RangeSync};
@@ -248,6 +248,8 @@ pub(super) struct Writes {
     pub slab: Slab,
     /// In place of the filler, if the data is to be verified.
     pub verifier: Option<Box<Verifier>>,
+    /// Threads that check data beside the worker.
+    pub helpers: Option<Box<Helpers>>,
     filler: Option<Filler>,
     plan: FlushPlan,
     /// What is to be written back by sync_file_range(2), if the job calls it.
@@ -270,6 +272,7 @@ impl Writes {
         Self {
             slab,
             verifier: None,
+            helpers: None,
             filler,
             plan: job.sync,
             ranges: None,

@@ -237,8 +237,12 @@ impl Drop for TargetEntry {
         let renew = self.own && (self.may_write || self.grown.is_some());
         let Some(held) = self.held.get().filter(|_| renew) else { return };
         let left = self.history.current(&held.fd);
+        // As long as the new part is not filled, the file has its old size.
+        let fill = self.fill.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let size =
+            fill.as_ref().filter(|_| self.grown.is_some()).map_or(self.size_bytes, |f| f.from);
         // A different size means that another program changed it while fathom wrote.
-        match left.filter(|left| left.size() == self.size_bytes) {
+        match left.filter(|left| left.size() == size) {
             Some(left) => drop(mark::write_version(&held.fd, Mark::Target, &left)),
             None => {
                 self.grown.iter_mut().for_each(Grown::disown);

@@ -87,6 +87,13 @@ fn only_files_created_by_fathom_are_extended() {
     let targets = open(vec![fill(&own, 3 * MIB)], &none()).expect("longer");
     assert_eq!(targets[0].fill_range(), Some((MIB, 2 * MIB)));
     assert_eq!(targets[0].facts.size_bytes, 3 * MIB);
+    // That run was refused: the file is what it was.
+    drop(targets);
+    for longer in [fill(&own, 3 * MIB), Target { written: true, ..made(&own, 3 * MIB) }] {
+        drop(crate::support::prepare(vec![longer], &none()).expect("longer"));
+        assert_eq!(own.metadata().expect("there").len(), MIB);
+        assert!(open(vec![written(&own)], &none()).is_ok(), "it is still fathom's own");
+    }
 }
 
 #[test]

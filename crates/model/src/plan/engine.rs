@@ -125,6 +125,9 @@ pub struct CpuLoad {
     pub percent: u32,
     /// How long at a time, in nanoseconds (`cpuchunks`).
     pub chunk_ns: u64,
+    /// Sort numbers rather than loop (`cpumode=qsort`).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub sorts: bool,
     /// End when all jobs of other engines have ended (`exit_on_io_done`).
     pub ends_with_io: bool,
 }

@@ -152,6 +152,18 @@ pub struct Verify {
     /// Count only the writes before the last flush in that file (`verify_policy=fsynced`).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub fsynced: bool,
+    /// Go on where that file cannot be written, as fio does.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub state_optional: bool,
+    /// Threads that verify beside the worker (`verify_async`).
+    #[serde(default, skip_serializing_if = "crate::watch::is_zero")]
+    pub threads: u64,
+    /// Their CPUs (`verify_async_cpus`); empty for those of the worker.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub thread_cpus: Vec<u32>,
+    /// Directory of the files that wrong blocks are written to (`verify_dump`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dump: Option<String>,
 }
 
 impl Verify {

@@ -72,6 +72,9 @@ pub struct WrongBlock {
     pub expected: String,
     /// See `expected`.
     pub found: String,
+    /// Files that have the block, as it was read and as it should be (`verify_dump`).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub dumped: Vec<String>,
 }
 
 impl WrongBlock {

@@ -106,8 +106,8 @@ keys! { Engine;
         @(Engine::Cpu(_)) => |job, v| job.cpu_load.percent = v.count32(0, u32::MAX)?.min(100);
     value("TIME") "cpuchunks": "Length of each busy period; default unit: µs (cpuio)"
         @(Engine::Cpu(_)) => cpu_load.chunk_ns = time_ns(1_000);
-    value("noop") "cpumode": "What uses the CPU time: a loop (cpuio)", "`qsort` is refused."
-        @(Engine::Cpu(_)) @off "noop" => |_, v| v.choice(&[("noop", ())])?;
+    value("noop|qsort") "cpumode": "What uses the CPU time: a loop (noop), or sorting of numbers (qsort) (cpuio)"
+        @(Engine::Cpu(_)) @off "noop" => cpu_load.sorts = choice(&[("noop", false), ("qsort", true)]);
     flag "exit_on_io_done": "End when the jobs of all other engines have ended (cpuio)"
         @(Engine::Cpu(_)) -> cpu_load.ends_with_io;
     flag "nowait": "Set RWF_NOWAIT (pvsync2)"

@@ -18,7 +18,7 @@ keys! { Target;
     value("PATH[:PATH…]") "directory": "Directories for files, assigned to clones round-robin"
         => |job, v| job.directory = path_list(v.text)?;
     value("DIR") "opendir": "Directory of whose files, and of those below, all are used",
-        "At most a million. Symbolic links and special files are left out."
+        "At most a million. Symbolic links and special files are left out, and without `size` empty files."
         => |job, v| job.opendir.push(v.text.to_string());
     value("TEXT") "filename_format": "Format of file names, with $jobname, $jobnum, $filenum",
         "`$clientuid` is refused, since fathom has no clients." = format;

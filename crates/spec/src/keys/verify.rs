@@ -2,6 +2,7 @@
 
 use crate::job::Job;
 use crate::value::{KeyValue, verify_pattern};
+use fathom_model::cpus;
 use fathom_model::plan::VerifyMethod;
 
 keys! { Verify;
@@ -53,16 +54,15 @@ keys! { Verify;
         => |_, v| {
             v.count32(0, u32::MAX)?;
         };
-    value("N") "verify_async": "Threads that verify", "No effect: the worker verifies what it reads."
-        => |_, v| {
-            v.count32(0, u32::MAX)?;
-        };
-    value("LIST") "verify_async_cpus": "CPUs of those threads", "No effect: there are none."
-        => |_, v| {
-            v.some_text()?;
-        };
-    any "verify_dump": "Write wrong blocks to files", "No effect: the result says what differs."
-        = super::accept_flag;
+    value("N") "verify_async": "Threads that check data beside the worker, which share the I/Os that complete together",
+        "The worker checks, too, and I/Os that complete alone. More than iodepth have nothing to do."
+        => verification.threads = count(0, 1 << 10);
+    value("LIST") "verify_async_cpus": "CPUs of those threads; by default those of the job"
+        => |job, v| job.verification.thread_cpus = cpus::parse(v.text)?;
+    any "verify_dump": "Write wrong blocks to FILE.OFFSET.received, and what they should be to FILE.OFFSET.expected",
+        "Of the wrong blocks that the result lists. In the working directory, or that of --aux-path. Files that fathom did \
+         not write are not replaced."
+        => |job, v| job.verification.dump = v.flag()?.then(String::new);
 }
 
 fn method(job: &mut Job, v: KeyValue<'_>) -> Result<(), String> {

@@ -212,6 +212,8 @@ impl<'a> Planner<'a> {
             // As fio does it.
             let by_default = output.as_fio && job.verify_state_save.is_none() && job.modifies();
             verify.save_state |= by_default;
+            verify.state_optional = output.as_fio && verify.save_state;
+            verify.dump.iter_mut().for_each(|directory| directory.clone_from(&output.aux_path));
             if verify.save_state || verify.load_state {
                 verify.state_file = jobs::state_file(&output.aux_path, &job.name, number);
             }

@@ -191,7 +191,11 @@ pub(in crate::pages) fn wrong_block(body: &mut Document, wrong: &WrongBlock, mor
         ("", found) => format!("; it begins with {found}"),
         (expected, found) => format!("; expected {expected}, found {found}"),
     };
-    let text = format!("{}{written}{more}{bytes}", wrong.text());
+    let files = match wrong.dumped.as_slice() {
+        [] => String::new(),
+        files => format!("; written to {}", files.join(" and ")),
+    };
+    let text = format!("{}{written}{more}{bytes}{files}", wrong.text());
     body.paragraph(format!("{}: {}", escape::text(&place), escape::text(&text)));
 }
 
