@@ -1,5 +1,5 @@
 # cause: A file of 200 MiB is read again and again in a cgroup of 64 MiB: the cache never holds it.
-# expect: memory-limit, queue-depth
+# expect: cache-limit, queue-depth
 # vague: device
 # packages: python3
 prepare() {

@@ -1,5 +1,5 @@
 # cause: A file of 192 MiB is read from its beginning to its end, again and again, where 128 MiB of memory hold its page cache (a cgroup).
-# expect: memory-limit
+# expect: cache-limit
 # vague: queue-depth, device, readahead
 # runs: fathom
 prepare() {

@@ -1,5 +1,5 @@
 # cause: Random reads of 200 MiB through the page cache in a cgroup of 64 MiB.
-# expect: memory-limit
+# expect: cache-limit
 # vague: device, queue-depth
 # runs: fathom
 prepare() {
