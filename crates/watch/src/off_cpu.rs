@@ -2,7 +2,7 @@
 //! next wakeup (`sched:sched_waking`), and who woke the thread.
 //!
 //! Exact where sampling is not: waits that are too short to be sampled asleep. The events cost some microseconds per
-//! context switch. They are recorded all of the time while the machine switches rarely, and otherwise in short windows
+//! context switch. They are recorded all of the time while the machine switches rarely, and otherwise in windows
 //! ([`TraceBudget`]). Waits that began before a window are unknown to it: samples find those, as they are long.
 
 mod causes;
@@ -12,7 +12,8 @@ mod tests;
 
 use crate::perf::{
     EventField, GroupLeaders, PerCpuEvents, PerfRecord, PerfRing, TaskEvent, TraceBudget, Tracefs,
-    Tracepoint, bindings as perf, monotonic_ns, online_cpus, record_raw, refused, task_events,
+    Tracepoint, WindowSchedule, bindings as perf, monotonic_ns, online_cpus, record_raw, refused,
+    task_events,
 };
 use crate::scope::ScopeMembers;
 use crate::stacks::{KernelNames, NameTable};
@@ -33,8 +34,6 @@ const RING_BYTES: usize = 512 << 10;
 const RATE_MAX: u64 = 3_500;
 /// Context switches per second read over all CPUs, and as many wakeups: at 1.5 µs each without full optimization, 6% of one CPU.
 const TOTAL_MAX: u64 = 40_000;
-/// Context switches of each CPU that suffice of a window.
-const ENOUGH: u64 = 500;
 /// Functions recorded of each chain: deeper ones are those through which the kernel was entered.
 const CHAIN_MAX: u16 = 48;
 /// Maximum number of distinct chains cached.
@@ -299,7 +298,7 @@ impl OffCpuSampler {
     /// Decides whether to record until the next call. Call [`Self::drain`] first.
     fn advance(&mut self) {
         let now = Instant::now();
-        let elapsed = now.duration_since(self.advanced).max(self.budget.period(ENOUGH));
+        let elapsed = now.duration_since(self.advanced).max(WindowSchedule::PERIOD);
         self.advanced = now;
         let records = self.budget.next(std::mem::take(&mut self.recorded), elapsed);
         match (self.window_from, records) {
@@ -326,7 +325,7 @@ impl Sampler for OffCpuSampler {
     }
 
     fn period(&self) -> Option<Duration> {
-        Some(self.budget.period(ENOUGH))
+        Some(WindowSchedule::PERIOD)
     }
 
     fn sample(&mut self) {

@@ -174,15 +174,14 @@ impl Scheduled {
     }
 
     fn sample_if_due(&mut self, now: Instant) {
-        let Some(next) = self.next_sample.filter(|next| now >= *next) else { return };
+        let (Some(period), Some(next)) = (self.sampler.period(), self.next_sample) else { return };
+        if now < next {
+            return;
+        }
         let began = thread_time();
         self.sampler.sample();
         self.cost.cpu_ns += thread_time() - began;
         self.cost.samples += 1;
-        let Some(period) = self.sampler.period() else {
-            self.next_sample = None;
-            return;
-        };
         // Missed samples are skipped, so that the following ones keep their distance.
         let late = now.saturating_duration_since(next).as_nanos() / period.as_nanos().max(1);
         let late = u32::try_from(late).unwrap_or(u32::MAX - 1);

@@ -99,8 +99,6 @@ pub(crate) struct TraceBudget {
     cpus: u64,
     /// Events per second and CPU up to which all of them are recorded.
     rate_max: u64,
-    /// Those of the last period in which they were recorded.
-    rate: f64,
     schedule: WindowSchedule,
     is_continuous: bool,
     recorded: bool,
@@ -113,7 +111,7 @@ impl TraceBudget {
     pub fn new(cpus: usize, rate_max: u64) -> Self {
         let (cpus, schedule) = (cpus as u64, WindowSchedule::default());
         let pause = Duration::ZERO;
-        Self { cpus, rate_max, rate: 0.0, schedule, is_continuous: false, recorded: false, pause }
+        Self { cpus, rate_max, schedule, is_continuous: false, recorded: false, pause }
     }
 
     /// `records` were read, of at most `total_max` per second over all CPUs: beyond that, recording pauses.
@@ -124,25 +122,15 @@ impl TraceBudget {
     /// Whether to record in the next period, after one with this many events in `elapsed`.
     pub fn next(&mut self, events: u64, elapsed: Duration) -> bool {
         if self.recorded {
-            self.rate = events as f64 / elapsed.as_secs_f64().max(1e-3) / self.cpus.max(1) as f64;
+            let rate = events as f64 / elapsed.as_secs_f64().max(1e-3) / self.cpus.max(1) as f64;
             // Half the limit, so that it does not alternate.
             let most = if self.is_continuous { self.rate_max } else { self.rate_max / 2 };
-            self.is_continuous = self.rate <= most as f64;
+            self.is_continuous = rate <= most as f64;
         }
         self.pause = self.pause.saturating_sub(elapsed);
         let is_due = self.is_continuous || self.schedule.next();
         self.recorded = is_due && self.pause.is_zero();
         self.recorded
-    }
-
-    /// When to call [`Self::next`] again: after as short a window as has `enough` events on each CPU, but 10 ms at least.
-    pub fn period(&self, enough: u64) -> Duration {
-        const MIN: Duration = Duration::from_millis(10);
-        if !self.recorded || self.is_continuous {
-            return WindowSchedule::PERIOD;
-        }
-        let seconds = enough as f64 / self.rate.max(1.0);
-        Duration::from_secs_f64(seconds).clamp(MIN, WindowSchedule::PERIOD)
     }
 }
 
@@ -163,16 +151,6 @@ mod tests {
         assert!(rounds[0][0]);
         places.sort_unstable();
         assert!(places.into_iter().eq(0..16));
-    }
-
-    #[test]
-    fn windows_with_many_events_are_shorter() {
-        let mut budget = TraceBudget::new(2, 3_500);
-        let period_at = |rate: u64| {
-            while !budget.next(rate * 2 / 20, WindowSchedule::PERIOD) {}
-            budget.period(500).as_millis()
-        };
-        assert_eq!([5_000, 25_000, 1_000_000, 100].map(period_at), [50, 20, 10, 50]);
     }
 
     #[test]
