@@ -168,7 +168,7 @@ pub fn shares(mut threads: Vec<Thread>, names: &[String]) -> Shares {
     ns.into_iter().map(|(group, ns)| (group, ns / total)).collect()
 }
 
-/// The share of a group; time on a CPU and runnable are one, as other programs decide which it is.
+/// The share of a group. What names time on a CPU names time runnable as well, which other programs decide.
 pub fn share(shares: &Shares, group: &str) -> f64 {
     const CPU: [&str; 2] = ["on_cpu", "runnable"];
     let groups: &[&str] = if CPU.contains(&group) { &CPU } else { &[group] };
