@@ -313,6 +313,20 @@ fn numbers_of_the_json_are_compared_where_a_condition_names_them() {
 }
 
 #[test]
+fn the_maximum_of_a_set_is_that_of_its_runs() {
+    let set = [200.0, 1110.0, 300.0].map(|max| run("a", &[("iops", 1e5), ("max_ms", max)]));
+    for (text, expected) in [
+        ("max > 1s", ThresholdOutcome::Holds),
+        ("max > 1.2s", ThresholdOutcome::DoesNotHold),
+        ("max < 1s", ThresholdOutcome::DoesNotHold),
+    ] {
+        let asked = compare(&set, &set, &[], &[threshold(text)]).unwrap();
+        let found = threshold(text).check(&asked);
+        assert_eq!(found.outcome, expected, "{text}: {found:?}");
+    }
+}
+
+#[test]
 fn layers_of_the_kernel_are_compared() {
     let with = |block: f64, tiny: f64| -> Vec<Measured> {
         let one = |at: f64| {

@@ -185,17 +185,16 @@ impl Threshold {
         let ratio = match self.bound {
             Bound::Value(bound) => {
                 let shown = |value| shown_value(figure, value);
+                let longest = figure.after_runs.iter().copied().reduce(f64::max);
+                let value = longest.filter(|_| is_maximum(&figure.id)).unwrap_or(figure.after);
                 let incomplete = comparison.after.runs.iter().find(|run| run.incomplete.is_some());
                 // Errors are what makes a run incomplete, and do not become fewer.
-                let is_settled = is_errors(&figure.id) && is_beyond(figure.after, bound);
+                let is_settled = is_errors(&figure.id) && is_beyond(value, bound);
                 if let Some(run) = incomplete.filter(|_| !is_settled) {
-                    return (
-                        Inconclusive,
-                        format!("{}: {} is incomplete", shown(figure.after), run.name),
-                    );
+                    return (Inconclusive, format!("{}: {} is incomplete", shown(value), run.name));
                 }
-                let outcome = if is_beyond(figure.after, bound) { Holds } else { DoesNotHold };
-                return (outcome, shown(figure.after));
+                let outcome = if is_beyond(value, bound) { Holds } else { DoesNotHold };
+                return (outcome, shown(value));
             }
             Bound::Ratio(ratio) => ratio,
         };
@@ -226,6 +225,11 @@ impl Threshold {
 
 fn is_errors(id: &str) -> bool {
     ["error", "errors", "total_err"].contains(&id.rsplit('.').next().unwrap_or(id))
+}
+
+/// Whether the figure of a set is the highest of its runs.
+fn is_maximum(id: &str) -> bool {
+    ["max", "max_ms"].contains(&id.rsplit('.').next().unwrap_or(id))
 }
 
 fn shown_value(figure: &ComparedFigure, value: f64) -> String {
