@@ -330,7 +330,9 @@ impl Flow<'_> {
     /// Little's law: what is in flight, divided by the latency of one alone.
     fn queue_depth(&mut self) -> PartLoad {
         let found = self.in_flight();
-        if found.is_none() && self.workload.iodepth.is_some() {
+        let disks = &self.machine.disks;
+        let lacks_latency = disks.is_empty() || disks.iter().any(|own| own.latency_us.is_none());
+        if lacks_latency && self.workload.iodepth.is_some() {
             self.unknown.push("latency_us of all disks".to_string());
         }
         let most = found.map(|(depth, latency)| Range::exactly(depth).divided_by(latency));

@@ -186,3 +186,13 @@ fn a_mix_is_limited_by_the_direction_that_is_known() {
     assert_eq!(found.iops.high.round(), 2e5);
     assert!(found.unknown.contains(&"write_iops of d".to_string()), "{found:?}");
 }
+
+#[test]
+fn without_workers_the_latency_is_not_what_is_missing() {
+    let own = Disks { latency_us: figure(10.0), ..disks("d", 1, None) };
+    let machine = Machine { disks: vec![own], ..Machine::default() };
+    let workload = Workload { iodepth: Some(4), ..Workload::default() };
+    let unknown = predict(&machine, &workload).unwrap().unknown;
+    assert!(!unknown.iter().any(|name| name.starts_with("latency_us")), "{unknown:?}");
+    assert!(unknown.contains(&"cores of the CPUs".to_string()), "{unknown:?}");
+}
