@@ -238,13 +238,15 @@ impl Flow<'_> {
             }
             let count = iops.filter(|_| rw.is_random());
             let bytes = bandwidth.map(|bandwidth| bandwidth.map(|bandwidth| bandwidth / bs));
-            let most = count.map_or(bytes, |count| Some(bytes.map_or(count, |b| count.min(b))))?;
+            let most = count.map_or(bytes, |count| Some(bytes.map_or(count, |b| count.min(b))));
+            // What is not known takes no time: the rest is a bound all the same.
+            let Some(most) = most else { continue };
             // The time of one I/O of the mix, whose bounds are the other way round.
             let share = f64::from(*percent) / 100.0;
             time.low += share / most.high;
             time.high += share / most.low;
         }
-        Some(Range::exactly(1.0).divided_by(time))
+        (time.high > 0.0).then(|| Range::exactly(1.0).divided_by(time))
     }
 
     /// I/Os per second that a link carries.
@@ -328,7 +330,9 @@ impl Flow<'_> {
     /// Little's law: what is in flight, divided by the latency of one alone.
     fn queue_depth(&mut self) -> PartLoad {
         let found = self.in_flight();
-        if found.is_none() && self.workload.iodepth.is_some() {
+        let disks = &self.machine.disks;
+        let lacks_latency = disks.is_empty() || disks.iter().any(|own| own.latency_us.is_none());
+        if lacks_latency && self.workload.iodepth.is_some() {
             self.unknown.push("latency_us of all disks".to_string());
         }
         let most = found.map(|(depth, latency)| Range::exactly(depth).divided_by(latency));

@@ -310,6 +310,26 @@ fn numbers_of_the_json_are_compared_where_a_condition_names_them() {
     assert_eq!(threshold("usr_cpu > 5%").unknown(after.iter(), near), None);
     let error = threshold("usr_cp > 5").unknown(after.iter(), near).unwrap();
     assert!(error.starts_with("unknown figure 'usr_cp'; did you mean 'jobs.usr_cpu'? "), "{error}");
+    let error = threshold("foo > 5").unknown(after.iter(), near).unwrap();
+    assert!(error.starts_with("unknown figure 'foo'; figures are "), "{error}");
+    for name in ["p101", "p0"] {
+        let error = Threshold::parse(&format!("{name} > 5ms")).unwrap_err();
+        assert_eq!(error, format!("'{name}' is not a percentile (above 0, at most 100)"));
+    }
+}
+
+#[test]
+fn the_maximum_of_a_set_is_that_of_its_runs() {
+    let set = [200.0, 1110.0, 300.0].map(|max| run("a", &[("iops", 1e5), ("max_ms", max)]));
+    for (text, expected) in [
+        ("max > 1s", ThresholdOutcome::Holds),
+        ("max > 1.2s", ThresholdOutcome::DoesNotHold),
+        ("max < 1s", ThresholdOutcome::DoesNotHold),
+    ] {
+        let asked = compare(&set, &set, &[], &[threshold(text)]).unwrap();
+        let found = threshold(text).check(&asked);
+        assert_eq!(found.outcome, expected, "{text}: {found:?}");
+    }
 }
 
 #[test]

@@ -78,6 +78,11 @@ impl Threshold {
             return Err(expected());
         }
         let figure = Named::parse(name);
+        let digits = name.strip_prefix(['p', 'P']).unwrap_or_default();
+        let is_number = digits.parse::<f64>().is_ok_and(f64::is_finite);
+        if is_number && matches!(figure, Named::Path(_)) {
+            return Err(format!("'{name}' is not a percentile (above 0, at most 100)"));
+        }
         let bound = bound(value, figure.unit()).map_err(|error| match figure {
             Named::Path(_) if figure.unit() == FigureUnit::Number => {
                 format!("{error}; the name '{name}' does not say that it has a unit")
@@ -113,10 +118,10 @@ impl Threshold {
         let short = table_names();
         let of_json = results.flat_map(|run| run.published.names());
         let all: Vec<&str> = short.iter().map(String::as_str).chain(of_json).collect();
-        let near = nearest(&self.name, &all).map(|near| format!("did you mean '{near}'? "));
-        let near = near.unwrap_or_default();
+        let near = nearest(&self.name, &all).map(|near| format!("did you mean '{near}'? Figures"));
+        let near = near.unwrap_or_else(|| "figures".to_string());
         Some(format!(
-            "unknown figure '{}'; {near}Figures are {}, others of docs/figures.md, percentiles such as p95, and numbers of \
+            "unknown figure '{}'; {near} are {}, others of docs/figures.md, percentiles such as p95, and numbers of \
              the JSON by their keys, such as clat_ns.max",
             self.name,
             job_names().collect::<Vec<_>>().join(", ")
@@ -185,17 +190,16 @@ impl Threshold {
         let ratio = match self.bound {
             Bound::Value(bound) => {
                 let shown = |value| shown_value(figure, value);
+                let longest = figure.after_runs.iter().copied().reduce(f64::max);
+                let value = longest.filter(|_| is_maximum(&figure.id)).unwrap_or(figure.after);
                 let incomplete = comparison.after.runs.iter().find(|run| run.incomplete.is_some());
                 // Errors are what makes a run incomplete, and do not become fewer.
-                let is_settled = is_errors(&figure.id) && is_beyond(figure.after, bound);
+                let is_settled = is_errors(&figure.id) && is_beyond(value, bound);
                 if let Some(run) = incomplete.filter(|_| !is_settled) {
-                    return (
-                        Inconclusive,
-                        format!("{}: {} is incomplete", shown(figure.after), run.name),
-                    );
+                    return (Inconclusive, format!("{}: {} is incomplete", shown(value), run.name));
                 }
-                let outcome = if is_beyond(figure.after, bound) { Holds } else { DoesNotHold };
-                return (outcome, shown(figure.after));
+                let outcome = if is_beyond(value, bound) { Holds } else { DoesNotHold };
+                return (outcome, shown(value));
             }
             Bound::Ratio(ratio) => ratio,
         };
@@ -226,6 +230,11 @@ impl Threshold {
 
 fn is_errors(id: &str) -> bool {
     ["error", "errors", "total_err"].contains(&id.rsplit('.').next().unwrap_or(id))
+}
+
+/// Whether the figure of a set is the highest of its runs.
+fn is_maximum(id: &str) -> bool {
+    ["max", "max_ms"].contains(&id.rsplit('.').next().unwrap_or(id))
 }
 
 fn shown_value(figure: &ComparedFigure, value: f64) -> String {

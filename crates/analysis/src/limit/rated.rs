@@ -131,17 +131,26 @@ impl Stage for Rated {
     fn close(&mut self, state: &mut SearchState) {
         let measured = self.tried.iter().filter(|tried| tried.totals.windows() > 0);
         let tried: Vec<RatedPoint> = measured.map(|tried| tried.point(&self.target)).collect();
-        let with = |windows| {
-            let is_sure = move |point: &&RatedPoint| point.windows as usize >= windows;
-            let meet = tried.iter().filter(|point| point.meets).filter(is_sure);
-            meet.max_by(|a, b| a.iops.total_cmp(&b.iops))
-        };
-        let best = with(WINDOWS_SURE).or_else(|| with(WINDOWS_TRIED)).cloned();
+        let best = best(&tried).cloned();
         if !tried.is_empty() {
             let result = TargetResult { target: self.target, best, tried };
             state.block_mut(self.at).target = Some(result);
         }
     }
+}
+
+/// The highest rate that meets the target and did not fail later, at itself or below.
+fn best(tried: &[RatedPoint]) -> Option<&RatedPoint> {
+    let with = |windows: usize| {
+        let stands = |at: usize, point: &RatedPoint| {
+            let mut later = tried.iter().skip(at + 1);
+            let is_refuted = later.any(|later| !later.meets && later.iops <= point.iops);
+            point.meets && point.windows as usize >= windows && !is_refuted
+        };
+        let all = tried.iter().enumerate().filter(|(at, point)| stands(*at, point));
+        all.map(|(_, point)| point).max_by(|a, b| a.iops.total_cmp(&b.iops))
+    };
+    with(WINDOWS_SURE).or_else(|| with(WINDOWS_TRIED))
 }
 
 impl RateResult {
@@ -168,6 +177,27 @@ impl RateResult {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_rate_that_failed_later_is_not_the_best() {
+        let point = |iops: f64, windows: u32, meets: bool| RatedPoint {
+            iops,
+            completed_iops: iops,
+            latency_ns: 1,
+            p50_ns: 1,
+            windows,
+            meets,
+        };
+        let first = point(35_854.0, 2, true);
+        let refuted = [first.clone(), point(35_854.0, 5, false), point(34_060.0, 1, false)];
+        assert_eq!(best(&refuted), None);
+        let slower = [first.clone(), point(34_060.0, 1, false)];
+        assert_eq!(best(&slower), None, "a lower rate failed");
+        let faster = [first.clone(), point(40_000.0, 2, false)];
+        assert_eq!(best(&faster), Some(&first));
+        let sure = [first, point(35_854.0, 5, false), point(34_060.0, 5, true)];
+        assert_eq!(best(&sure), Some(&sure[2]));
+    }
 
     #[test]
     fn targets_are_parsed_and_shown() {

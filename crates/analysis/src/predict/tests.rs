@@ -176,3 +176,23 @@ fn what_is_not_in_the_file_is_named_and_limits_nothing() {
     let of = |name: &str| found.parts.iter().find(|load| load.name == name).unwrap().iops;
     assert_eq!((of("d"), of("e")), (None, Some(Range::exactly(1e6))));
 }
+
+#[test]
+fn a_mix_is_limited_by_the_direction_that_is_known() {
+    let own = Disks { name: "d".into(), count: 1, read_iops: figure(1e5), ..Disks::default() };
+    let machine = Machine { disks: vec![own], ..Machine::default() };
+    let mixed = Workload { rw: Rw::Randrw, ..Workload::default() };
+    let found = predict(&machine, &mixed).unwrap();
+    assert_eq!(found.iops.high.round(), 2e5);
+    assert!(found.unknown.contains(&"write_iops of d".to_string()), "{found:?}");
+}
+
+#[test]
+fn without_workers_the_latency_is_not_what_is_missing() {
+    let own = Disks { latency_us: figure(10.0), ..disks("d", 1, None) };
+    let machine = Machine { disks: vec![own], ..Machine::default() };
+    let workload = Workload { iodepth: Some(4), ..Workload::default() };
+    let unknown = predict(&machine, &workload).unwrap().unknown;
+    assert!(!unknown.iter().any(|name| name.starts_with("latency_us")), "{unknown:?}");
+    assert!(unknown.contains(&"cores of the CPUs".to_string()), "{unknown:?}");
+}
