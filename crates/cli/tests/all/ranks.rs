@@ -564,6 +564,7 @@ fn hosts_that_differ_are_named() {
         fs::create_dir_all(place.path(&format!("{host}/sys/block"))).unwrap();
         fs::create_dir_all(place.path(&format!("{host}/sys/devices/virtual/block/zram9"))).unwrap();
         place.write(&format!("{host}/sys/devices/virtual/block/zram9/size"), size);
+        place.write(&format!("{host}/sys/devices/virtual/block/zram9/dev"), "252:9");
         let link = place.path(&format!("{host}/sys/block/zram9"));
         std::os::unix::fs::symlink("../devices/virtual/block/zram9", link).unwrap();
     }
