@@ -140,13 +140,15 @@ fn cause(name: &str) -> Option<ThreadState> {
 /// What a thread in state `S` waits for, by the kernel function in which it sleeps.
 pub(super) fn place(wchan: &[u8]) -> ThreadState {
     let has = |part: &[u8]| wchan.windows(part.len()).any(|window| window == part);
-    let causes: [(&[&[u8]], ThreadState); 7] = [
+    let causes: [(&[&[u8]], ThreadState); 8] = [
         (&[b"pipe", b"fifo", b"wait_for_partner"], ThreadState::Pipe),
         (
             &[b"sk_", b"skb", b"unix_", b"inet_", b"tcp_", b"datagram", b"vsock"],
             ThreadState::Socket,
         ),
         (&[b"futex"], ThreadState::Futex),
+        // flock(2), fcntl(2): of a file, by another process.
+        (&[b"lock_inode_wait"], ThreadState::KernelLock),
         (&[b"poll", b"ep_", b"eventfd", b"select"], ThreadState::Poll),
         (&[b"nanosleep", b"timerfd"], ThreadState::Timer),
         (&[b"cqring"], ThreadState::IoUring),

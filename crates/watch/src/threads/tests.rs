@@ -215,6 +215,7 @@ fn sleeps_have_causes() {
     assert_eq!(read("anon_pipe_read"), [ThreadState::Pipe]);
     assert_eq!(read("unix_stream_read_generic"), [ThreadState::Socket]);
     assert_eq!(read("n_tty_read"), [ThreadState::Terminal]);
+    assert_eq!(read("locks_lock_inode_wait"), [ThreadState::KernelLock]);
     assert_eq!(read("inotify_read"), [ThreadState::Other]);
     let woken = |file| {
         let tree = Tree::new();
