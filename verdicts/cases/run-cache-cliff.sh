@@ -2,8 +2,9 @@
 # expect: cache-limit
 # vague: queue-depth, device, readahead
 # runs: fathom
+size=192m
 prepare() {
-    filled data 192m
+    filled data $size
     grouped memory memory.limit_in_bytes 128m
 }
 program() {

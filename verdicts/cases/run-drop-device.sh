@@ -2,11 +2,12 @@
 # expect: drop
 # vague: device, queue-depth
 # runs: fathom
+later=true
 prepare() {
     looped 512m
     losetup --direct-io=off "$(cat loop)"
     cat image >/dev/null
-    starts sh -c "sleep 4; exec losetup --direct-io=on $(cat loop)"
+    starts sh -c "sleep 4; losetup --direct-io=on $(cat loop); $later $(cat loop)"
 }
 program() { run --filename="$(cat loop)" --ioengine=psync --direct=1 --bs=64k --runtime=14; }
 clean() {

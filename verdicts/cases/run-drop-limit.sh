@@ -3,10 +3,11 @@
 # vague: io-limit
 # mentions: allows 500 reads/s
 # runs: fathom
+reads=500
 prepare() {
     filled data 512m
     grouped blkio blkio.throttle.read_iops_device "$(disk_number) 0"
-    starts sh -c "sleep 4; echo '$(disk_number) 500' >/sys/fs/cgroup/blkio/fathom-verdicts/blkio.throttle.read_iops_device"
+    starts sh -c "sleep 4; echo '$(disk_number) $reads' >/sys/fs/cgroup/blkio/fathom-verdicts/blkio.throttle.read_iops_device"
 }
 program() {
     joined blkio
