@@ -35,6 +35,8 @@ pub struct Machine {
     pub is_virtio: bool,
     /// Whether the NVMe disks have zones of 4 MiB.
     pub is_zoned: bool,
+    /// Whether the disks are below one PCIe switch, and how many bytes per second they move together.
+    pub uplink_bytes_per_s: Option<u64>,
     /// One CPU, and clocks that advance by a nanosecond per instruction.
     pub counts_instructions: bool,
 }
@@ -53,6 +55,7 @@ impl Machine {
             memory_mib: 1024,
             is_virtio: false,
             is_zoned: false,
+            uplink_bytes_per_s: None,
             counts_instructions: false,
         };
         for word in text.split_whitespace() {
@@ -69,13 +72,16 @@ impl Machine {
                 }
                 "roots" => machine.roots = number(word, value, 1, 4)? as usize,
                 "nodes" => machine.nodes = number(word, value, 1, 2)? as usize,
+                "uplink" => {
+                    machine.uplink_bytes_per_s = Some(number(word, value, 1, 10_000)? * 1_000_000)
+                }
                 "disk" => machine.disk_mib = list(value, |size| number(word, size, 16, 65536))?,
                 "memory" => machine.memory_mib = number(word, value, 512, 4096)?,
                 "disks" if value == "virtio" => machine.is_virtio = true,
                 "disks" if value == "zoned" => machine.is_zoned = true,
                 "clock" if value == "instructions" => machine.counts_instructions = true,
                 _ => {
-                    let keys = "nvme, lba, roots, nodes, disk, memory, disks=virtio|zoned, clock=instructions";
+                    let keys = "nvme, lba, roots, nodes, uplink, disk, memory, disks=virtio|zoned, clock=instructions";
                     return Err(format!("{word}: a machine has {keys}").into());
                 }
             }

@@ -285,14 +285,21 @@ pub fn arguments(setup: &Setup, talk: GuestPeer) -> Vec<String> {
         let node = node.unwrap_or_default();
         add("-device", format!("pxb-pcie,id=root{root},bus_nr={},bus=pcie.0{node}", 64 * root));
     }
+    if let Some(rate) = machine.uplink_bytes_per_s {
+        add("-object", format!("throttle-group,id=uplink,x-bps-total={rate}"));
+        add("-device", "pcie-root-port,id=root-port,bus=pcie.0,chassis=100,slot=100".into());
+        add("-device", "x3130-upstream,id=switch,bus=root-port".into());
+    }
     for index in 0..machine.lba_bytes.len() {
         let bus = match index % machine.roots {
+            _ if machine.uplink_bytes_per_s.is_some() => "switch".to_string(),
             0 => "pcie.0".to_string(),
             root => format!("root{root}"),
         };
+        let port = if bus == "switch" { "xio3130-downstream" } else { "pcie-root-port" };
         add(
             "-device",
-            format!("pcie-root-port,id=port{index},bus={bus},chassis={},slot={index}", index + 1),
+            format!("{port},id=port{index},bus={bus},chassis={},slot={index}", index + 1),
         );
         blockdevs(setup, index).into_iter().for_each(|blockdev| add("-blockdev", blockdev));
         add("-device", disk(index, machine).to_string());
@@ -312,6 +319,11 @@ fn blockdevs(setup: &Setup, index: usize) -> Vec<String> {
         format!("raw,node-name={name}{index},file=file{index},discard=unmap,detect-zeroes=unmap")
     };
     let disk = file("file", &disk_path(&setup.dir, index));
+    if setup.machine.uplink_bytes_per_s.is_some() {
+        let throttled =
+            format!("throttle,node-name=disk{index},throttle-group=uplink,file=raw{index}");
+        return vec![disk, raw("raw"), throttled];
+    }
     if !setup.logged {
         return vec![disk, raw("disk")];
     }
