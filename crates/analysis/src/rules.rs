@@ -257,6 +257,7 @@ pub static RULES: &[&Rule] = &[
     &limiters::stacked::STACKED_DEVICE,
     &limiters::stacked::UNEVEN_MEMBERS,
     &limiters::links::FULL_LINK,
+    &limiters::links::MEMORY_BANDWIDTH,
     &limiters::links::INTERRUPT_CPU,
     &limiters::threads::LOCK,
     &limiters::threads::KERNEL_LOCK,

@@ -1,4 +1,4 @@
-//! Links between disks and CPUs, and the CPU to which their interrupts go.
+//! Links between disks and CPUs, memory behind them, and the CPU to which their interrupts go.
 
 use super::View;
 use super::device::DEVICE;
@@ -19,6 +19,8 @@ use fathom_model::watch::ThreadState;
 const FULL_MIN: f64 = 0.85;
 /// The best mode of both ends carries this many times as much, at least, where a link is below its capability.
 const BELOW_MIN: f64 = 1.05;
+/// The part of memory's bandwidth from which it is full: a copy, by which that is measured, is not all that it can do.
+const MEMORY_FULL_MIN: f64 = 0.8;
 /// Time that a CPU must have spent in interrupts, in percent, and the part of the disk's interrupts that it handled.
 const IN_INTERRUPTS_MIN: f64 = 40.0;
 const ON_ONE_MIN: f64 = 0.9;
@@ -146,6 +148,67 @@ fn full_link(view: &View) -> Option<Claim> {
             "Reseat the disk or adapter; check the cable, the riser and the slot's speed in the firmware setup",
         ),
     })
+}
+
+pub(in crate::rules) static MEMORY_BANDWIDTH: Rule = Rule {
+    id: "memory-bandwidth",
+    limits: "memory bandwidth",
+    meaning: "The disks transferred as much to and from memory as the CPUs move when they only copy.",
+    threshold: || {
+        format!(
+            "The disks transferred {:.0}% or more of twice the bytes that all CPUs together copy, and threads waited for I/O {} \
+             of the time or more. Only in `run`, and once a search (`fathom limit`) has measured the copy since the last boot.",
+            MEMORY_FULL_MIN * 100.0,
+            share_text(WAIT_MIN)
+        )
+    },
+    remedy: "Fill all memory channels; keep each disk's jobs and buffers on its NUMA node",
+    supersedes: &[&DEVICE],
+    checks: &[Check::View(memory_bandwidth)],
+    #[cfg(test)]
+    cases: &[
+        Case::View {
+            holds: |s| copies(s, 4e9),
+            near_miss: |s| copies(s, 5e9),
+            summary: "The disks moved 6.33 GiB/s through memory, 85% of the 7.45 GiB/s that a copy by all CPUs moves.",
+        },
+        // Nobody has measured it.
+        Case::NearMiss(|s| {
+            copies(s, 4e9);
+            s.record.header.facts.host.memory_copy_bytes_per_second = None;
+        }),
+    ],
+    ..Rule::LIMITER
+};
+
+/// Reads of a disk, where all CPUs copy this many bytes per second.
+#[cfg(test)]
+fn copies(scene: &mut Scene, bytes_per_second: f64) {
+    scene.disk("nvme0n1", 1_650_000, 16.0, 99.0);
+    scene.record.header.facts.host.memory_copy_bytes_per_second = Some(bytes_per_second);
+}
+
+fn memory_bandwidth(view: &View) -> Option<Claim> {
+    let waits = view.held_by_io()?;
+    let usable = 2.0 * view.record.header.facts.host.memory_copy_bytes_per_second?;
+    let disks = view.disks().into_iter().filter(|disk| disk.below.is_empty()).map(DeviceLoad::from);
+    let moved: f64 = disks.map(|disk| disk.bytes.iter().map(|(_, bytes)| bytes).sum::<f64>()).sum();
+    let used = moved / usable;
+    if used < MEMORY_FULL_MIN {
+        return None;
+    }
+    let summary = format!(
+        "The disks moved {} through memory, {:.0}% of the {} that a copy by all CPUs moves.",
+        units::bandwidth(moved),
+        used * 100.0,
+        units::bandwidth(usable)
+    );
+    let moved =
+        Evidence::number("moved", moved, Unit::BytesPerSecond).with_source("/proc/diskstats");
+    let usable = Evidence::number("copy", usable, Unit::BytesPerSecond)
+        .with_source("twice the bytes copied");
+    let claim = Claim::new(summary, vec![moved, usable]).confidence(Confidence::Medium);
+    Some(claim.about(Subject::Machine).weight(waits * used.min(1.0)))
 }
 
 pub(in crate::rules) static INTERRUPT_CPU: Rule = Rule {
