@@ -381,8 +381,9 @@ fn sampled(observed: &Observed) -> RunConditions {
     let cpus: f64 = by_cpu.iter().filter(is_other).map(|one| processes.cpus(one)).sum();
     let bytes: f64 =
         by_cpu.iter().filter(is_other).map(|one| processes.per_second(one.disk_bytes())).sum();
-    let all_bytes = (rates.disks_total.read.bytes + rates.disks_total.write.bytes).max(bytes);
-    let share = if all_bytes > 0.0 { bytes / all_bytes } else { 0.0 };
+    let all_bytes = rates.disks_total.read.bytes + rates.disks_total.write.bytes;
+    let own = processes.per_second(processes.watched.disk_bytes());
+    let share = other_disk_share(own, bytes, all_bytes);
     RunConditions {
         // A sum of nothing is -0.
         other_cpus: is_known.then_some(cpus + 0.0),
@@ -394,6 +395,13 @@ fn sampled(observed: &Observed) -> RunConditions {
             .map(|percent| percent / 100.0),
         ..RunConditions::default()
     }
+}
+
+/// The part of `all` bytes of the disks that was not the load's `own`. What `others` write to the page cache may reach a disk
+/// later, and a load that uses no disk shares none.
+pub(super) fn other_disk_share(own: f64, others: f64, all: f64) -> f64 {
+    let others = others.min(all - own).max(0.0);
+    if own > 0.0 && others > 0.0 { others / all } else { 0.0 }
 }
 
 /// Devices with their latencies and queues.

@@ -595,3 +595,15 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn others_moved_no_more_than_the_disks_did_besides_the_load() {
+    let share = measured::other_disk_share;
+    assert_eq!(share(150.0, 50.0, 200.0), 0.25);
+    // A compiler's output that is still in the page cache.
+    assert_eq!(share(150.0, 500.0, 150.0), 0.0);
+    assert_eq!(share(150.0, 500.0, 160.0), 0.0625);
+    // Reads of a sparse file, and nothing at all.
+    assert_eq!(share(0.0, 1.0, 1.0), 0.0);
+    assert_eq!(share(0.0, 0.0, 0.0), 0.0);
+}
