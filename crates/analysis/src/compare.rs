@@ -212,6 +212,15 @@ impl ComparedFigure {
         Some(Ratio { value, low, high })
     }
 
+    /// What is said of a change without a ratio.
+    pub fn zero(&self) -> &'static str {
+        match (self.before == 0.0, self.after == 0.0) {
+            (true, false) => "from 0",
+            (false, true) => "to 0",
+            _ => "",
+        }
+    }
+
     /// Whether the change is for the better, where a figure has a better side.
     pub fn is_better(&self) -> Option<bool> {
         let rises = self.ratio? > 1.0;

@@ -328,7 +328,7 @@ fn keys_of_run() -> Vec<Section> {
 }
 
 fn exit_status(command: &Command, is_run: bool) -> Vec<Item> {
-    let usage = if is_run { "1, as for fio" } else { "2" };
+    let usage = if is_run { "1, as for fio; 2 for --fail-if" } else { "2" };
     let mut all = vec![
         Item::Entry("0".into(), "The whole request was carried out.".into()),
         Item::Entry(
@@ -337,6 +337,18 @@ fn exit_status(command: &Command, is_run: bool) -> Vec<Item> {
         ),
         Item::Entry(usage.into(), "Usage error.".into()),
     ];
+    let has = |name| command.get_arguments().any(|arg| arg.get_long() == Some(name));
+    let (missed, open) = match (is_run || has("fail-if"), has("target")) {
+        (true, _) => {
+            ("A condition of --fail-if holds.", "No condition holds, and one cannot be decided.")
+        }
+        (false, true) => {
+            ("No rate meets --target.", "Whether a rate meets --target cannot be decided.")
+        }
+        (false, false) => ("", ""),
+    };
+    let further = [("3", missed), ("4", open)].into_iter().filter(|(_, text)| !text.is_empty());
+    all.extend(further.map(|(status, text)| Item::Entry(status.into(), text.into())));
     if command.get_arguments().any(Arg::is_last_set) {
         let status = "With a COMMAND, fathom exits with the status of the command: 128 plus the number \
                       of the signal that ended it, 127 if it does not exist.";
@@ -363,6 +375,20 @@ mod tests {
             let help = plain(command.get_after_help());
             let examples = help.lines().filter(|line| line.contains("fathom ")).count();
             assert_eq!(examples, 2, "{name}: {help}");
+        }
+    }
+
+    #[test]
+    fn manual_pages_have_the_exit_statuses_of_requirements() {
+        let cli = cli();
+        for (name, expected) in [("run", true), ("compare", true), ("limit", true), ("topo", false)]
+        {
+            let command = cli.find_subcommand(name).unwrap();
+            let all = exit_status(command, name == "run");
+            let has = |status: &str| {
+                all.iter().any(|one| matches!(one, Item::Entry(key, _) if key == status))
+            };
+            assert_eq!((has("3"), has("4")), (expected, expected), "{name}");
         }
     }
 

@@ -105,9 +105,8 @@ fn effect(variant: &Variant) -> Option<Claim> {
 /// A ratio as a change with its interval.
 pub(super) fn change(ratio: &Ratio, confidence: u32) -> String {
     let [value, low, high] =
-        [ratio.value, ratio.low, ratio.high].map(|ratio| units::change((ratio - 1.0) * 100.0));
-    let ends = format!("{} to {}", low.trim_end_matches('%'), high.trim_end_matches('%'));
-    format!("{value} ({confidence}% CI {ends})")
+        [ratio.value, ratio.low, ratio.high].map(|ratio| (ratio - 1.0) * 100.0);
+    format!("{} ({confidence}% CI {})", units::change(value), units::change_ends(low, high))
 }
 
 pub(super) static CURVE: Rule = Rule {
