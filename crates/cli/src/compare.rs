@@ -2,6 +2,7 @@
 
 use crate::experiment::record_files;
 use crate::page::{self, PageArgs};
+use crate::rounds::CONDITION;
 use crate::stdio::{self, Kind};
 use crate::{output, show};
 use fathom_analysis::compare::{
@@ -184,7 +185,7 @@ pub fn unknown_figures<'a>(
     };
     let error = |one: &Threshold| {
         let error = one.unknown(results.clone(), near)?;
-        Some(format!("--fail-if '{}': {error}", one.text))
+        Some(format!("{CONDITION}{}': {error}", one.text))
     };
     fail_if.iter().filter_map(error).collect()
 }
@@ -309,12 +310,6 @@ impl Stored {
             Self::Fio(data) => return Measured::of_fio(name, data),
             Self::Machine(_) => return Err(format!("{name} describes a machine; name a result")),
         };
-        if let Record::Run(run) = record
-            && as_fio
-            && run.header.kind == RecordKind::Run
-        {
-            return Measured::of_fio(name, &fio_json::value(run));
-        }
         let observed = match record {
             Record::Experiment(_) => Observed::default(),
             _ => fathom_runner::stored(dir, |_| Ok(()))?,
@@ -328,7 +323,16 @@ impl Stored {
                 }
                 let mut run = run.clone();
                 run.header.findings.extend(missing_verdict(record, &observed));
-                Measured::of_run(name, &run, &observed)
+                let whole = Measured::of_run(name, &run, &observed);
+                match as_fio && run.header.kind == RecordKind::Run {
+                    // What else the machine did is known of this one.
+                    true => Measured {
+                        conditions: whole.conditions,
+                        limited_by: whole.limited_by,
+                        ..Measured::of_fio(name, &fio_json::value(&run))?
+                    },
+                    false => whole,
+                }
             }
             Record::Limit(search) => {
                 let mut search = search.clone();

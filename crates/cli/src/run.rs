@@ -5,7 +5,7 @@ use crate::logs::LogWriters;
 use crate::output::{self, Destination, Interim};
 use crate::page::{self, Color};
 use crate::ranks::{self, Joined, Member};
-use crate::rounds::{Judged, Rounds};
+use crate::rounds::{self, Judged, Rounds};
 use crate::signals::Signals;
 use crate::stdio::{self, Kind, error};
 use crate::steady::Preparation;
@@ -131,7 +131,14 @@ fn perform_or_explain(
         return output::stream(&text?, Kind::Lines).map(|_| ExitCode::SUCCESS);
     }
     let json = spec.output.formats.iter().any(|f| matches!(f, Format::Json | Format::JsonPlus));
-    execute(&spec, files, member).or_else(|errors| explain(errors, &spec, files, json))
+    execute(&spec, files, member).or_else(|errors| {
+        // fio has no such option, nor a status for its errors.
+        let is_usage = errors.iter().all(|error| error.starts_with(rounds::CONDITION));
+        explain(errors, &spec, files, json).or_else(|last| match is_usage {
+            true => Ok(stdio::usage_error(&last)),
+            false => Err(last),
+        })
+    })
 }
 
 /// Applies the options that all commands share.

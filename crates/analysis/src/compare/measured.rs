@@ -340,6 +340,11 @@ impl Measured {
         Self { parts: unique(parts.collect()), ..all }
     }
 
+    /// The parts of its figures, and of the numbers of its JSON.
+    pub(super) fn part_names(&self) -> impl Iterator<Item = &str> {
+        self.parts.iter().map(|part| part.name.as_str()).chain(self.published.parts())
+    }
+
     fn sampled(&mut self, sampled: RunConditions) {
         let RunConditions { cpus, hot_drives, read_from_disk, .. } =
             std::mem::take(&mut self.conditions);

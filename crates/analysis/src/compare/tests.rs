@@ -312,6 +312,10 @@ fn numbers_of_the_json_are_compared_where_a_condition_names_them() {
     assert!(error.starts_with("unknown figure 'usr_cp'; did you mean 'jobs.usr_cpu'? "), "{error}");
     let error = threshold("foo > 5").unknown(after.iter(), near).unwrap();
     assert!(error.starts_with("unknown figure 'foo'; figures are "), "{error}");
+    let error = threshold("nosuch:iops > 5").unknown(after.iter(), near).unwrap();
+    assert!(error.starts_with("no part is called 'nosuch'; parts are "), "{error}");
+    let part = format!("{}:iops > 5", after[0].parts[0].name);
+    assert_eq!(threshold(&part).unknown(after.iter(), near), None);
     for name in ["p101", "p0"] {
         let error = Threshold::parse(&format!("{name} > 5ms")).unwrap_err();
         assert_eq!(error, format!("'{name}' is not a percentile (above 0, at most 100)"));
