@@ -82,7 +82,8 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     let dirs: Vec<PathBuf> = all().filter_map(|(_, one)| one.dir().cloned()).collect();
     let fio = all().filter(|(_, one)| one.dir().is_none()).map(|(name, _)| name.clone());
     let used: Vec<String> = record_files(&dirs).into_iter().chain(fio).collect();
-    let to = args.page.destination(used.iter().map(String::as_str))?;
+    let names = used.iter().map(String::as_str);
+    let to = if args.junit { args.page.file(names) } else { args.page.destination(names) }?;
     if let Some(machines) = machines(all())? {
         if !args.fail_if.is_empty() {
             return Ok(stdio::usage_error("--fail-if is for results; machines have no figures"));

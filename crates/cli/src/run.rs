@@ -3,7 +3,7 @@
 use crate::live::{LayoutProgress, Live, MeasureView};
 use crate::logs::LogWriters;
 use crate::output::{self, Destination, Interim};
-use crate::page::{self, Color};
+use crate::page::{self, Color, PageFormat};
 use crate::ranks::{self, Joined, Member};
 use crate::rounds::{self, Judged, Rounds};
 use crate::signals::Signals;
@@ -117,6 +117,17 @@ fn perform_or_explain(
         (output.file, output.formats) = (None, Vec::new());
         (output.quiet, output.eta, output.status_interval_ns) = (true, Eta::Never, None);
         (output.compare, output.fail_if) = (None, Vec::new());
+    }
+    // fio's output is text whatever its file is called.
+    let file = spec.output.file.as_deref().filter(|_| !spec.output.as_fio);
+    if let Some(file) = file.filter(|_| spec.output.formats.is_empty()) {
+        let named = match PageFormat::of_file(file) {
+            Ok(Some(PageFormat::Html)) => Some(Format::Html),
+            Ok(Some(PageFormat::Markdown)) => Some(Format::Markdown),
+            Ok(Some(PageFormat::Json)) => Some(Format::Json),
+            Ok(Some(PageFormat::Text) | None) | Err(_) => None,
+        };
+        spec.output.formats.extend(named);
     }
     set_style(&spec.output);
     if let Some(path) = &spec.output.inflate {
@@ -302,7 +313,11 @@ fn check_outputs(
     let Some(file) = &output.file else { return Ok(None) };
     let targets = facts.targets.iter().map(|target| &target.path);
     let used = targets.chain(job_files).chain(&record).map(String::as_str);
-    Destination::open(file, used).map(Some)
+    let to = Destination::open(file, used)?;
+    if output.formats.is_empty() && !output.as_fio {
+        PageFormat::of_file(file)?;
+    }
+    Ok(Some(to))
 }
 
 /// Where a round is recorded: of several, in a directory named by its number.
