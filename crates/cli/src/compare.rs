@@ -16,7 +16,7 @@ use fathom_model::{Record, RunRecord};
 use fathom_report::json::{LimitResult, WatchResult};
 use fathom_report::junit::junit;
 use fathom_report::{fio_json, json, pages};
-use fathom_store::{Runs, read_record, read_windows};
+use fathom_store::{Runs, is_other_dir, read_record, read_windows};
 use serde_json::Value;
 use std::collections::HashSet;
 use std::fs::File;
@@ -74,6 +74,10 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
         Ok(sides) => sides,
         Err(error) => return Ok(stdio::usage_error(&error)),
     };
+    let other = before.iter().chain(after).find(|named| is_other_dir(named));
+    if let Some(Err(error)) = other.map(|dir| read_record(dir)) {
+        return Ok(stdio::usage_error(&error));
+    }
     let (before, after) = (open(before)?, open(after)?);
     let all = || before.iter().chain(&after);
     if let Some(twice) = named_twice(all()) {

@@ -3,7 +3,7 @@
 use crate::page::style;
 use crate::stdio::Kind;
 use crate::{output, topics};
-use clap::builder::StyledStr;
+use clap::builder::{StyledStr, ValueParser, ValueRange};
 use clap::{Arg, ArgAction, Command};
 use clap_complete::Shell;
 use fathom_report::doc::{Document, Text};
@@ -50,7 +50,19 @@ pub fn prepared(cli: Command) -> Command {
         false => arg,
     });
     cli.build();
-    with_choices(cli)
+    with_choices(with_any_sign(cli))
+}
+
+/// A value that begins with a minus sign is one, and refused as such, unless it may be any text.
+fn with_any_sign(command: Command) -> Command {
+    let texts = [ValueParser::string(), ValueParser::os_string(), ValueParser::path_buf()];
+    let texts = texts.map(|parser| parser.type_id());
+    let command = command.mut_args(|arg| {
+        let is_one = arg.get_num_args() == Some(ValueRange::SINGLE) && !arg.is_positional();
+        let is_text = texts.contains(&arg.get_value_parser().type_id());
+        if is_one && !is_text { arg.allow_hyphen_values(true) } else { arg }
+    });
+    command.mut_subcommands(with_any_sign)
 }
 
 fn command_list(cli: &Command) -> String {

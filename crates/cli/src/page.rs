@@ -125,7 +125,7 @@ impl PageFormat {
 
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct FormatArgs {
-    /// Format of the result; by default what the ending of --output says (.html, .md, .json), else text
+    /// Format of the result; by default that of the ending of --output, else text
     #[arg(long, value_enum)]
     format: Option<PageFormat>,
     /// Same as --format=json

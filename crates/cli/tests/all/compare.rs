@@ -260,10 +260,11 @@ fn fio_json_is_compared_with_fio_json_and_with_runs() {
 fn wrong_command_lines_are_usage_errors() {
     let place = recorded();
     copied(&place.path("kept"), &place.path("other"));
-    let cases: [(&[&str], &[&str]); 9] = [
+    let cases: [(&[&str], &[&str]); 10] = [
         (&["kept"], &["name two runs"]),
         (&["kept", "a", "b"], &["3 runs", "--to"]),
         (&["kept", "kept"], &["kept is named twice"]),
+        (&[".", ".."], &[". is not a run directory; name a run, its directory or a tag"]),
         (&["kept", "./kept"], &["./kept is named twice"]),
         (
             &["kept", "other", "--fail-if", "usr_cpuu > 2"],
