@@ -32,6 +32,7 @@ use measured::{COMPARED, LAYER, LAYERS};
 use named::Named;
 use schemars::JsonSchema;
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// Runs on each side from which their own variation is known, and earlier runs from which that of single ones is.
 pub const SET_MIN: usize = 3;
@@ -92,7 +93,8 @@ pub struct Comparison {
 pub struct ComparedSide {
     /// Its runs.
     pub runs: Vec<ComparedRun>,
-    /// What limited them, in a few words, or by the ids of rules.
+    /// What limited them, in a few words, or by the ids of rules: most frequent first, with the number of runs unless it is
+    /// all of them.
     pub limited_by: Vec<String>,
 }
 
@@ -212,6 +214,15 @@ impl ComparedFigure {
         Some(Ratio { value, low, high })
     }
 
+    /// What is said of a change without a ratio.
+    pub fn zero(&self) -> &'static str {
+        match (self.before == 0.0, self.after == 0.0) {
+            (true, false) => "from 0",
+            (false, true) => "to 0",
+            _ => "",
+        }
+    }
+
     /// Whether the change is for the better, where a figure has a better side.
     pub fn is_better(&self) -> Option<bool> {
         let rises = self.ratio? > 1.0;
@@ -241,9 +252,29 @@ impl ComparedSide {
             incomplete: run.incomplete.clone(),
             conditions: run.conditions.clone(),
         };
-        let limited_by = list::distinct(runs.iter().flat_map(|run| run.limited_by.clone()));
-        Self { runs: runs.iter().map(run).collect(), limited_by }
+        Self { runs: runs.iter().map(run).collect(), limited_by: limited_by(runs) }
     }
+}
+
+/// What limited `runs`, most frequent first, then by rank, with the number of runs unless it is all of them.
+fn limited_by(runs: &[Measured]) -> Vec<String> {
+    let mut found: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
+    for run in runs {
+        for (rank, name) in list::distinct(&run.limited_by).into_iter().enumerate() {
+            let (count, ranks) = found.entry(name).or_default();
+            *count += 1;
+            *ranks += rank;
+        }
+    }
+    let mut found: Vec<(&str, (usize, usize))> = found.into_iter().collect();
+    // Compares mean ranks; names in alphabetical order where these are equal.
+    found.sort_by(|(_, (a, of_a)), (_, (b, of_b))| b.cmp(a).then((of_a * b).cmp(&(of_b * a))));
+    let all = runs.len();
+    let shown = |(name, (count, _)): (&str, (usize, usize))| match count == all {
+        true => name.to_string(),
+        false => format!("{name} ({count} of {all})"),
+    };
+    found.into_iter().map(shown).collect()
 }
 
 impl Comparison {
@@ -323,6 +354,7 @@ pub fn rounds(runs: &[Measured], thresholds: &[Threshold]) -> Result<Comparison,
     };
     for figure in rounds.parts.iter_mut().flat_map(|part| &mut part.figures) {
         figure.after = figure.estimate().mean;
+        figure.title = title(&figure.id);
     }
     rounds.requirements = thresholds.iter().map(|one| one.check(&rounds)).collect();
     Ok(rounds)
@@ -407,12 +439,15 @@ fn figure(
     let shown = |runs: &[f64], side: usize| merged(id, &sides[side]).unwrap_or_else(|| mean(runs));
     let (before, after) = (shown(&before_runs, 0), shown(&after_runs, 1));
     let ratio = after / before;
+    // Each run has one of its own, too.
+    let is_of_all = sides.iter().any(|side| side.len() > 1 && merged(id, side).is_some());
+    let title = if is_of_all { format!("{} of all I/Os", title(id)) } else { title(id) };
     let (unit, _) = named::unit(id);
     let is_known =
         matches!(unit, FigureUnit::Rate | FigureUnit::BytesPerSecond | FigureUnit::Milliseconds);
     Some(ComparedFigure {
         id: id.to_string(),
-        title: title(id),
+        title,
         unit: unit.name(),
         before,
         after,

@@ -138,7 +138,7 @@ impl<'a> BlocksView<'a> {
     }
 
     fn kind(&self) -> Kind {
-        if self.page.format.is_json() { Kind::Json } else { Kind::Lines }
+        if self.page.format().is_json() { Kind::Json } else { Kind::Lines }
     }
 }
 

@@ -55,6 +55,10 @@ pub fn parse(mut cli: Command, args: &[OsString]) -> Result<ArgMatches, Refusal>
                 wrong.push("no command given".to_string());
                 break;
             }
+            ErrorKind::MissingRequiredArgument => {
+                wrong.push(missing(&error));
+                break;
+            }
             _ => {
                 wrong.push(other(&error));
                 break;
@@ -108,6 +112,21 @@ fn value(error: &Error, name: &str) -> String {
     format!("{option}{given}: {expected}")
 }
 
+/// `RUN is missing: fathom runs tag <RUN>... <TAG>`.
+fn missing(error: &Error) -> String {
+    let (Some(ContextValue::Strings(names)), Some(ContextValue::StyledStr(usage))) =
+        (error.get(ContextKind::InvalidArg), error.get(ContextKind::Usage))
+    else {
+        return other(error);
+    };
+    let names: Vec<&str> =
+        names.iter().map(|name| name.trim_end_matches("...").trim_matches(['<', '>'])).collect();
+    let are = if names.len() == 1 { "is" } else { "are" };
+    let usage = usage.to_string();
+    let usage = usage.trim_start_matches("Usage:").trim();
+    format!("{} {are} missing: {usage}", names.join(" and "))
+}
+
 /// `a, b or c`.
 fn any_of(names: &[String]) -> String {
     match names {
@@ -151,8 +170,15 @@ mod tests {
         assert!(all[2].contains("'--bogus'"), "{all:?}");
         assert!(all[3].starts_with("--duration x: expected a time") && all.len() == 4, "{all:?}");
         assert!(wrong(&["fathom", "watch", "-i", "2s"]).is_empty());
-        let all = wrong(&["fathom", "watch", "-t", "-5"]);
-        assert!(all.len() == 2 && all[1] == "--duration: expected a value", "{all:?}");
+        for value in ["-5", "-5s"] {
+            let all = wrong(&["fathom", "watch", "-t", value]);
+            let expected = format!("--duration {value}: expected a time");
+            assert!(all.len() == 1 && all[0].starts_with(&expected), "{all:?}");
+        }
+        let all = wrong(&["fathom", "runs", "tag", "good"]);
+        assert_eq!(all, ["RUN is missing: fathom runs tag <RUN>... <TAG>"]);
+        let all = wrong(&["fathom", "runs", "tag"]);
+        assert!(all[0].starts_with("RUN and TAG are missing: fathom runs tag"), "{all:?}");
     }
 
     #[test]

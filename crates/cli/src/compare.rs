@@ -2,6 +2,7 @@
 
 use crate::experiment::record_files;
 use crate::page::{self, PageArgs};
+use crate::rounds::CONDITION;
 use crate::stdio::{self, Kind};
 use crate::{output, show};
 use fathom_analysis::compare::{
@@ -15,7 +16,7 @@ use fathom_model::{Record, RunRecord};
 use fathom_report::json::{LimitResult, WatchResult};
 use fathom_report::junit::junit;
 use fathom_report::{fio_json, json, pages};
-use fathom_store::{Runs, read_record, read_windows};
+use fathom_store::{Runs, is_other_dir, read_record, read_windows};
 use serde_json::Value;
 use std::collections::HashSet;
 use std::fs::File;
@@ -73,6 +74,10 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
         Ok(sides) => sides,
         Err(error) => return Ok(stdio::usage_error(&error)),
     };
+    let other = before.iter().chain(after).find(|named| is_other_dir(named));
+    if let Some(Err(error)) = other.map(|dir| read_record(dir)) {
+        return Ok(stdio::usage_error(&error));
+    }
     let (before, after) = (open(before)?, open(after)?);
     let all = || before.iter().chain(&after);
     if let Some(twice) = named_twice(all()) {
@@ -81,7 +86,8 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     let dirs: Vec<PathBuf> = all().filter_map(|(_, one)| one.dir().cloned()).collect();
     let fio = all().filter(|(_, one)| one.dir().is_none()).map(|(name, _)| name.clone());
     let used: Vec<String> = record_files(&dirs).into_iter().chain(fio).collect();
-    let to = args.page.destination(used.iter().map(String::as_str))?;
+    let names = used.iter().map(String::as_str);
+    let to = if args.junit { args.page.file(names) } else { args.page.destination(names) }?;
     if let Some(machines) = machines(all())? {
         if !args.fail_if.is_empty() {
             return Ok(stdio::usage_error("--fail-if is for results; machines have no figures"));
@@ -184,7 +190,7 @@ pub fn unknown_figures<'a>(
     };
     let error = |one: &Threshold| {
         let error = one.unknown(results.clone(), near)?;
-        Some(format!("--fail-if '{}': {error}", one.text))
+        Some(format!("{CONDITION}{}': {error}", one.text))
     };
     fail_if.iter().filter_map(error).collect()
 }
@@ -309,12 +315,6 @@ impl Stored {
             Self::Fio(data) => return Measured::of_fio(name, data),
             Self::Machine(_) => return Err(format!("{name} describes a machine; name a result")),
         };
-        if let Record::Run(run) = record
-            && as_fio
-            && run.header.kind == RecordKind::Run
-        {
-            return Measured::of_fio(name, &fio_json::value(run));
-        }
         let observed = match record {
             Record::Experiment(_) => Observed::default(),
             _ => fathom_runner::stored(dir, |_| Ok(()))?,
@@ -328,7 +328,16 @@ impl Stored {
                 }
                 let mut run = run.clone();
                 run.header.findings.extend(missing_verdict(record, &observed));
-                Measured::of_run(name, &run, &observed)
+                let whole = Measured::of_run(name, &run, &observed);
+                match as_fio && run.header.kind == RecordKind::Run {
+                    // What else the machine did is known of this one.
+                    true => Measured {
+                        conditions: whole.conditions,
+                        limited_by: whole.limited_by,
+                        ..Measured::of_fio(name, &fio_json::value(&run))?
+                    },
+                    false => whole,
+                }
             }
             Record::Limit(search) => {
                 let mut search = search.clone();

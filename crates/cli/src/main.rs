@@ -431,11 +431,15 @@ fn parsed_again(args: &[String]) -> Result<Command, String> {
 /// Prints the errors in the command line, and where to find help.
 fn refuse(wrong: &[String], args: &[OsString]) -> ExitCode {
     wrong.iter().for_each(|what| error!("{what}"));
-    let named = args.get(1).and_then(|arg| arg.to_str());
-    let named = named.filter(|name| Cli::command().find_subcommand(name).is_some());
-    stdio::print_line(&match named {
-        Some(name) => format!("`fathom {name} -h` lists its options."),
-        None => "`fathom -h` lists the commands.".to_string(),
+    let (mut command, mut names) = (Cli::command(), String::new());
+    for name in args.iter().skip(1).filter_map(|arg| arg.to_str()) {
+        let Some(found) = command.find_subcommand(name).cloned() else { break };
+        command = found;
+        names = format!("{names} {name}");
+    }
+    stdio::print_line(&match names.as_str() {
+        "" => "`fathom -h` lists the commands.".to_string(),
+        names => format!("`fathom{names} -h` lists its options."),
     });
     ExitCode::from(2)
 }

@@ -3,7 +3,7 @@
 use crate::page::style;
 use crate::stdio::Kind;
 use crate::{output, topics};
-use clap::builder::StyledStr;
+use clap::builder::{StyledStr, ValueParser, ValueRange};
 use clap::{Arg, ArgAction, Command};
 use clap_complete::Shell;
 use fathom_report::doc::{Document, Text};
@@ -50,7 +50,19 @@ pub fn prepared(cli: Command) -> Command {
         false => arg,
     });
     cli.build();
-    with_choices(cli)
+    with_choices(with_any_sign(cli))
+}
+
+/// A value that begins with a minus sign is one, and refused as such, unless it may be any text.
+fn with_any_sign(command: Command) -> Command {
+    let texts = [ValueParser::string(), ValueParser::os_string(), ValueParser::path_buf()];
+    let texts = texts.map(|parser| parser.type_id());
+    let command = command.mut_args(|arg| {
+        let is_one = arg.get_num_args() == Some(ValueRange::SINGLE) && !arg.is_positional();
+        let is_text = texts.contains(&arg.get_value_parser().type_id());
+        if is_one && !is_text { arg.allow_hyphen_values(true) } else { arg }
+    });
+    command.mut_subcommands(with_any_sign)
 }
 
 fn command_list(cli: &Command) -> String {
@@ -328,7 +340,7 @@ fn keys_of_run() -> Vec<Section> {
 }
 
 fn exit_status(command: &Command, is_run: bool) -> Vec<Item> {
-    let usage = if is_run { "1, as for fio" } else { "2" };
+    let usage = if is_run { "1, as for fio; 2 for --fail-if" } else { "2" };
     let mut all = vec![
         Item::Entry("0".into(), "The whole request was carried out.".into()),
         Item::Entry(
@@ -337,6 +349,18 @@ fn exit_status(command: &Command, is_run: bool) -> Vec<Item> {
         ),
         Item::Entry(usage.into(), "Usage error.".into()),
     ];
+    let has = |name| command.get_arguments().any(|arg| arg.get_long() == Some(name));
+    let (missed, open) = match (is_run || has("fail-if"), has("target")) {
+        (true, _) => {
+            ("A condition of --fail-if holds.", "No condition holds, and one cannot be decided.")
+        }
+        (false, true) => {
+            ("No rate meets --target.", "Whether a rate meets --target cannot be decided.")
+        }
+        (false, false) => ("", ""),
+    };
+    let further = [("3", missed), ("4", open)].into_iter().filter(|(_, text)| !text.is_empty());
+    all.extend(further.map(|(status, text)| Item::Entry(status.into(), text.into())));
     if command.get_arguments().any(Arg::is_last_set) {
         let status = "With a COMMAND, fathom exits with the status of the command: 128 plus the number \
                       of the signal that ended it, 127 if it does not exist.";
@@ -363,6 +387,20 @@ mod tests {
             let help = plain(command.get_after_help());
             let examples = help.lines().filter(|line| line.contains("fathom ")).count();
             assert_eq!(examples, 2, "{name}: {help}");
+        }
+    }
+
+    #[test]
+    fn manual_pages_have_the_exit_statuses_of_requirements() {
+        let cli = cli();
+        for (name, expected) in [("run", true), ("compare", true), ("limit", true), ("topo", false)]
+        {
+            let command = cli.find_subcommand(name).unwrap();
+            let all = exit_status(command, name == "run");
+            let has = |status: &str| {
+                all.iter().any(|one| matches!(one, Item::Entry(key, _) if key == status))
+            };
+            assert_eq!((has("3"), has("4")), (expected, expected), "{name}");
         }
     }
 

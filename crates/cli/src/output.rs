@@ -1,6 +1,6 @@
 //! Writes results to standard output, another stream or a file.
 
-use crate::page::{self, PageFormat};
+use crate::page;
 use crate::stdio::{self, Kind};
 use fathom_analysis::watch::Observed;
 use fathom_model::RunRecord;
@@ -108,9 +108,7 @@ fn all_for_programs(record: &RunRecord, observed: Option<&Observed>, output: &Ou
 }
 
 fn formats(output: &Output) -> &[Format] {
-    let named = || output.file.as_deref().and_then(PageFormat::of_file);
     match output.formats.as_slice() {
-        [] if named() == Some(PageFormat::Html) => &[Format::Html],
         [] => &[Format::Normal],
         formats => formats,
     }

@@ -103,20 +103,29 @@ pub enum PageFormat {
 }
 
 impl PageFormat {
-    /// The format that the ending of a file's name stands for: `.html` or `.md`.
-    pub fn of_file(name: &str) -> Option<Self> {
-        let ending = Path::new(name).extension()?.to_ascii_lowercase();
-        match ending.to_str()? {
-            "html" | "htm" => Some(Self::Html),
-            "md" => Some(Self::Markdown),
-            _ => None,
+    /// The format that the ending of a file's name stands for: `.html`, `.md`, `.json` or `.txt`; none without an ending.
+    /// Fails for the ending of another format.
+    pub fn of_file(name: &str) -> Result<Option<Self>, String> {
+        let ending = Path::new(name).extension().map(|ending| ending.to_ascii_lowercase());
+        let ending = ending.as_ref().and_then(|ending| ending.to_str()).unwrap_or_default();
+        match ending {
+            "html" | "htm" => Ok(Some(Self::Html)),
+            "md" | "markdown" => Ok(Some(Self::Markdown)),
+            "json" => Ok(Some(Self::Json)),
+            "txt" | "text" | "log" | "out" => Ok(Some(Self::Text)),
+            // A date, or what follows a point in a name.
+            _ if !ending.bytes().all(|byte| byte.is_ascii_lowercase()) => Ok(None),
+            "" => Ok(None),
+            other => Err(format!(
+                "--output={name}: .{other} is not supported; use .html, .md, .json or .txt, or name a format"
+            )),
         }
     }
 }
 
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct FormatArgs {
-    /// Format of the result; by default what the ending of --output says (.html, .md), else text
+    /// Format of the result; by default that of the ending of --output, else text
     #[arg(long, value_enum)]
     format: Option<PageFormat>,
     /// Same as --format=json
@@ -196,12 +205,24 @@ pub struct PageArgs {
 impl PageArgs {
     /// The format of the result: as the options say, else as the ending of the file's name says, else text.
     pub fn format(&self) -> FormatArgs {
-        let named = self.output.as_deref().and_then(PageFormat::of_file);
+        let named = self.output.as_deref().and_then(|file| PageFormat::of_file(file).ok()?);
         named.map_or_else(|| self.format.clone(), |format| self.format.or(format))
     }
 
-    /// The destination of the result, which must not be one of the files `used` by the command.
+    /// The destination of the result, which must not be one of the files `used` by the command. Its name must not have the
+    /// ending of another format.
     pub fn destination<'a>(
+        &self,
+        used: impl IntoIterator<Item = &'a str>,
+    ) -> Result<Option<Destination>, String> {
+        if let Some(file) = self.output.as_deref().filter(|_| !self.format.is_given()) {
+            PageFormat::of_file(file)?;
+        }
+        self.file(used)
+    }
+
+    /// The same of a file in a format of its own.
+    pub fn file<'a>(
         &self,
         used: impl IntoIterator<Item = &'a str>,
     ) -> Result<Option<Destination>, String> {

@@ -15,7 +15,7 @@ pub struct Args {
     runs: Vec<PathBuf>,
     #[command(flatten)]
     format: FormatArgs,
-    /// Write the report to FILE instead of standard output
+    /// Write the report to FILE (.html, .md, .txt) instead of standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<String>,
     /// Also print how figures were measured, or why they are missing
@@ -24,7 +24,9 @@ pub struct Args {
 }
 
 pub fn command(args: &Args) -> Result<ExitCode, String> {
-    let format = args.format.or(PageFormat::Html);
+    let named = args.output.as_deref().filter(|_| !args.format.is_given());
+    let named = named.map_or(Ok(None), PageFormat::of_file)?;
+    let format = args.format.or(named.unwrap_or(PageFormat::Html));
     if format.is_json() {
         return Err("a report has no JSON; `fathom show RUN --json` prints that of each run".into());
     }

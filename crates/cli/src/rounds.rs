@@ -58,6 +58,9 @@ impl Baseline {
     }
 }
 
+/// What errors of conditions begin with.
+pub const CONDITION: &str = "--fail-if '";
+
 /// Parts of the JSON of a run that only some runs have.
 const SOMETIMES: [&str; 5] = ["fathom", "mixed", "prios", "steadystate", "cpu_idleness"];
 
@@ -82,10 +85,10 @@ impl Rounds {
     pub fn of(output: &Output) -> Result<Self, String> {
         output.tag.as_deref().map_or(Ok(()), check_tag).map_err(|e| format!("--tag: {e}"))?;
         let fail_if = output.fail_if.iter().map(|text| {
-            let parsed = Threshold::parse(text).map_err(|e| format!("--fail-if '{text}': {e}"))?;
+            let parsed = Threshold::parse(text).map_err(|e| format!("{CONDITION}{text}': {e}"))?;
             match parsed.is_change() && output.compare.is_none() {
                 true => Err(format!(
-                    "--fail-if '{text}' is about a change; name what to compare with: --compare=RUN"
+                    "{CONDITION}{text}' is about a change; name what to compare with: --compare=RUN"
                 )),
                 false => Ok(parsed),
             }

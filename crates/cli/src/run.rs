@@ -3,9 +3,9 @@
 use crate::live::{LayoutProgress, Live, MeasureView};
 use crate::logs::LogWriters;
 use crate::output::{self, Destination, Interim};
-use crate::page::{self, Color};
+use crate::page::{self, Color, PageFormat};
 use crate::ranks::{self, Joined, Member};
-use crate::rounds::{Judged, Rounds};
+use crate::rounds::{self, Judged, Rounds};
 use crate::signals::Signals;
 use crate::stdio::{self, Kind, error};
 use crate::steady::Preparation;
@@ -118,6 +118,18 @@ fn perform_or_explain(
         (output.quiet, output.eta, output.status_interval_ns) = (true, Eta::Never, None);
         (output.compare, output.fail_if) = (None, Vec::new());
     }
+    // fio's output is text whatever its file is called.
+    let file = spec.output.file.as_deref().filter(|_| !spec.output.as_fio);
+    if let Some(file) = file.filter(|_| spec.output.formats.is_empty()) {
+        let named = match PageFormat::of_file(file) {
+            Ok(Some(PageFormat::Html)) => Some(Format::Html),
+            Ok(Some(PageFormat::Markdown)) => Some(Format::Markdown),
+            Ok(Some(PageFormat::Json)) => Some(Format::Json),
+            // fio's users name their files as they like.
+            Ok(Some(PageFormat::Text) | None) | Err(_) => None,
+        };
+        spec.output.formats.extend(named);
+    }
     set_style(&spec.output);
     if let Some(path) = &spec.output.inflate {
         let text = fathom_store::inflate(Path::new(path)).map_err(|why| {
@@ -131,7 +143,14 @@ fn perform_or_explain(
         return output::stream(&text?, Kind::Lines).map(|_| ExitCode::SUCCESS);
     }
     let json = spec.output.formats.iter().any(|f| matches!(f, Format::Json | Format::JsonPlus));
-    execute(&spec, files, member).or_else(|errors| explain(errors, &spec, files, json))
+    execute(&spec, files, member).or_else(|errors| {
+        // fio has no such option, nor a status for its errors.
+        let is_usage = errors.iter().all(|error| error.starts_with(rounds::CONDITION));
+        explain(errors, &spec, files, json).or_else(|last| match is_usage {
+            true => Ok(stdio::usage_error(&last)),
+            false => Err(last),
+        })
+    })
 }
 
 /// Applies the options that all commands share.

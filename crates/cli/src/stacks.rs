@@ -95,7 +95,7 @@ impl<'a> StacksView<'a> {
         let profile = Profile::of(page)?;
         let to = match page.output.as_deref() {
             Some("-") => Some(Destination::Stdout),
-            _ => page.destination(used.iter().map(String::as_str))?,
+            _ => page.file(used.iter().map(String::as_str))?,
         };
         Ok(Self { rows, page, profile, to, sampled: Sampled::default() })
     }
@@ -134,11 +134,10 @@ impl Profile {
         let Some(file) = page.output.as_deref().filter(|_| !page.format.is_given()) else {
             return Ok(Self::Page(PageFormat::Text));
         };
-        if let Some(format) = PageFormat::of_file(file) {
-            return Ok(Self::Page(format));
-        }
         let ending = Path::new(file).extension().map(|ending| ending.to_ascii_lowercase());
         Ok(match ending.as_ref().map(|ending| ending.to_string_lossy()).as_deref() {
+            Some("html" | "htm") => Self::Page(PageFormat::Html),
+            Some("md" | "markdown") => Self::Page(PageFormat::Markdown),
             Some("svg") => Self::Flame,
             Some("json") => Self::Firefox,
             None | Some("folded" | "collapsed" | "txt") => Self::Folded,

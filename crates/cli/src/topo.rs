@@ -54,7 +54,7 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     {
         return Ok(if all_inspected { ExitCode::SUCCESS } else { ExitCode::FAILURE });
     }
-    let to = args.page.destination(None)?;
+    let to = if args.as_machine { args.page.file(None) } else { args.page.destination(None) }?;
     let picture = args.svg.as_deref().map(|file| Destination::open(file, None)).transpose()?;
     let (report, roots, unknown) = args.read()?;
     unknown.iter().for_each(|name| error!("{}", unknown_target(name)));

@@ -100,13 +100,23 @@ fn scaled(value: f64, base: f64, suffixes: &[&str], gap: &str) -> String {
     format!("{text}{gap}{}", suffixes[index]).trim_end().to_string()
 }
 
-/// A change in percent: `+4.9%`, `−54%`.
+/// A change in percent: `+4.9%`, `−54%`; the factor where that is ten or more: `12.5×`, `417k×`.
 pub fn change(value: f64) -> String {
     let sign = if value < 0.0 { '−' } else { '+' };
     match value.abs() {
+        _ if value >= 899.5 => format!("{}×", count(1.0 + value / 100.0)),
         v if v < 0.05 => "0.0%".into(),
         v if v >= 99.95 => format!("{sign}{v:.0}%"),
         v => format!("{sign}{v:.1}%"),
+    }
+}
+
+/// The ends of a change's interval: `−6.3 to +2.1`.
+pub fn change_ends(low: f64, high: f64) -> String {
+    let (low, high) = (change(low), change(high));
+    match low.strip_suffix('%').zip(high.strip_suffix('%')) {
+        Some((low, high)) => format!("{low} to {high}"),
+        None => format!("{low} to {high}"),
     }
 }
 
@@ -136,6 +146,14 @@ mod tests {
         assert_eq!(time(83_100.0), "83.1 µs");
         assert_eq!(time(0.0), "0 ns");
         assert_eq!(bandwidth(1.5 * 1024.0 * 1024.0), "1.5 MiB/s");
+    }
+
+    #[test]
+    fn large_changes_are_factors() {
+        let shown = [-54.0, 0.01, 4.9, 250.0, 900.0, 41_738_446.0].map(change);
+        assert_eq!(shown, ["−54.0%", "0.0%", "+4.9%", "+250%", "10×", "417k×"]);
+        assert_eq!(change_ends(-6.3, 2.1), "−6.3 to +2.1");
+        assert_eq!(change_ends(-99.9, 41_738_446.0), "−99.9% to 417k×");
     }
 
     #[test]

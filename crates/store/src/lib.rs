@@ -48,5 +48,5 @@ pub use run_dir::{EncodedSample, RunDir, read_windows, state_dir};
 pub use runs::{
     DEFAULT_BYTES_MAX, DEFAULT_KEEP, Pruned, RunEntry, Runs, check_tag, is_active, set_tag,
 };
-pub use stored::read_record;
+pub use stored::{is_other_dir, read_record};
 pub use writer::{Writer, Written};

@@ -351,6 +351,10 @@ pub(crate) fn read_text(dir: &HeldDir) -> Result<Vec<u8>, String> {
             let name = dir.path().file_name().unwrap_or_default().to_string_lossy();
             format!("{name} has no result: fathom was killed before it measured")
         }
+        io::ErrorKind::NotFound => format!(
+            "{} is not a run directory; name a run, its directory or a tag (`fathom runs` lists all)",
+            dir.path().display()
+        ),
         _ => unread(error),
     })
 }

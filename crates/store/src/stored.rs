@@ -26,6 +26,12 @@ struct KindFields {
     watch: Option<IgnoredAny>,
 }
 
+/// Whether `dir` is a directory of anything but a run.
+pub fn is_other_dir(dir: &Path) -> bool {
+    let has = |name: &str| dir.join(name).symlink_metadata().is_ok();
+    dir.is_dir() && !has("record.json") && !has("samples.ndjson")
+}
+
 pub fn read_record(dir: &Path) -> Result<Record, String> {
     let dir = HeldDir::open(dir).map_err(unread)?;
     let text = read_text(&dir)?;

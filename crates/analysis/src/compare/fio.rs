@@ -19,6 +19,11 @@ impl Measured {
         let jobs = jobs.ok_or_else(|| {
             format!("{name} is not fio's JSON: it needs \"fio version\" and \"jobs\"; make it with --output-format=json")
         })?;
+        if let Some(error) = jobs.iter().find_map(negative) {
+            return Err(format!(
+                "{name} is damaged: {error}, expected 0 or more; write it with fio again"
+            ));
+        }
         let parts: Vec<MeasuredPart> = jobs.iter().flat_map(parts).collect();
         let failed = jobs.iter().find(|job| number(job, "error").is_some_and(|error| error != 0.0));
         let text =
@@ -47,6 +52,17 @@ impl Measured {
 
 fn number(data: &Value, key: &str) -> Option<f64> {
     data.get(key)?.as_f64().filter(|number| number.is_finite())
+}
+
+/// The first figure of a job that is negative, which none can be.
+fn negative(job: &Value) -> Option<String> {
+    let name = job.get("jobname").and_then(Value::as_str).unwrap_or("");
+    let keys = ["iops", "bw_bytes", "bw", "total_ios", "io_bytes"];
+    DIRS.iter().find_map(|dir| {
+        let of = |key: &&str| number(job.get(*dir)?, key).filter(|value| *value < 0.0);
+        let (key, value) = keys.iter().find_map(|key| Some((key, of(key)?)))?;
+        Some(format!("{dir}.{key} of job '{name}' is {value}"))
+    })
 }
 
 /// A job, and each direction where there are several. Percentiles of several directions cannot be merged.

@@ -11,13 +11,13 @@ use crate::metrics::{DISK, JOB, JobFigures, PROCESS};
 use crate::rules::from_disk;
 use crate::watch::Observed;
 use fathom_model::experiment::{Condition, ExperimentRecord, Load, MeasuredCondition, TrialWindow};
-use fathom_model::facts::TargetFacts;
+use fathom_model::facts::{Facts, TargetFacts};
 use fathom_model::limit::{BlockLimit, LimitRecord};
 use fathom_model::outcome::{Outcome, RecordKind};
 use fathom_model::record::{Header, RunRecord};
 use fathom_model::watch::{Level, ProcessUse};
 use fathom_model::window::{Point, Window};
-use fathom_model::{Dir, Histogram};
+use fathom_model::{Dir, Histogram, list};
 use std::collections::BTreeMap;
 
 /// The figures that are compared, in the order of the table, by their names in docs/figures.md.
@@ -113,7 +113,7 @@ impl Measured {
             other => Some(other.to_string()),
         };
         let verdicts = header.findings.iter().filter(|f| f.is_verdict() && !f.is_refuted());
-        let mut settings = flat(&header.facts);
+        let mut settings = flat(&own_facts(header));
         // Its place is the plan.
         settings.remove("targets.path");
         let mut set = |name: &str, value: &str| {
@@ -246,7 +246,11 @@ impl Measured {
             .filter(|w| w.requested_read >= READ_MIN)
             .map(|w| (w.disk_read as f64 / w.requested_read as f64).min(1.0));
         all.plan.insert("watched".into(), vec![subject]);
-        let devices = record.header.sampling.as_ref().map(|sampling| &sampling.devices);
+        let devices = record.header.sampling.iter().flat_map(|sampling| &sampling.devices);
+        // Loop devices come and go with the programs that have them.
+        let is_used =
+            |name: &str| parts.iter().any(|part| part.name == name) || !name.starts_with("loop");
+        let devices: Vec<_> = devices.filter(|device| is_used(&device.name)).collect();
         let devices = flat(&devices).into_iter();
         all.settings.extend(devices.map(|(path, value)| (format!("targets.device.{path}"), value)));
         Self { parts: unique(parts), ..all }
@@ -340,6 +344,11 @@ impl Measured {
         Self { parts: unique(parts.collect()), ..all }
     }
 
+    /// The parts of its figures, and of the numbers of its JSON.
+    pub(super) fn part_names(&self) -> impl Iterator<Item = &str> {
+        self.parts.iter().map(|part| part.name.as_str()).chain(self.published.parts())
+    }
+
     fn sampled(&mut self, sampled: RunConditions) {
         let RunConditions { cpus, hot_drives, read_from_disk, .. } =
             std::mem::take(&mut self.conditions);
@@ -351,6 +360,24 @@ impl Measured {
         let same_machine = !self.host_id.is_empty() && self.host_id == other.host_id;
         same_machine && self.kind == other.kind && self.plan == other.plan
     }
+}
+
+/// The facts of a run, without block devices that are none of its targets and below none, such as loop devices of others on
+/// the same disk.
+fn own_facts(header: &Header) -> Facts {
+    let mut facts = header.facts.clone();
+    let Some(topology) = &mut facts.topology else { return facts };
+    let mut own: Vec<String> =
+        facts.targets.iter().flat_map(TargetFacts::device_names).map(str::to_string).collect();
+    let mut next = 0;
+    while let Some(name) = own.get(next) {
+        let below = topology.volume(name).map(|volume| volume.members.clone());
+        own.extend(below.into_iter().flatten());
+        own = list::distinct(own);
+        next += 1;
+    }
+    topology.volumes.retain(|volume| own.contains(&volume.name));
+    facts
 }
 
 fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {

@@ -41,6 +41,8 @@ const UNITS: &[(&str, FigureUnit, f64)] = &[
     ("N", FigureUnit::Count, 1.0),
     ("_samples", FigureUnit::Count, 1.0),
 ];
+/// The part of numbers that are in no array.
+const WHOLE: &str = "result";
 /// KiB per second in fio's JSON.
 const KIB_PER_SECOND: [&str; 5] = ["bw", "bw_min", "bw_max", "bw_mean", "bw_dev"];
 
@@ -103,6 +105,11 @@ impl Published {
     pub(super) fn matching(&self, named: &Named) -> impl Iterator<Item = (&str, &str, f64)> {
         let all = self.0.iter().filter(|one| named.is(&one.path));
         all.map(|one| (one.part.as_str(), one.path.as_str(), one.value * unit(&one.path).1))
+    }
+
+    /// The parts that its numbers are of.
+    pub(super) fn parts(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|one| if one.part.is_empty() { WHOLE } else { one.part.as_str() })
     }
 
     /// All paths, and each without what it begins with.
@@ -263,7 +270,7 @@ pub(super) fn asked(
             let count = seen.entry((name, path)).or_default();
             *count += 1;
             let name = match (name, *count) {
-                ("", _) => "result".to_string(),
+                ("", _) => WHOLE.to_string(),
                 (name, 1) => name.to_string(),
                 (name, count) => format!("{name} ({count})"),
             };

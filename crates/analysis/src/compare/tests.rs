@@ -1,6 +1,7 @@
 //! Comparisons of simulated runs.
 
 use super::*;
+use crate::watch::Observed;
 use fathom_model::finding::Severity;
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -257,7 +258,7 @@ fn the_change_of_a_percentile_is_that_of_the_values_beside_it() {
     assert_eq!(outcomes, [ThresholdOutcome::Holds, ThresholdOutcome::DoesNotHold], "{asked:?}");
     let mut all = Histogram::default();
     after.iter().for_each(|run| all.merge(&run.parts[0].latency));
-    let p95 = asked.figures().find(|(_, figure)| figure.title == "p95").unwrap().1;
+    let p95 = asked.figures().find(|(_, figure)| figure.title == "p95 of all I/Os").unwrap().1;
     assert_eq!(p95.after, all.percentile(95.0).unwrap() as f64 / 1e6);
 }
 
@@ -312,6 +313,10 @@ fn numbers_of_the_json_are_compared_where_a_condition_names_them() {
     assert!(error.starts_with("unknown figure 'usr_cp'; did you mean 'jobs.usr_cpu'? "), "{error}");
     let error = threshold("foo > 5").unknown(after.iter(), near).unwrap();
     assert!(error.starts_with("unknown figure 'foo'; figures are "), "{error}");
+    let error = threshold("nosuch:iops > 5").unknown(after.iter(), near).unwrap();
+    assert!(error.starts_with("no part is called 'nosuch'; parts are "), "{error}");
+    let part = format!("{}:iops > 5", after[0].parts[0].name);
+    assert_eq!(threshold(&part).unknown(after.iter(), near), None);
     for name in ["p101", "p0"] {
         let error = Threshold::parse(&format!("{name} > 5ms")).unwrap_err();
         assert_eq!(error, format!("'{name}' is not a percentile (above 0, at most 100)"));
@@ -529,6 +534,10 @@ fn fio_json_has_figures_and_options() {
     assert_eq!(found.plan["options.bs"][0], "4k");
     let error = Measured::of_fio("x.json", &json!({"jobs": []})).unwrap_err();
     assert!(error.starts_with("x.json is not fio's JSON"), "{error}");
+    let mut data = fio();
+    data["jobs"][0]["read"]["iops"] = (-5.5).into();
+    let error = Measured::of_fio("x.json", &data).unwrap_err();
+    assert!(error.starts_with("x.json is damaged: read.iops of job 'a' is -5.5"), "{error}");
 }
 
 /// Replaces the value at a place that `at` selects.
@@ -606,4 +615,42 @@ fn others_moved_no_more_than_the_disks_did_besides_the_load() {
     // Reads of a sparse file, and nothing at all.
     assert_eq!(share(0.0, 1.0, 1.0), 0.0);
     assert_eq!(share(0.0, 0.0, 0.0), 0.0);
+}
+
+#[test]
+fn what_limited_a_set_does_not_depend_on_the_order_of_its_runs() {
+    let of = |limits: &[&str]| Measured {
+        limited_by: limits.iter().map(ToString::to_string).collect(),
+        ..run("a", &[("iops", 1.0)])
+    };
+    let mut runs = vec![of(&["CPU", "other"]), of(&["device", "other"]), of(&["device", "CPU"])];
+    let expected = ["device (2 of 3)", "CPU (2 of 3)", "other (2 of 3)"];
+    for _ in 0..3 {
+        runs.rotate_left(1);
+        assert_eq!(ComparedSide::of(&runs).limited_by, expected);
+    }
+    assert_eq!(ComparedSide::of(&[of(&["other", "CPU"])]).limited_by, ["other", "CPU"]);
+}
+
+#[test]
+fn block_devices_of_others_do_not_differ() {
+    use fathom_model::facts::{DeviceFacts, TargetFacts};
+    use fathom_model::record::{Header, RunRecord};
+    use fathom_model::topology::{Topology, Volume};
+    let volume = |name: &str, members: &[&str]| Volume {
+        name: name.into(),
+        members: members.iter().map(ToString::to_string).collect(),
+        ..Volume::default()
+    };
+    let of = |volumes: Vec<Volume>| {
+        let mut header = Header::default();
+        let device = Some(DeviceFacts { name: "md0".into(), ..DeviceFacts::default() });
+        header.facts.targets = vec![TargetFacts { device, ..TargetFacts::default() }];
+        header.facts.topology = Some(Topology { volumes, ..Topology::default() });
+        let record = RunRecord { header, ..RunRecord::default() };
+        Measured::of_run("a", &record, &Observed::default()).settings["topology.volumes.name"]
+            .clone()
+    };
+    let all = [volume("loop0", &["md0"]), volume("md0", &["sda"]), volume("sda", &[])];
+    assert_eq!(of(all.to_vec()), ["md0", "sda"]);
 }

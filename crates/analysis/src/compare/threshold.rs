@@ -4,7 +4,7 @@ use super::named::{Named, job_names, table_names};
 use super::{ComparedFigure, Comparison, Measured};
 use crate::metrics::FigureUnit;
 use fathom_model::finding::Severity;
-use fathom_model::units;
+use fathom_model::{list, units};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -104,13 +104,24 @@ impl Threshold {
         matches!(self.figure, Named::Path(_))
     }
 
-    /// Why no result can have its figure, if so: a number of the JSON that none of `results` has. `nearest` finds the word
-    /// that is most like one.
+    /// Why no result can have its figure, if so: none of `results` has its part, or a number of the JSON. `nearest` finds the
+    /// word that is most like one.
     pub fn unknown<'a>(
         &self,
         results: impl Iterator<Item = &'a Measured> + Clone,
         nearest: impl Fn(&str, &[&str]) -> Option<String>,
     ) -> Option<String> {
+        let parts = || results.clone().flat_map(Measured::part_names);
+        let is_one = |part: &str, name: &str| {
+            let rest = part.strip_prefix(name);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(" ("))
+        };
+        if let Some(part) = &self.part
+            && results.clone().any(|run| !run.parts.is_empty())
+            && !parts().any(|name| is_one(part, name))
+        {
+            return Some(no_part(part, parts()));
+        }
         let has = |run: &Measured| run.published.matching(&self.figure).next().is_some();
         if !self.is_of_json() || results.clone().any(has) {
             return None;
@@ -152,9 +163,7 @@ impl Threshold {
         if found.is_empty() {
             let reason = match (&self.part, seen.is_empty()) {
                 (Some(part), true) => {
-                    let names: Vec<&str> =
-                        comparison.parts.iter().map(|part| part.name.as_str()).collect();
-                    format!("no part is called '{part}'; parts are {}", names.join(", "))
+                    no_part(part, comparison.parts.iter().map(|part| part.name.as_str()))
                 }
                 _ if comparison.before.runs.is_empty() => {
                     "the runs do not have this figure".to_string()
@@ -203,19 +212,16 @@ impl Threshold {
             }
             Bound::Ratio(ratio) => ratio,
         };
-        let change = |ratio: f64| units::change((ratio - 1.0) * 100.0);
+        let change = |ratio: f64| (ratio - 1.0) * 100.0;
         let Some(value) = figure.ratio else {
             return (Inconclusive, "has no ratio, as it is 0 on one side".to_string());
         };
         let Some((low, high)) = figure.interval else {
-            return (Inconclusive, format!("{}: how much runs differ is not known", change(value)));
+            let value = units::change(change(value));
+            return (Inconclusive, format!("{value}: how much runs differ is not known"));
         };
-        let shown = format!(
-            "{} (95% CI {} to {})",
-            change(value),
-            change(low).trim_end_matches('%'),
-            change(high).trim_end_matches('%')
-        );
+        let ends = units::change_ends(change(low), change(high));
+        let shown = format!("{} (95% CI {ends})", units::change(change(value)));
         let blocks = |finding: &&fathom_model::Finding| finding.severity >= Severity::Warning;
         if let Some(why) = comparison.findings.iter().find(blocks) {
             return (Inconclusive, format!("{shown}: {}", why.summary.trim_end_matches('.')));
@@ -226,6 +232,11 @@ impl Threshold {
             _ => (Inconclusive, format!("{shown}: the interval includes the threshold")),
         }
     }
+}
+
+fn no_part<'a>(name: &str, parts: impl Iterator<Item = &'a str>) -> String {
+    let names = list::distinct(parts);
+    format!("no part is called '{name}'; parts are {}", list::few(&names, REASONS))
 }
 
 fn is_errors(id: &str) -> bool {

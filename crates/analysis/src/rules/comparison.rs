@@ -476,7 +476,7 @@ fn phrase((name, figure): &(String, &ComparedFigure)) -> String {
     match (figure.interval(), figure.ratio) {
         (Some(ratio), _) => format!("{name} {}", change(&ratio, 95)),
         (None, Some(ratio)) => format!("{name} {}", units::change((ratio - 1.0) * 100.0)),
-        (None, None) => name.clone(),
+        (None, None) => format!("{name} {}", figure.zero()).trim_end().to_string(),
     }
 }
 

@@ -3,7 +3,7 @@
 #[cfg(test)]
 use super::testing::Case;
 use super::{Check, Claim, Rule};
-use fathom_model::experiment::{self as model, ExperimentRecord, MeasuredCondition};
+use fathom_model::experiment::{self as model, Effect, ExperimentRecord, MeasuredCondition};
 use fathom_model::finding::{Class, Confidence, Evidence, Severity, Unit};
 use fathom_model::units;
 use fathom_model::window::Ratio;
@@ -68,19 +68,16 @@ fn effect(variant: &Variant) -> Option<Claim> {
     let label = variant.label();
     let (text, confidence) = match (&effect.claim, &effect.ratio) {
         (Changed, Some(ratio)) => {
-            (format!("{metric} {} relative to {base}", change(ratio, 95)), Some(Confidence::High))
+            let text = format!("{metric} {} relative to {base}", decisive(effect, ratio));
+            (text, Some(Confidence::High))
         }
         (NoneAbove(share), _) => {
             let share = units::percent(share * 100.0);
             (format!("no effect on {metric} above {share}"), Some(Confidence::High))
         }
         (Inconclusive(why), ratio) => {
-            let ratio = ratio.map_or_else(String::new, |ratio| {
-                // The interval that decided.
-                let sure = effect.ratio_99.map(|sure| Ratio { value: ratio.value, ..sure });
-                let sure = sure.map_or_else(|| change(&ratio, 95), |sure| change(&sure, 99));
-                format!(" {sure};")
-            });
+            let ratio = ratio.as_ref().map(|ratio| format!(" {};", decisive(effect, ratio)));
+            let ratio = ratio.unwrap_or_default();
             (format!("inconclusive:{ratio} {why}"), None)
         }
         (Changed, None) => ("inconclusive".to_string(), None),
@@ -102,12 +99,19 @@ fn effect(variant: &Variant) -> Option<Claim> {
     Some(Claim { confidence, ..claim })
 }
 
+/// An effect with the interval that decides: the one at 99%, where it is known.
+fn decisive(effect: &Effect, ratio: &Ratio) -> String {
+    match effect.ratio_99 {
+        Some(sure) => change(&Ratio { value: ratio.value, ..sure }, 99),
+        None => change(ratio, 95),
+    }
+}
+
 /// A ratio as a change with its interval.
 pub(super) fn change(ratio: &Ratio, confidence: u32) -> String {
     let [value, low, high] =
-        [ratio.value, ratio.low, ratio.high].map(|ratio| units::change((ratio - 1.0) * 100.0));
-    let ends = format!("{} to {}", low.trim_end_matches('%'), high.trim_end_matches('%'));
-    format!("{value} ({confidence}% CI {ends})")
+        [ratio.value, ratio.low, ratio.high].map(|ratio| (ratio - 1.0) * 100.0);
+    format!("{} ({confidence}% CI {})", units::change(value), units::change_ends(low, high))
 }
 
 pub(super) static CURVE: Rule = Rule {
@@ -177,7 +181,7 @@ mod tests {
             found[0].summary.clone()
         };
         let changed = of(model::Claim::Changed);
-        assert_eq!(changed, "b: IOPS −50.0% (95% CI −52.0 to −48.0) relative to a.");
+        assert_eq!(changed, "b: IOPS −50.0% (99% CI −53.0 to −47.0) relative to a.");
         assert_eq!(of(model::Claim::NoneAbove(0.02)), "b: no effect on IOPS above 2.00%.");
         let inconclusive = of(model::Claim::Inconclusive("3 of 8 rounds needed".into()));
         let wanted = "b: inconclusive: −50.0% (99% CI −53.0 to −47.0); 3 of 8 rounds needed.";

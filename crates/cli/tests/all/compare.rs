@@ -91,6 +91,13 @@ fn two_runs_show_figures_and_claim_nothing() {
     place.first_screen(&["compare", "before", "after"], &figures);
     let markdown = place.ask(&["compare", "kept", "other", "--format=markdown"]).done().stdout;
     assert!(markdown.contains("| IOPS |"), "{markdown}");
+    // Each row has the cells of its head.
+    let mut cells = 0;
+    for line in markdown.lines() {
+        let here = line.split(" | ").count() * usize::from(line.starts_with('|'));
+        assert!(cells == 0 || here == 0 || here == cells, "{line}\n{markdown}");
+        cells = here;
+    }
     let html = ["compare", "kept", "other", "--format=html", "-o", "page.html"];
     place.ask(&html).done();
     says(&place.read("page.html"), &["<title>", "fathom compare", "</html>"]);
@@ -238,6 +245,11 @@ fn fio_json_is_compared_with_fio_json_and_with_runs() {
     place.write("reads.json", reads);
     let page = place.ask(&["compare", "reads.json", "kept"]).done().stdout;
     says(&page, &["The plans differ (", "\nreads\n"]);
+    // What else the machine did is known of a sampled run.
+    copied(&fixture("v2/run"), &place.path("sampled"));
+    place.write("reads.json", text.replace("\"jobname\" : \"a\"", "\"jobname\" : \"randread\""));
+    let page = place.ask(&["compare", "reads.json", "sampled"]).done().stdout;
+    says(&page, &["Whether other programs ran during reads.json is not known;", "CPUs of other"]);
     place.write("text.json", "{\"jobs\": 1}");
     let wrong = place.ask(&["compare", "a.json", "text.json"]);
     assert_eq!(wrong.code, Some(1));
@@ -248,15 +260,21 @@ fn fio_json_is_compared_with_fio_json_and_with_runs() {
 fn wrong_command_lines_are_usage_errors() {
     let place = recorded();
     copied(&place.path("kept"), &place.path("other"));
-    let cases: [(&[&str], &[&str]); 7] = [
+    let cases: [(&[&str], &[&str]); 10] = [
         (&["kept"], &["name two runs"]),
         (&["kept", "a", "b"], &["3 runs", "--to"]),
         (&["kept", "kept"], &["kept is named twice"]),
+        (&[".", ".."], &[". is not a run directory; name a run, its directory or a tag"]),
         (&["kept", "./kept"], &["./kept is named twice"]),
         (
             &["kept", "other", "--fail-if", "usr_cpuu > 2"],
             &["unknown figure 'usr_cpuu'; did you mean 'usr_cpu'?", "p99.9", "cpu_ms_per_io"],
         ),
+        (
+            &["kept", "other", "--fail-if", "writes:iops > 2"],
+            &["'writes:iops > 2': no part is called 'writes'; parts are reads"],
+        ),
+        (&["kept", "other", "--fail-if", "p99 > 2mss"], &["expected a time such as 2ms"]),
         (&["kept", "a", "--fail-if", "p99"], &["expected FIGURE > VALUE"]),
         (&["kept", "a", "--fail-if", "iops < 5%"], &["+5%"]),
     ];
@@ -484,13 +502,15 @@ fn a_run_is_compared_and_held_to_requirements() {
         (["--fail-if=speed > 5", "--eta=never"], "unknown figure 'speed'"),
         (["--fail-if=speed > 5", "--parse-only"], "unknown figure 'speed'"),
         (["--fail-if=read.clat_ns.maxx > 5ms", "--eta=never"], "did you mean 'read.clat_ns.max'?"),
+        (["--fail-if=p101 > 5%", "--eta=never"], "'p101' is not a percentile"),
         (["--fail-if=clat_ns.max > 5", "--eta=never"], "expected a time such as 2ms"),
         (["--compare=nosuch", "--eta=never"], "no such run or tag: nosuch"),
         (["--repeat=0", "--eta=never"], "--repeat"),
         (["--tag=good", "--eta=never"], "--tag and --no-record conflict"),
     ] {
         let answer = run(&args);
-        assert_eq!(answer.code, Some(1), "{}", answer.stdout);
+        let code = if args[0].starts_with("--fail-if") { 2 } else { 1 };
+        assert_eq!(answer.code, Some(code), "{}", answer.stdout);
         assert_one_error(&answer.stderr, &[why]);
     }
 }

@@ -64,6 +64,33 @@ fn an_existing_result_keeps_its_mode_and_owner() {
 }
 
 #[test]
+fn the_ending_of_a_file_selects_the_format_and_others_are_refused() {
+    let place = place();
+    let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../store/fixtures/v2/run");
+    let stored = fixture.to_str().unwrap();
+    let commands: [&[&str]; 3] = [&["show", stored], &["report", stored], &RUN];
+    for (at, command) in commands.into_iter().enumerate() {
+        let to = |name: &str| place.ask(&[command, &["-o", name]].concat());
+        // fio's users name the files of `run` as they like.
+        if at < 2 {
+            let refused = to("x.pdf");
+            assert_eq!((refused.code, refused.stdout.as_str()), (Some(1), ""));
+            let texts = ["--output=x.pdf: .pdf is not supported", ".html, .md"];
+            assert_one_error(&refused.stderr, &texts);
+            assert!(!place.path("x.pdf").exists());
+        }
+        for (name, begin) in [("x.html", "<!DOCTYPE"), ("x.md", "#"), ("x.json", "{")] {
+            if (at, name) != (1, "x.json") {
+                to(name).done();
+                assert!(place.read(name).trim_start().starts_with(begin), "{command:?} {name}");
+            }
+        }
+        place.ask(&[command, &["--format=markdown", "-o", "x.pdf"]].concat()).done();
+        fs::remove_file(place.path("x.pdf")).unwrap();
+    }
+}
+
+#[test]
 fn links_and_special_files_are_refused_by_name() {
     let place = place();
     place.write("real", "mine");

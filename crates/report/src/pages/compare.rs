@@ -186,7 +186,7 @@ fn figure_tables(page: &mut Document, all: &[ComparedPart]) {
             DataColumn::number("before"),
             DataColumn::number("after"),
             DataColumn::number("change (95% CI)"),
-            DataColumn::text(""),
+            DataColumn::text("verdict"),
         ]
     };
     if all.len() > PARTS_WHOLE {
@@ -194,13 +194,11 @@ fn figure_tables(page: &mut Document, all: &[ComparedPart]) {
             let figure = part.figures.first()?;
             Some(row(&format!("{} {}", part.name, figure.title), figure))
         };
-        let mut table = Document::default();
-        table.table(columns(""), all.iter().filter_map(main).collect());
+        let table = table(columns(""), all.iter().filter_map(main).collect());
         page.section("figures", "the main figure of each part; --json has all", table);
         return;
     }
     for part in all {
-        let mut table = Document::default();
         let name = |figure: &ComparedFigure| {
             let title = title(figure);
             let layer =
@@ -208,9 +206,19 @@ fn figure_tables(page: &mut Document, all: &[ComparedPart]) {
             layer.map_or_else(|| title.clone(), String::from)
         };
         let rows = part.figures.iter().map(|figure| row(&name(figure), figure));
-        table.table(columns(""), rows.collect());
-        page.named(&part.name, Text::default(), table);
+        page.named(&part.name, Text::default(), table(columns(""), rows.collect()));
     }
+}
+
+/// A table, without its last column if that is empty.
+fn table(mut columns: Vec<DataColumn>, mut rows: Vec<Vec<Text>>) -> Document {
+    if rows.iter().all(|row| row.last().is_none_or(Text::is_empty)) {
+        columns.pop();
+        rows.iter_mut().for_each(|row| row.truncate(columns.len()));
+    }
+    let mut table = Document::default();
+    table.table(columns, rows);
+    table
 }
 
 /// A device has figures of reads and of writes with one title.
@@ -223,12 +231,13 @@ fn title(figure: &ComparedFigure) -> String {
 fn row(name: &str, figure: &ComparedFigure) -> Vec<Text> {
     let value = |value: f64| shown(figure.figure_unit(), value);
     let change = |ratio: f64| (ratio - 1.0) * 100.0;
-    let changed = figure.ratio.map(|ratio| {
+    let changed = figure.ratio.map_or(Text::from(figure.zero()), |ratio| {
         let quantity = Quantity::new(change(ratio), QuantityUnit::Change);
         match figure.interval {
             Some((low, high)) => quantity.within(change(low), change(high)),
             None => quantity,
         }
+        .into()
     });
     let verdict = match (figure.verdict, figure.is_better()) {
         (FigureVerdict::Changed, Some(true)) => "better",
@@ -240,7 +249,7 @@ fn row(name: &str, figure: &ComparedFigure) -> Vec<Text> {
         name.into(),
         value(figure.before).into(),
         value(figure.after).into(),
-        changed.into(),
+        changed,
         verdict.into(),
     ]
 }
@@ -297,7 +306,6 @@ fn range(
 }
 
 fn differences(page: &mut Document, comparison: &Comparison) {
-    let mut body = Document::default();
     let row = |of: &Difference| {
         let value = |value: &str| Text::from(if value.is_empty() { "-" } else { value });
         let matters = Text::from(of.matters.as_str());
@@ -305,16 +313,13 @@ fn differences(page: &mut Document, comparison: &Comparison) {
     };
     let rows: Vec<Vec<Text>> =
         comparison.plan.iter().chain(&comparison.settings).map(row).collect();
-    if rows.is_empty() {
-        body.paragraph("nothing that is recorded");
+    let mut body = Document::default();
+    match rows.is_empty() {
+        true => body.paragraph("nothing that is recorded"),
+        false => {
+            let columns = ["", "before", "after", "known to affect"].map(DataColumn::text);
+            body = table(columns.to_vec(), rows);
+        }
     }
-    let mut columns = ["", "before", "after", "known to affect"].map(DataColumn::text).to_vec();
-    // Nothing is known of the figures that changed.
-    columns.truncate(if comparison.settings.iter().any(|of| !of.matters.is_empty()) {
-        4
-    } else {
-        3
-    });
-    body.table(columns, rows);
     page.section("what differs", Text::default(), body);
 }

@@ -198,7 +198,7 @@ fn change(ratio: &Ratio) -> Quantity {
     value.within(percent(ratio.low), percent(ratio.high))
 }
 
-/// The change with the interval that decided, which is the one at 99% where it is known.
+/// The change with the interval that decides, which is the one at 99% where it is known.
 fn decisive(effect: &Effect, ratio: &Ratio) -> Quantity {
     let Some(sure) = &effect.ratio_99 else { return change(ratio) };
     Quantity { confidence: 99, ..change(&Ratio { value: ratio.value, ..*sure }) }
@@ -206,7 +206,7 @@ fn decisive(effect: &Effect, ratio: &Ratio) -> Quantity {
 
 fn verdict(effect: &Effect) -> Text {
     match (&effect.claim, &effect.ratio) {
-        (Claim::Changed, Some(ratio)) => change(ratio).into(),
+        (Claim::Changed, Some(ratio)) => decisive(effect, ratio).into(),
         (Claim::NoneAbove(share), _) => text!("no effect above ", percent(share * 100.0)),
         (_, Some(ratio)) => text!("inconclusive, ", decisive(effect, ratio)),
         (_, None) => "inconclusive".into(),
@@ -301,14 +301,15 @@ fn figure(found: &MeasuredCondition, quantity: Quantity) -> Text {
 }
 
 fn controls(body: &mut Document, record: &ExperimentRecord) {
-    let controls = all(record).filter_map(|(_, found)| found.control.as_ref()?.ratio.as_ref());
-    let controls: Vec<&Ratio> = controls.collect();
-    let off = |ratio: &Ratio| ratio.value.ln().abs();
-    if let Some(worst) = controls.iter().max_by(|a, b| off(a).total_cmp(&off(b))) {
+    let controls = all(record).filter_map(|(_, found)| found.control.as_ref());
+    let controls: Vec<(&Effect, &Ratio)> =
+        controls.filter_map(|control| Some((control, control.ratio.as_ref()?))).collect();
+    let off = |(_, ratio): &(&Effect, &Ratio)| ratio.value.ln().abs();
+    if let Some((control, worst)) = controls.iter().max_by(|a, b| off(a).total_cmp(&off(b))) {
         let what = if controls.len() > 1 { "at most " } else { "" };
         body.entry(
             "A/A control",
-            text!("the two baseline measurements differ by ", what, change(worst)),
+            text!("the two baseline measurements differ by ", what, decisive(control, worst)),
         );
     }
 }

@@ -1,5 +1,6 @@
 //! `fathom report`: recorded runs on one page.
 
+use super::header::command_line;
 use super::runs::RunSummary;
 use crate::doc::{DataColumn, Document, Text};
 
@@ -30,7 +31,7 @@ pub fn report(runs: Vec<ReportedRun>) -> Document {
             run.name.as_str().into(),
             run.summary.headline.clone(),
             run.summary.limits.join(", ").into(),
-            run.summary.command.get(1..).unwrap_or_default().join(" ").into(),
+            command_line(run.summary.command.get(1..).unwrap_or_default()).into(),
         ]
     };
     page.table(columns, runs.iter().map(row).collect());
@@ -47,4 +48,28 @@ pub fn report(runs: Vec<ReportedRun>) -> Document {
         page.named(&name, about, body);
     }
     page
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::runs::{RunRow, runs};
+    use super::*;
+    use crate::calendar::TimeZone;
+    use crate::render::markdown;
+
+    #[test]
+    fn command_lines_are_quoted_for_the_shell() {
+        let command = ["fathom", "run", "--name=my job", "a'b"].map(String::from).to_vec();
+        let summary = RunSummary { command, ..RunSummary::default() };
+        let run = |name: &str| ReportedRun {
+            name: name.into(),
+            summary: summary.clone(),
+            page: Document::default(),
+        };
+        let row = RunRow { summary: summary.clone(), ..RunRow::default() };
+        for page in [report(vec![run("a"), run("b")]), runs(&[row], &TimeZone::UTC)] {
+            let text = markdown(&page);
+            assert!(text.contains(r"run '--name=my job' 'a'\\''b'"), "{text}");
+        }
+    }
 }

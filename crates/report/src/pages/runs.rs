@@ -1,5 +1,6 @@
 //! The list of recorded runs.
 
+use super::header::command_line;
 use super::limited_by::verdict;
 use crate::calendar::{self, TimeZone};
 use crate::doc::{DataColumn, Document, Text, bandwidth, bytes, count, of, plural, text, time};
@@ -88,7 +89,7 @@ pub fn runs(rows: &[RunRow], zone: &TimeZone) -> Document {
             result,
             limits.join(", ").into(),
             bytes(row.size_bytes).into(),
-            command.get(1..).unwrap_or_default().join(" ").into(),
+            command_line(command.get(1..).unwrap_or_default()).into(),
         ];
         if has_tags {
             cells.insert(1, row.tags.join(", ").into());

@@ -109,9 +109,7 @@ pub(super) fn shown(quantity: &Quantity, place: NumberContext) -> String {
         None => text,
         // A change has two directions.
         Some((low, high)) if quantity.unit == QuantityUnit::Change => {
-            let ends =
-                format!("{} to {}", of(low).trim_end_matches('%'), of(high).trim_end_matches('%'));
-            format!("{text} ({label}{ends})")
+            format!("{text} ({label}{})", units::change_ends(low, high))
         }
         Some((low, high)) if quantity.value == 0.0 && low <= 0.0 && high > 0.0 => {
             format!("<{}", of(high))

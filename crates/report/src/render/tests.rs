@@ -172,17 +172,19 @@ fn figures_have_three_significant_digits() {
 #[test]
 fn rows_name_their_cells() {
     let mut inner = Document::default();
-    let mut columns = vec![DataColumn::number("active")];
-    columns.extend(["", "comm", "syscall"].map(DataColumn::text));
+    let mut columns = vec![DataColumn::number("active"), DataColumn::text("").ranked(1)];
+    columns.extend(["comm", "syscall", ""].map(DataColumn::text));
     let bar = Quantity::new(100.0, QuantityUnit::PercentBar);
-    let row = vec![number(1.0).into(), bar.into(), "a_name_that_is_long".into(), "-".into()];
+    let name = "a_name_that_is_long";
+    let row = vec![number(1.0).into(), bar.into(), name.into(), "-".into(), "worse".into()];
     inner.table(columns, vec![row]);
     let mut outer = Document::default();
     outer.section("", Text::default(), inner);
     let mut page = Document::default();
     page.section("", Text::default(), outer);
     let shown = text(&page, Style { color: true, width: 30 });
-    assert!(shown.ends_with("    active 1.00 ·\n      comm: a_name_that_is_long\n"), "{shown:?}");
+    let expected = "    active 1.00 ·\n      comm: a_name_that_is_long ·\n      worse\n";
+    assert!(shown.ends_with(expected), "{shown:?}");
 }
 
 #[test]

@@ -239,7 +239,9 @@ impl TextPage {
             )| match (at, column.is_text) {
                 _ if cell.is_empty() || cell == "-" => None,
                 (0, true) => Some(cell.clone()),
-                (_, true) if name.is_empty() => None,
+                // Bars, which other screens leave out first.
+                (_, true) if name.is_empty() && column.rank > 0 => None,
+                (_, true) if name.is_empty() => Some(cell.clone()),
                 (_, true) => Some(format!("{name}:\u{a0}{cell}")),
                 (_, false) => Some(format!("{name} {cell}").replace(' ', "\u{a0}")),
             };

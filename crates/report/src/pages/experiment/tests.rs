@@ -154,9 +154,9 @@ fn effects_come_first_then_figures_and_what_others_found() {
     let shown = unwrapped(&page);
     for part in [
         "scheduler  What does the I/O scheduler cost?",
-        "mq-deadline: IOPS −54.3% (95% CI −55.3 to −53.3) relative to none.",
+        "mq-deadline: IOPS −54.3% (99% CI −55.6 to −53.0) relative to none.",
         "kyber: no effect on IOPS above 1.30%.",
-        "A/A control  the two baseline measurements differ by +0.3% (95% CI −0.7 to +1.3)",
+        "A/A control  the two baseline measurements differ by +0.3% (99% CI −1.0 to +1.6)",
         "published  someone, on a large machine",
         "problem  bfq: no such scheduler",
     ] {
@@ -293,7 +293,7 @@ fn a_busy_machine_is_named_with_what_follows() {
     found[2].corrected = Some(Estimate { mean: 61.2e3, ..Estimate::default() });
     let shown = unwrapped(&experiment(&judged(record), false));
     for part in [
-        "mq-deadline: corrected IOPS −54.3% (95% CI −55.3 to −53.3) relative to none.",
+        "mq-deadline: corrected IOPS −54.3% (99% CI −55.6 to −53.0) relative to none.",
         "Other programs kept workers waiting for a CPU for up to 31.0% of the time. Effects therefore \
          compare corrected IOPS, which leaves that time out.",
         "61.2k",
