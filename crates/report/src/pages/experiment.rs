@@ -9,6 +9,7 @@ use crate::doc::{
 use crate::pages::run::ranks::{kernels, selected};
 use fathom_analysis::experiment::{RUN_DELAY_MIN, curves, higher_is_better};
 use fathom_analysis::layers::SAMPLES_MIN;
+use fathom_analysis::limit::KNEE_SHARE;
 use fathom_model::experiment::{
     Claim, Condition, Direction, Effect, Experiment, ExperimentRecord, MeasuredCondition, Metric,
     TrialRank,
@@ -419,13 +420,15 @@ fn without_knee(record: &ExperimentRecord) -> Vec<usize> {
 }
 
 fn point(found: &MeasuredCondition, is_rising: bool) -> Text {
-    let noise = found.to_best.is_some_and(|ratio| ratio.high >= 1.0);
     let share = found.started_share.filter(|share| *share < 0.99);
     let parts = [
         found.is_knee.then(|| "knee".into()),
         found.is_best.then(|| "best".into()),
         (is_rising && found.windows > 0).then(|| "knee not reached".into()),
-        noise.then(|| "tied with the best".into()),
+        near_best(found).map(|ratio| match is_tied(ratio) {
+            true => "tied with the best".into(),
+            false => text!("not distinguishable from the best: ", times(ratio)),
+        }),
         is_noisy(found).then(|| "noisy".into()),
         share.map(|share| text!("only ", percent(share * 100.0), " of the load started")),
     ];
@@ -437,18 +440,37 @@ fn is_noisy(found: &MeasuredCondition) -> bool {
     found.metric.relative().is_some_and(|part| part > 0.5)
 }
 
+/// The ratio of a point to the best of its curve, if that may be 1.
+fn near_best(found: &MeasuredCondition) -> Option<Ratio> {
+    found.to_best.filter(|ratio| ratio.high >= 1.0)
+}
+
+/// Whether a point is surely about as good as the best of its curve.
+fn is_tied(ratio: Ratio) -> bool {
+    ratio.low >= KNEE_SHARE
+}
+
+fn times(ratio: Ratio) -> Quantity {
+    Quantity::new(ratio.value, QuantityUnit::Ratio).within(ratio.low, ratio.high)
+}
+
 fn ties(record: &ExperimentRecord) -> Text {
     let found = &record.report.conditions;
-    let noise = found.iter().filter(|found| found.to_best.is_some_and(|ratio| ratio.high >= 1.0));
-    let count = noise.count();
-    let cells = found.len();
-    match count {
-        0 => Text::default(),
-        _ => text!(
-            format!("{count} of {cells} points"),
-            " are statistically tied with the best of their curve"
-        ),
-    }
+    let near: Vec<Ratio> = found.iter().filter_map(near_best).collect();
+    let tied = near.iter().filter(|ratio| is_tied(**ratio)).count();
+    let of = |count: usize| format!("{count} of {} points", found.len());
+    let sure = (tied > 0).then(|| {
+        text!(
+            of(tied),
+            " are statistically tied with the best of their curve (95% CI within 5% of it)"
+        )
+    });
+    let open = (near.len() > tied).then(|| {
+        let rounds = plural(record.report.rounds.into(), "round");
+        let what = " cannot be told apart from the best of their curve with ";
+        text!(of(near.len() - tied), what, rounds, "; a longer --duration narrows their intervals")
+    });
+    Text::join([sure, open].into_iter().flatten(), "; ")
 }
 
 /// Maximum number of conditions whose layers are shown, unless all are requested.

@@ -190,6 +190,23 @@ fn a_sweep_has_its_knee_and_what_is_within_noise() {
 }
 
 #[test]
+fn what_noise_hides_is_not_a_tie() {
+    let mut record = grid();
+    record.report.rounds = 3;
+    record.report.conditions[0].to_best = Some(Ratio { value: 0.75, low: 0.5, high: 1.12 });
+    let shown = unwrapped(&experiment(&record, false));
+    assert!(shown.contains("not distinguishable from the best: 0.75× (0.50–1.12)"), "{shown}");
+    assert_eq!(shown.matches("tied with the best").count(), 2, "{shown}");
+    assert!(
+        shown.contains(
+            "1 of 5 points cannot be told apart from the best of their curve with 3 rounds; a longer \
+             --duration narrows their intervals"
+        ),
+        "{shown}"
+    );
+}
+
+#[test]
 fn a_curve_that_still_rises_has_no_knee() {
     let mut record = grid();
     record.report.conditions[1].is_knee = false;
