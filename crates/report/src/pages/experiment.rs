@@ -22,6 +22,8 @@ use serde::Serialize;
 const RANK_COLUMNS: usize = 4;
 /// Knees above the table.
 const KNEES_MAX: usize = 4;
+/// The column of flushes (fsync and the like), as `run` has a row of them.
+const FLUSH_P99: &str = "flush p99";
 /// More effects than this are in the table only.
 const SENTENCES_MAX: usize = 8;
 
@@ -129,10 +131,14 @@ fn best(page: &mut Document, record: &ExperimentRecord) {
         false => -found.metric.mean,
     };
     let point = |what: &str, (of, found): (&Condition, &MeasuredCondition)| {
-        let p99 = (found.clat_p99_ns > 0).then(|| text!(", p99 ", time(found.clat_p99_ns as f64)));
+        let latency = |name: &str, ns: u64| {
+            Text::from((ns > 0).then(|| text!(", ", name, " ", time(ns as f64))))
+        };
+        let p99 = latency("p99", found.clat_p99_ns);
+        let flush = latency(FLUSH_P99, found.flush_p99_ns);
         let value = text!(metric.title(), " ", estimate(*metric, &found.metric));
         let noisy = is_noisy(found).then_some(", noisy");
-        text!(what, ": ", of.label(axes), ", ", value, Text::from(p99), Text::from(noisy), ".")
+        text!(what, ": ", of.label(axes), ", ", value, p99, flush, Text::from(noisy), ".")
     };
     let best = measured().max_by(|a, b| rank(a).total_cmp(&rank(b)));
     best.into_iter().for_each(|best| page.paragraph(point("Best", best)));
@@ -266,12 +272,15 @@ fn conditions(body: &mut Document, record: &ExperimentRecord) {
         ("bandwidth", 3),
         ("p50", 4),
         ("p99", 0),
+        (FLUSH_P99, 0),
         ("CPUs", 5),
         ("CPU per I/O", 1),
         ("switches per I/O", 6),
     ];
     let hides_iops = experiment.metric == Metric::Iops;
+    let flushes = flushes(record);
     let rest = rest.into_iter().skip(usize::from(hides_iops));
+    let rest = rest.filter(|(name, _)| flushes || *name != FLUSH_P99);
     columns.extend(rest.map(|(name, rank)| DataColumn::number(name).ranked(rank)));
     let row = |(condition, found): (&Condition, &MeasuredCondition)| {
         let mut row: Vec<Text> = vec![condition.name.as_str().into()];
@@ -289,12 +298,23 @@ fn conditions(body: &mut Document, record: &ExperimentRecord) {
             [found.clat_p50_ns, found.clat_p99_ns]
                 .map(|ns| Text::from((ns > 0).then(|| time(ns as f64)))),
         );
+        row.extend(flushes.then(|| flush_p99(found)));
         row.push(figure(found, number(found.cores)));
         row.push(found.cpu_ns_per_io.map(|ns| time(ns.iter().sum())).into());
         row.push(found.switches_per_io.filter(|n| *n > 0.0).map(number).into());
         row
     };
     body.table(columns, all(record).map(row).collect());
+}
+
+/// Whether any condition flushes: completion latencies leave that time out.
+fn flushes(record: &ExperimentRecord) -> bool {
+    record.report.conditions.iter().any(|found| found.flush_p99_ns > 0)
+}
+
+fn flush_p99(found: &MeasuredCondition) -> Text {
+    let ns = found.flush_p99_ns;
+    if ns > 0 { time(ns as f64).into() } else { "-".into() }
 }
 
 fn figure(found: &MeasuredCondition, quantity: Quantity) -> Text {
@@ -381,10 +401,11 @@ fn sweep(body: &mut Document, record: &ExperimentRecord) {
         experiment.axes.iter().map(|axis| DataColumn::number(axis)).collect();
     columns.push(DataColumn::number(&format!("{} (95% CI)", experiment.metric.title())));
     columns.push(DataColumn::text("").ranked(5));
-    columns.extend(
-        [("bandwidth", 3), ("mean", 2), ("p50", 6), ("p99", 1), ("CPU per I/O", 4)]
-            .map(|(name, rank)| DataColumn::number(name).ranked(rank)),
-    );
+    let flushes = flushes(record);
+    let rest =
+        [("bandwidth", 3), ("mean", 2), ("p50", 6), ("p99", 1), (FLUSH_P99, 1), ("CPU per I/O", 4)];
+    let rest = rest.into_iter().filter(|(name, _)| flushes || *name != FLUSH_P99);
+    columns.extend(rest.map(|(name, rank)| DataColumn::number(name).ranked(rank)));
     columns.push(DataColumn::text("point"));
     let latency = |found: &MeasuredCondition, ns: f64| {
         if ns > 0.0 { figure(found, time(ns)) } else { Text::default() }
@@ -399,6 +420,7 @@ fn sweep(body: &mut Document, record: &ExperimentRecord) {
         row.push(latency(found, found.clat_mean_ns));
         row.push(latency(found, found.clat_p50_ns as f64));
         row.push(latency(found, found.clat_p99_ns as f64));
+        row.extend(flushes.then(|| flush_p99(found)));
         row.push(found.cpu_ns_per_io.map(|ns| time(ns.iter().sum())).into());
         row.push(point(found, rising.contains(&index)));
         row

@@ -190,6 +190,27 @@ fn a_sweep_has_its_knee_and_what_is_within_noise() {
 }
 
 #[test]
+fn the_latency_of_flushes_is_beside_that_of_writes() {
+    for mut record in [schedulers(), grid()] {
+        assert!(!unwrapped(&experiment(&record, false)).contains("flush p99"));
+        record
+            .report
+            .conditions
+            .iter_mut()
+            .take(3)
+            .for_each(|found| found.flush_p99_ns = 7_000_000);
+        let shown = unwrapped(&experiment(&record, false));
+        let columns = shown.lines().find(|line| line.contains(" flush p99 ")).unwrap();
+        assert!(columns.contains(" p99 "), "{shown}");
+        assert!(shown.matches("7 ms").count() >= 3, "{shown}");
+        assert!(
+            !record.request.is_sweep || shown.contains("p99 150 µs, flush p99 7 ms."),
+            "{shown}"
+        );
+    }
+}
+
+#[test]
 fn what_noise_hides_is_not_a_tie() {
     let mut record = grid();
     record.report.rounds = 3;
