@@ -28,17 +28,14 @@ fn links_of(disks: &str) -> String {
 }
 
 /// Predicts what `machine`, whose parts form trees, delivers of `workload`.
-///
-/// # Errors
-/// If no capacity is known that would limit it.
-pub fn predict(machine: &Machine, workload: &Workload) -> Result<Prediction, String> {
-    let mut prediction = estimate(machine, workload)?;
+pub fn predict(machine: &Machine, workload: &Workload) -> Prediction {
+    let mut prediction = estimate(machine, workload);
     prediction.next_steps = next::steps(machine, &prediction);
-    Ok(prediction)
+    prediction
 }
 
 /// The same without next steps.
-fn estimate(machine: &Machine, workload: &Workload) -> Result<Prediction, String> {
+fn estimate(machine: &Machine, workload: &Workload) -> Prediction {
     let mut flow = Flow { machine, workload, loads: Vec::new(), unknown: Vec::new() };
     let mut disks = Carried::none();
     for part in machine.parts.iter().filter(|part| part.on.is_none()) {
@@ -54,11 +51,13 @@ fn estimate(machine: &Machine, workload: &Workload) -> Result<Prediction, String
     for load in &shared {
         limits.cap(&load.name, load.most_iops.unwrap_or_default());
     }
-    if limits.iops.low.is_infinite() {
-        let missing = flow.unknown.join(", ");
-        return Err(format!("no known part limits this workload; add {missing}"));
-    }
-    let iops = Range { low: flow.least(limits.iops.low), ..limits.iops };
+    let (iops, limited_by) = match limits.iops.low.is_finite() {
+        true => (
+            Range { low: flow.least(limits.iops.low), ..limits.iops },
+            together(machine, limits.names()),
+        ),
+        false => (Range { low: 0.0, high: f64::INFINITY }, Vec::new()),
+    };
     let passes = iops.with(disks.iops, share);
     let known = |iops: Range| Some(iops).filter(|iops| iops.high.is_finite());
     let scale = |load: PartLoad| PartLoad {
@@ -66,15 +65,15 @@ fn estimate(machine: &Machine, workload: &Workload) -> Result<Prediction, String
         ..load
     };
     let all = shared.into_iter().map(|load| PartLoad { iops: Some(iops), ..load });
-    Ok(Prediction {
+    Prediction {
         workload: workload.clone(),
         iops,
         bytes_per_second: iops.map(|iops| iops * workload.bs as f64),
-        limited_by: together(machine, limits.names()),
+        limited_by,
         parts: all.chain(parts.into_iter().map(scale)).collect(),
         next_steps: Vec::new(),
         unknown: flow.unknown,
-    })
+    }
 }
 
 /// The part of what is offered that passes a limit. Of disks without a known limit, nobody knows.

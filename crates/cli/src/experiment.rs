@@ -114,14 +114,7 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
         return Ok(ExitCode::SUCCESS);
     }
     if let Some(named) = &args.resume {
-        if ranks::is_one_of_several(args.measure.no_ranks) {
-            return Err(
-                "--resume is not supported with several ranks; start the experiment anew".into()
-            );
-        }
-        let dir = show::find(Some(named))?;
-        let record: ExperimentRecord = stored(&dir)?;
-        return resume(&args.measure, &args.page, &dir, record);
+        return resume(&args.measure, &args.page, named, false);
     }
     measure(&args.measure, &args.page, &|| {
         let (experiment, targets) = args.experiment()?;
@@ -341,13 +334,25 @@ fn check_ranks(request: Request, size: Option<u32>) -> Result<Request, String> {
     }
 }
 
-/// Continues the experiment whose record in `dir` is `record`.
+/// Continues the experiment or sweep in a run directory.
 pub fn resume(
     args: &MeasureArgs,
     page: &PageArgs,
-    dir: &Path,
-    record: ExperimentRecord,
+    named: &Path,
+    is_sweep: bool,
 ) -> Result<ExitCode, String> {
+    if ranks::is_one_of_several(args.no_ranks) {
+        return Err(
+            "--resume is not supported with several ranks; start the experiment anew".into()
+        );
+    }
+    let dir = show::find(Some(named))?;
+    let record: ExperimentRecord = stored(&dir)?;
+    if record.request.is_sweep != is_sweep {
+        let kind = if record.request.is_sweep { "a sweep" } else { "an experiment of `try`" };
+        let command = resume_command(record.request.is_sweep, &dir);
+        return Err(format!("{} is {kind}; continue it with `{command}`", dir.display()));
+    }
     if record.header.outcome.is_finished() {
         return Err(format!("{} is complete; `fathom show` prints it", dir.display()));
     }
@@ -415,10 +420,16 @@ fn perform(
     shown.and(closed).and(finished)?;
     let may_resume = !record.header.outcome.is_finished() && record.ranks.is_empty();
     if let Some(dir) = dir.filter(|_| may_resume) {
-        let path = fathom_model::shell::quoted(&dir.display().to_string()).into_owned();
-        stdio::info(&format!("fathom: continue with `fathom try --resume {path}`"));
+        let command = resume_command(record.request.is_sweep, &dir);
+        stdio::info(&format!("fathom: continue with `{command}`"));
     }
     Ok(if record.is_complete() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn resume_command(is_sweep: bool, dir: &Path) -> String {
+    let command = if is_sweep { "sweep" } else { "try" };
+    let path = dir.display().to_string();
+    format!("fathom {command} --resume {}", fathom_model::shell::quoted(&path))
 }
 
 type Opened = (ExperimentRunner, Option<Destination>);

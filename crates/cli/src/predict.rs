@@ -4,7 +4,7 @@ use crate::experiment::read_toml;
 use crate::page::{self, PageArgs};
 use crate::quantity;
 use crate::stdio::error;
-use fathom_model::prediction::{Machine, Workload};
+use fathom_model::prediction::{Machine, Prediction, Workload};
 use fathom_model::window::Rw;
 use fathom_report::doc::Heading;
 use fathom_report::{json, pages};
@@ -43,14 +43,13 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     };
     let workloads = args.workloads(&machine);
     let predicted = workloads.iter().map(|load| fathom_analysis::predict::predict(&machine, load));
-    let predictions = predicted
-        .collect::<Result<Vec<_>, String>>()
-        .map_err(|why| format!("{}: {why}", args.file))?;
+    let predictions: Vec<Prediction> = predicted.collect();
     let mut page = pages::predict(&predictions);
     page.heading =
         page::heading("predict", None).map(|heading| of_machine(heading, &machine, args));
     args.page.print(&page, || json::text(&predictions), to.as_ref())?;
-    Ok(ExitCode::SUCCESS)
+    let all_known = predictions.iter().all(|found| !found.limited_by.is_empty());
+    Ok(if all_known { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 impl Args {

@@ -4,6 +4,7 @@ use crate::experiment::{MeasureArgs, MeasurePlan, joined};
 use crate::page::PageArgs;
 use fathom_model::experiment::Experiment;
 use fathom_spec::experiment;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 #[derive(clap::Args)]
@@ -37,6 +38,11 @@ pub struct Args {
     /// Any other fio key with a list of values, such as hipri=0,1; repeatable
     #[arg(long, value_name = "KEY=LIST")]
     key: Vec<String>,
+    /// Continue an interrupted sweep in its run directory
+    #[arg(long, value_name = "DIR|NAME", conflicts_with_all = [
+        "targets", "rw", "bs", "ioengine", "numjobs", "iodepth", "ranks", "rate", "key", "record", "no_record",
+    ])]
+    resume: Option<PathBuf>,
     #[command(flatten)]
     pub measure: MeasureArgs,
     #[command(flatten)]
@@ -48,6 +54,9 @@ const DEPTHS: &str = "1..128";
 const DEPTH_RATED: &str = "128";
 
 pub fn command(args: &Args) -> Result<ExitCode, String> {
+    if let Some(named) = &args.resume {
+        return crate::experiment::resume(&args.measure, &args.page, named, true);
+    }
     crate::experiment::measure(&args.measure, &args.page, &|| {
         let experiment = args.experiment()?;
         Ok(MeasurePlan { experiment, targets: args.targets.clone(), is_sweep: true })

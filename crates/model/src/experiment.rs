@@ -285,6 +285,9 @@ pub struct WindowResult {
     /// Submission latencies.
     #[serde(default, skip_serializing_if = "Histogram::is_empty")]
     pub slat: Histogram,
+    /// Latencies of flushes (fsync and the like), which those of I/Os leave out.
+    #[serde(default, skip_serializing_if = "Histogram::is_empty")]
+    pub flush_lat: Histogram,
     /// CPU time of the workers, or of the command and its children, in nanoseconds; in a search that of `workers`.
     #[serde(default, skip_serializing_if = "crate::watch::is_zero")]
     pub user_ns: u64,
@@ -394,6 +397,9 @@ pub struct MeasuredCondition {
     pub clat_p50_ns: u64,
     /// 99th percentile of completion latency in nanoseconds.
     pub clat_p99_ns: u64,
+    /// 99th percentile of the latency of flushes in nanoseconds; 0 without flushes.
+    #[serde(default, skip_serializing_if = "crate::watch::is_zero")]
+    pub flush_p99_ns: u64,
     /// Mean submission latency in nanoseconds.
     pub slat_mean_ns: f64,
     /// Mean measured time of a window, in nanoseconds.

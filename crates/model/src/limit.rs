@@ -472,7 +472,7 @@ pub struct BlockLimit {
     /// within 3% of it, the one with the fewest in flight, and of those the one with the fewest workers.
     pub peak: Option<Point>,
     /// The fewest workers, and with those the lowest queue depth, that reach 95% of the peak by a fit to all queue
-    /// depths: the figures there may be some percent below or above.
+    /// depths. The figures there may be some percent below, but no setting that surely misses 95%, or is below 90%.
     pub knee: Option<KneePoint>,
     /// Confirmation tests at the peak, or at another setting where later windows moved the peak on the same plateau.
     #[serde(alias = "verdict")]
@@ -545,7 +545,7 @@ impl Combined {
 pub struct KneePoint {
     /// The results there.
     pub point: Point,
-    /// Its share of the peak, from windows alternating with it; absent with fewer than two windows of each.
+    /// Its share of the peak, by all windows of both; absent at the peak, and with fewer than two windows of each.
     pub of_peak: Option<Ratio>,
     /// The lowest and highest queue depth that the knee may be at with 95% confidence.
     #[serde(default)]

@@ -187,6 +187,9 @@ fn block_size<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
     bytes.ok_or_else(|| D::Error::custom(format!("'{text}' is not a block size, such as \"4k\"")))
 }
 
+/// The largest figure of a machine: more than any has.
+const FIGURE_MAX: f64 = 1e15;
+
 /// A figure above 0 that is known to lie between two bounds: `7000M`, `1000k..1200k`, and `1000k..` for at least.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
 pub struct Range {
@@ -238,7 +241,9 @@ impl FromStr for Range {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let figure = |text: &str| units::decimal(text.trim()).filter(|value| *value > 0.0);
+        let figure = |text: &str| {
+            units::decimal(text.trim()).filter(|value| *value > 0.0 && *value <= FIGURE_MAX)
+        };
         let range = match text.split_once("..") {
             Some((low, high)) if high.trim().is_empty() => {
                 figure(low).map(|low| Self { low, high: f64::INFINITY })
@@ -250,7 +255,7 @@ impl FromStr for Range {
         };
         range.filter(|range| range.low.is_finite() && range.low <= range.high).ok_or_else(|| {
             format!(
-                "'{text}' is not a figure above 0, such as 1000k, 7GB/s, or the bounds 1000k..1200k"
+                "'{text}' is not a figure above 0 and up to {FIGURE_MAX:e}, such as 1000k, 7GB/s, or the bounds 1000k..1200k"
             )
         })
     }
@@ -271,7 +276,10 @@ impl<'de> Deserialize<'de> for Range {
             }
 
             fn visit_f64<E: Error>(self, value: f64) -> Result<Range, E> {
-                self.visit_str(&value.to_string())
+                match value > FIGURE_MAX {
+                    true => self.visit_str(&format!("{value:e}")),
+                    false => self.visit_str(&value.to_string()),
+                }
             }
 
             fn visit_str<E: Error>(self, text: &str) -> Result<Range, E> {
@@ -285,14 +293,18 @@ impl<'de> Deserialize<'de> for Range {
 /// Transfers per second and lane of PCIe's generations, in millions.
 const PCIE_MTS: [u32; 6] = [2_500, 5_000, 8_000, 16_000, 32_000, 64_000];
 
+/// Lanes of a link.
+const LANES: [u32; 7] = [1, 2, 4, 8, 12, 16, 32];
+
 /// A PCIe link, such as `4.0 x16`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PcieLink(pub LinkMode);
 
 impl PcieLink {
-    /// As in a file; empty for a speed that no generation of PCIe has.
+    /// As in a file; empty for a speed that no generation of PCIe has, and without lanes.
     pub fn name(self) -> String {
         let generation = PCIE_MTS.iter().position(|speed| *speed == self.0.speed_mts);
+        let generation = generation.filter(|_| LANES.contains(&self.0.lanes));
         generation.map_or_else(String::new, |at| format!("{}.0 x{}", at + 1, self.0.lanes))
     }
 }
@@ -308,7 +320,7 @@ impl FromStr for PcieLink {
                 generation.strip_suffix(".0").unwrap_or(generation).parse().ok()?;
             let speed_mts = *PCIE_MTS.get(generation.checked_sub(1)?)?;
             let lanes: u32 = lanes.trim().parse().ok()?;
-            matches!(lanes, 1 | 2 | 4 | 8 | 16 | 32).then_some(Self(LinkMode { speed_mts, lanes }))
+            LANES.contains(&lanes).then_some(Self(LinkMode { speed_mts, lanes }))
         };
         parse().ok_or_else(|| format!("'{text}' is not a PCIe link, such as \"4.0 x4\""))
     }
@@ -325,7 +337,7 @@ impl<'de> Deserialize<'de> for PcieLink {
 pub struct Prediction {
     /// Of what.
     pub workload: Workload,
-    /// I/Os per second of all disks.
+    /// I/Os per second of all disks: from 0, without an upper bound, where no part with a known capacity limits them.
     pub iops: Range,
     /// Bytes per second of all disks.
     pub bytes_per_second: Range,

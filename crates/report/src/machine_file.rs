@@ -6,6 +6,10 @@ use fathom_model::prediction::PcieLink;
 use fathom_model::topology::{Hop, Link, LinkStandard, Topology};
 use std::fmt::Write;
 
+/// What is to be known of a disk.
+const DISK_UNKNOWN: &str =
+    "# read_iops = \"1000k\"      # data sheet, or `fathom limit`\n# read_bw = \"7000MB/s\"\n";
+
 /// Root complexes, shared links and disks of a topology. What it does not know is left for the user to fill in, as
 /// comments.
 pub fn machine_file(report: &TopologyReport, name: &str) -> String {
@@ -19,14 +23,25 @@ pub fn machine_file(report: &TopologyReport, name: &str) -> String {
         quoted(name),
         comment(model)
     );
+    let mut written = Vec::new();
     for root in &topology.roots {
-        part(&mut file, report, root, None);
+        part(&mut file, report, root, None, &mut written);
+    }
+    if written.is_empty() {
+        let _ = write!(file, "\n# [[disk]]\n# name = \"disk\"\n{DISK_UNKNOWN}");
     }
     file
 }
 
 /// Enters a hop that two disks or more share, or a root complex with disks, then what is below it.
-fn part(file: &mut String, report: &TopologyReport, hop: &Hop, on: Option<&str>) {
+/// A disk on several paths is entered once.
+fn part<'a>(
+    file: &mut String,
+    report: &TopologyReport,
+    hop: &'a Hop,
+    on: Option<&str>,
+    written: &mut Vec<&'a str>,
+) {
     let below = hop.disks_below();
     if below.is_empty() {
         return;
@@ -45,20 +60,22 @@ fn part(file: &mut String, report: &TopologyReport, hop: &Hop, on: Option<&str>)
         }
     }
     for disk in &hop.disks {
+        if written.contains(&disk.as_str()) {
+            continue;
+        }
+        written.push(disk);
         let volume = report.topology.volume(disk);
         let label = volume.map_or("", |volume| volume.label.as_str());
         let _ = write!(file, "\n[[disk]]{}\nname = {}\n", comment(label), quoted(disk));
         entries(file, above, link_of(&report.topology, disk).as_deref());
         match known_model(label) {
             Some(known) => specified(file, &known),
-            None => file.push_str(
-                "# read_iops = \"1000k\"      # data sheet, or `fathom limit`\n# read_bw = \"7000MB/s\"\n",
-            ),
+            None => file.push_str(DISK_UNKNOWN),
         }
         file.push_str("# latency_us = 60\n");
     }
     for child in &hop.children {
-        part(file, report, child, above);
+        part(file, report, child, above, written);
     }
 }
 

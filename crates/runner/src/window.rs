@@ -86,6 +86,7 @@ pub(crate) fn workers(jobs: &[JobRecord], is_paced: bool) -> WindowResult {
         first_error: all.error.map(|error| error.message),
         clat: if is_paced { done.response } else { done.clat },
         slat: done.slat,
+        flush_lat: all.flushes.lat,
         unstarted: done.unstarted_ios,
         user_ns: usage.user_ns,
         system_ns: usage.system_ns,
@@ -117,6 +118,7 @@ pub(crate) fn add_rank(sum: &mut WindowResult, other: WindowResult) {
     sum.first_error = sum.first_error.take().or(other.first_error);
     sum.clat.merge(&other.clat);
     sum.slat.merge(&other.slat);
+    sum.flush_lat.merge(&other.flush_lat);
     sum.workers.extend(other.workers);
     sum.cpu = sum.cpu.into_iter().chain(other.cpu).reduce(added);
     sum.disk = match (sum.disk.take(), other.disk) {

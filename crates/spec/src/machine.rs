@@ -5,28 +5,58 @@ use fathom_model::prediction::{Machine, Workload};
 
 const DISKS_MAX: u32 = 100_000;
 const ENTRIES_MAX: usize = 1000;
+const WORKERS_MAX: u32 = 1_000_000;
+/// More are not reported.
+const PROBLEMS_MAX: usize = 20;
+/// What begins a text of several lines.
+const MANY_LINES: [&str; 2] = ["\"\"\"", "'''"];
 
 /// The machine in `text`, the contents of `file`, with one workload at least.
-/// Fails where the text is not TOML, a key is unknown or its value wrong, or parts do not form trees.
+/// Fails with all problems where the text is not TOML, keys are unknown or their values wrong, or parts do not form trees.
 pub fn machine(text: &str, file: &str) -> Result<Machine, Vec<SpecError>> {
-    let mut machine: Machine = toml::from_str(text).map_err(|error| {
+    let mut lines: Vec<&str> = text.lines().collect();
+    let mut found = Vec::new();
+    let mut machine: Machine = loop {
+        let rest = lines.join("\n");
+        let error = match toml::from_str(&rest) {
+            Ok(machine) => break machine,
+            Err(error) => error,
+        };
         let at = error.span().map_or(0, |span| span.start);
-        let before = text.get(..at).unwrap_or(text);
-        let line = before.bytes().filter(|byte| *byte == b'\n').count() + 1;
-        let place = Place { file: file.to_string(), line };
-        vec![SpecError::new(error.message()).at(Some(&place))]
-    })?;
-    let problems: Vec<SpecError> = problems(&machine)
-        .into_iter()
-        .map(|why| SpecError::new(format!("{file}: {why}")))
-        .collect();
-    if !problems.is_empty() {
-        return Err(problems);
+        let at = rest.get(..at).map_or(0, |before| before.matches('\n').count());
+        // What a line with a problem would have given is not missing.
+        let is_missing = error.message().starts_with("missing field") && !found.is_empty();
+        let key = lines.get(at).and_then(|line| entry(line));
+        if !is_missing {
+            let key = key.filter(|key| !error.message().contains(&format!("field `{key}`")));
+            let name = key.map(|key| format!("{key}: ")).unwrap_or_default();
+            let place = Place { file: file.to_string(), line: at + 1 };
+            found.push(SpecError::new(format!("{name}{}", error.message())).at(Some(&place)));
+        }
+        // The rest of the file is read without the line.
+        match lines.get_mut(at).filter(|_| key.is_some() && !is_missing) {
+            Some(line) if found.len() < PROBLEMS_MAX => *line = "",
+            _ => return Err(found),
+        }
+    };
+    let of_parts = problems(&machine).into_iter();
+    found.extend(of_parts.map(|why| SpecError::new(format!("{file}: {why}"))));
+    if !found.is_empty() {
+        return Err(found);
     }
     if machine.workloads.is_empty() {
         machine.workloads.push(Workload::default());
     }
     Ok(machine)
+}
+
+/// The key of a line that is an entry by itself.
+fn entry(line: &str) -> Option<&str> {
+    let (key, value) = line.split_once('=')?;
+    let is_whole = !value.trim_start().starts_with(['[', '{'])
+        && !MANY_LINES.iter().any(|quotes| value.contains(quotes));
+    let key = key.trim();
+    (is_whole && !key.is_empty() && !key.starts_with(['[', '#'])).then_some(key)
 }
 
 fn problems(machine: &Machine) -> Vec<String> {
@@ -65,9 +95,12 @@ fn problems(machine: &Machine) -> Vec<String> {
     if sum > DISKS_MAX || machine.disks.iter().any(|disks| disks.count == 0) {
         found.push(format!("count: expected at least 1 and at most {DISKS_MAX} in all"));
     }
-    let counts = machine.workloads.iter().flat_map(|load| [load.workers, load.iodepth]);
-    if counts.chain([machine.cpu.cores]).any(|count| count == Some(0)) {
-        found.push("cores, workers and iodepth: expected at least 1".to_string());
+    let loads = machine.workloads.iter();
+    let counts = loads.flat_map(|load| [("workers", load.workers), ("iodepth", load.iodepth)]);
+    for (name, count) in [("cores", machine.cpu.cores)].into_iter().chain(counts) {
+        if let Some(count) = count.filter(|count| !(1..=WORKERS_MAX).contains(count)) {
+            found.push(format!("{name}: {count} is out of range; expected 1 to {WORKERS_MAX}"));
+        }
     }
     found
 }
@@ -95,20 +128,33 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_named_with_its_place() {
-        let refused = |text: &str| machine(text, "m.toml").unwrap_err()[0].to_string();
+        let refused = |text: &str| {
+            let all = machine(text, "m.toml").unwrap_err();
+            all.iter().map(|problem| format!("{problem}\n")).collect::<String>()
+        };
         let disk = "[[disk]]\nname = \"d\"\n";
         for (text, why) in [
             ("", "m.toml: there are no disks"),
             ("cores = 3", "m.toml:1: unknown field `cores`"),
             ("[cpu]\ncores = \"many\"", "m.toml:2: "),
-            ("[[disk]]\nname = \"d\"\nread_iops = \"fast\"", "m.toml:3: 'fast' is not a figure"),
-            ("[[disk]]\nname = \"d\"\nread_iops = \"9..3\"", "m.toml:3: '9..3' is not a figure"),
-            ("[[disk]]\nname = \"d\"\npcie = \"7.0 x4\"", "m.toml:3: '7.0 x4' is not a PCIe link"),
+            ("[cpu]\ncores = 0", "m.toml: cores: 0 is out of range; expected 1 to 1000000"),
+            (
+                "[[disk]]\nname = \"d\"\nread_iops = \"fast\"",
+                "m.toml:3: read_iops: 'fast' is not a figure",
+            ),
+            (
+                "[[disk]]\nname = \"d\"\nread_iops = \"9..3\"",
+                "m.toml:3: read_iops: '9..3' is not a figure",
+            ),
+            (
+                "[[disk]]\nname = \"d\"\npcie = \"7.0 x4\"",
+                "m.toml:3: pcie: '7.0 x4' is not a PCIe link",
+            ),
             ("[[disk]]\nname = \"d\"\ncount = 0", "m.toml: count: expected"),
             ("[[disk]]\nname = \"d\"\non = \"e\"", "m.toml: 'd' is on 'e', which is not"),
             ("[[disk]]\nname = \"d\"\n[[disk]]\nname = \"d\"", "the name 'd' occurs twice"),
-            (&format!("{disk}[[workload]]\nbs = \"4q\""), "m.toml:4: '4q' is not a block size"),
-            (&format!("{disk}[[workload]]\niodepth = 0"), "expected at least 1"),
+            (&format!("{disk}[[workload]]\nbs = \"4q\""), "m.toml:4: bs: '4q' is not a block size"),
+            (&format!("{disk}[[workload]]\niodepth = 0"), "m.toml: iodepth: 0 is out of range"),
             (
                 &format!("{disk}[[part]]\nname=\"a\"\non=\"b\"\n[[part]]\nname=\"b\"\non=\"a\"\n"),
                 "the way up from 'a' is a circle",
@@ -117,5 +163,46 @@ mod tests {
         ] {
             assert!(refused(text).contains(why), "{text}: {}", refused(text));
         }
+    }
+
+    #[test]
+    fn figures_beyond_any_machine_are_refused_by_name() {
+        for (value, shown) in
+            [("1e308", "'1e308'"), ("\"1e16\"", "'1e16'"), ("-4", "'-4'"), ("2e15", "'2e15'")]
+        {
+            let text = format!("[[disk]]\nname = \"d\"\nwrite_bw = {value}\n");
+            let why = machine(&text, "m.toml").unwrap_err()[0].to_string();
+            assert!(why.starts_with("m.toml:3: write_bw: "), "{why}");
+            assert!(why.contains(shown) && why.contains("above 0 and up to 1e15"), "{why}");
+        }
+        assert!(machine("[[disk]]\nname = \"d\"\nwrite_bw = 1e15\n", "m.toml").is_ok());
+    }
+
+    #[test]
+    fn all_problems_are_reported_at_once() {
+        let text = "[cpu]\ncores = \"many\"\nclock = 3\n\n[[disk]]\nname = \"d\"\ncount = 0\non = \"e\"\n\
+                    read_iops = inf\nread_bw = \"fast\"\n[[workload]]\nrw = \"sideways\"\niodepth = 0\n";
+        let all = machine(text, "m.toml").unwrap_err();
+        let all: Vec<String> = all.iter().map(ToString::to_string).collect();
+        for (index, start) in [
+            "m.toml:2: cores: ",
+            "m.toml:3: unknown field `clock`",
+            "m.toml:9: read_iops: ",
+            "m.toml:10: read_bw: 'fast'",
+            "m.toml:12: rw: ",
+            "m.toml: 'd' is on 'e'",
+            "m.toml: count: ",
+            "m.toml: iodepth: ",
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            assert!(all.get(index).is_some_and(|own| own.starts_with(start)), "{start}: {all:#?}");
+        }
+        assert_eq!(all.len(), 8, "{all:#?}");
+        // A name that cannot be read is not missing, too; a table that is not one ends the list.
+        let texts =
+            ["[[disk]]\nname = 3\nread_iops = 0", "[[disk]]\nname = \"d\"\ncount = -1\n[[disk"];
+        assert_eq!(texts.map(|text| machine(text, "m.toml").unwrap_err().len()), [2, 1]);
     }
 }

@@ -55,6 +55,7 @@ impl Totals {
         sum.first_error = sum.first_error.take().or_else(|| window.first_error.clone());
         sum.clat.merge(&window.clat);
         sum.slat.merge(&window.slat);
+        sum.flush_lat.merge(&window.flush_lat);
         if let Some(delay_ns) = window.run_delay_ns {
             add_all([(sum.run_delay_ns.get_or_insert_default(), delay_ns)]);
         }
@@ -108,6 +109,7 @@ impl Totals {
             clat_mean_ns: sum.clat.mean_ns(),
             clat_p50_ns: sum.clat.percentile(50.0).unwrap_or(0),
             clat_p99_ns: sum.clat.percentile(99.0).unwrap_or(0),
+            flush_p99_ns: sum.flush_lat.percentile(99.0).unwrap_or(0),
             slat_mean_ns: sum.slat.mean_ns(),
             elapsed_mean_ns: sum.elapsed_ns as f64 / f64::from(windows.max(1)),
             cores: self.cores(),
@@ -210,6 +212,19 @@ mod tests {
         assert_eq!((all.windows, all.iops, all.cores, all.errors), (2, 2000.0, 0.5, 5));
         assert_eq!(all.cpu_ns_per_io, Some([150_000.0, 100_000.0, 0.0]));
         assert_eq!((all.switches_per_io, all.ios_per_call), (Some(0.5), None));
+    }
+
+    #[test]
+    fn flushes_have_a_percentile_of_their_own() {
+        let mut totals = Totals::default();
+        for ns in [1_000, 7_000_000] {
+            let mut window = window(1000);
+            window.clat.record_n(90_000, 1000);
+            window.flush_lat.record_n(ns, 10);
+            totals.add(&window);
+        }
+        let all = totals.figures();
+        assert!(all.clat_p99_ns < 100_000 && all.flush_p99_ns > 6_000_000, "{all:?}");
     }
 
     #[test]

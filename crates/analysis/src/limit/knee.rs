@@ -7,7 +7,7 @@ use super::saturation::{LevelAtDepth, Saturation};
 use super::stage::{Stage, WindowOutcome, WindowRequest};
 use super::state::{At, Curve, SearchState};
 use super::thresholds::{GAIN_MIN, KNEE_SHARE};
-use crate::experiment::Series;
+use crate::experiment::{Series, Totals};
 use crate::stats;
 use fathom_model::limit::Phase;
 use fathom_model::window::{Ratio, Setting};
@@ -42,12 +42,23 @@ pub(super) struct KneeFound {
 }
 
 impl KneeFound {
-    /// The same, or `peak` where the knee would be beyond it.
-    pub fn up_to(self, peak: Setting) -> Self {
-        if self.setting.in_flight() <= peak.in_flight() {
-            return self;
-        }
-        Self { setting: peak, of_peak: None, depths: None, ..self }
+    /// Checked against the final `peak` by all windows of both: these may differ from those of the ladder. Where it does
+    /// not hold, the next higher load that does.
+    pub fn checked(self, curve: &Curve, peak: Setting) -> Self {
+        let holds = |s: Setting| {
+            let share = curve.mean(s) / curve.mean(peak);
+            let may_reach = || curve.ratio(s, peak).is_none_or(|ratio| ratio.high >= KNEE_SHARE);
+            share >= KNEE_SHARE || (share >= REACHES_MIN && may_reach())
+        };
+        let is_higher = |s: Setting, cell: &Totals| {
+            (s == self.setting || (s > self.setting && !curve.is_noisy(s, cell)))
+                && s.in_flight() < peak.in_flight()
+        };
+        let mut all = curve.iter().filter(|(s, cell)| is_higher(*s, cell)).map(|(s, _)| s);
+        let setting = all.find(|s| holds(*s)).unwrap_or(peak);
+        let of_peak = curve.ratio(setting, peak).filter(|_| setting != peak);
+        let depths = self.depths.filter(|_| setting == self.setting);
+        Self { setting, of_peak, depths, ..self }
     }
 }
 

@@ -317,7 +317,7 @@ fn block_limit(state: &SearchState, index: usize, block: &BlockState) -> BlockLi
     };
     let suite = state.config.suite.get(index).map(|test| test.setting);
     let peak = suite.or_else(|| curve.peak(|setting| spec.is_in_range(setting, cores)));
-    let knee = block.knee.zip(peak).map(|(knee, peak)| knee.up_to(peak));
+    let knee = block.knee.zip(peak).map(|(knee, peak)| knee.checked(curve, peak));
     let confirmation = |tests: &Confirmation, peak: Option<Setting>| Confirmation {
         higher: higher(tests, curve, peak),
         ..tests.clone()
@@ -334,8 +334,6 @@ fn block_limit(state: &SearchState, index: usize, block: &BlockState) -> BlockLi
         target: block.target.clone(),
         knee: knee.and_then(|found| {
             let KneeFound { setting, of_peak, depths, refined } = found;
-            // Later windows may have shown that it is surely below its share of the peak.
-            of_peak.is_none_or(|ratio| ratio.high >= KNEE_SHARE).then_some(())?;
             // The peak is not looked for among noisy settings, and might be below it.
             let point = point(setting).filter(|point| !point.noisy || Some(setting) == peak)?;
             Some(KneePoint { point, of_peak, depths, refined })

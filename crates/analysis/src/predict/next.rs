@@ -17,7 +17,7 @@ type Change = (String, Machine, Workload);
 pub(super) fn steps(machine: &Machine, now: &Prediction) -> Vec<NextStep> {
     let mut steps: Vec<NextStep> = Vec::new();
     for (change, machine, workload) in changes(machine, now) {
-        let Ok(then) = estimate(&machine, &workload) else { continue };
+        let then = estimate(&machine, &workload);
         // Of parts of the same kind, one is enough.
         let verb = |change: &str| change.split(' ').next().map(str::to_string);
         let is_alike =

@@ -120,12 +120,33 @@ fn an_interrupted_experiment_is_resumed() {
     says(&answer.stdout, &["INCOMPLETE: interrupted by SIGINT"]);
     says(&answer.stderr, &["try --resume kept"]);
     let first = windows();
+    let other = place.ask(&["sweep", "--resume=kept"]);
+    assert_one_error(&other.stderr, &["is an experiment of `try`", "`fathom try --resume kept`"]);
     place.ask(&["try", "--resume=kept", "--duration=3", "--sampling=off"]).done();
     let record = record(&place, "kept");
     assert!(record.header.outcome.is_finished() && windows().starts_with(&first));
     assert_eq!(windows().lines().count(), record.report.windows as usize);
     let again = place.ask(&["try", "--resume=kept"]);
     assert_one_error(&again.stderr, &["is complete"]);
+}
+
+#[test]
+fn an_interrupted_sweep_is_resumed_by_the_command_that_is_printed() {
+    let place = Place::new();
+    place.data("data", 4 * MIB);
+    let args = ["sweep", "--iodepth=1,2", "data", "--record=kept", "--duration=60"];
+    let running =
+        place.start(&[&args[..], &["--window=50ms", "--precision=0.1", "--sampling=off"]].concat());
+    let windows = || fs::read_to_string(place.path("kept/windows.ndjson")).unwrap_or_default();
+    until("windows", || windows().lines().count() > 5);
+    running.signal(Signal::INT);
+    says(&running.wait().stderr, &["continue with `fathom sweep --resume kept`"]);
+    let other = place.ask(&["try", "--resume=kept"]);
+    assert_one_error(&other.stderr, &["kept is a sweep", "`fathom sweep --resume kept`"]);
+    place.ask(&["sweep", "--resume=kept", "--duration=3", "--sampling=off"]).done();
+    assert!(record(&place, "kept").header.outcome.is_finished());
+    let again = place.ask(&["sweep", "--resume=kept", "--bs=8k"]);
+    assert_eq!(again.code, Some(2));
 }
 
 #[test]

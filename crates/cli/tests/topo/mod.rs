@@ -38,6 +38,39 @@ fn ask(tree: &Tree, args: &[&str]) -> common::Answer {
     Place::new().ask(&[&["topo", "--root", root], args].concat())
 }
 
+/// As it is written, `predict` says what is missing; filled in, it predicts.
+#[test]
+fn predict_reads_the_machine_file_of_each_stored_tree() {
+    for name in names() {
+        let tree = stored(&name);
+        let written = ask(&tree, &["--as-machine"]).done().stdout;
+        let place = Place::new();
+        let file = place.path("machine.toml");
+        let predict = |text: &str| {
+            fs::write(&file, text).unwrap();
+            place.ask(&["predict", file.to_str().unwrap()])
+        };
+        let answer = predict(&written);
+        let has_disks = written.contains("\n[[disk]]");
+        assert_eq!(answer.code == Some(2), !has_disks, "{name}: {}", answer.stderr);
+        if has_disks {
+            assert_eq!(answer.stderr, "", "{name}: {written}");
+            let missing = "not in the file";
+            assert!(answer.stdout.contains(missing), "{name}: {}", answer.stdout);
+        }
+        let entry = |line: &str| {
+            let rest = line
+                .strip_prefix("# ")
+                .filter(|rest| rest.starts_with("[[") || rest.contains(" = "));
+            format!("{}\n", rest.unwrap_or(line))
+        };
+        let filled: String = written.lines().map(entry).collect();
+        let answer = predict(&filled);
+        assert_eq!(answer.code, Some(0), "{name}: {}\n{filled}", answer.stderr);
+        assert!(answer.stdout.contains("limited by"), "{name}: {}", answer.stdout);
+    }
+}
+
 /// With `FATHOM_BLESS=1` the pages are written instead.
 #[test]
 fn pages_of_stored_trees() {

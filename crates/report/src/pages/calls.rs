@@ -39,7 +39,11 @@ pub(super) fn calls(page: &mut Document, sample: &CallsSample, elapsed_ns: u64) 
     let part = sample.seen_ns as f64 / elapsed_ns.max(1) as f64;
     if part < PART_MIN {
         let part = percent(part * 100.0);
-        body.paragraph(text!("Sampled for ", part, " of the run."));
+        body.paragraph(text!(
+            "calls/s and threads are estimated: recorded ",
+            part,
+            " of the time."
+        ));
     }
     if sample.lost > 0 {
         let lost = of(events(sample.lost), "records lost");
@@ -92,7 +96,10 @@ mod tests {
     fn windows_and_losses_are_reported() {
         let lossy = CallsSample { lost: 7, unfinished: 2, ..sample() };
         let text = rendered(&lossy, 16_000_000_000);
-        assert!(text.contains("Sampled for 6.25% of the run."), "{text}");
+        assert!(
+            text.contains("calls/s and threads are estimated: recorded 6.25% of the time."),
+            "{text}"
+        );
         assert!(text.contains("7 records lost"), "{text}");
         assert!(text.contains("2 calls had not returned after 1 s"), "{text}");
         assert_eq!(rendered(&CallsSample::default(), 1), "");

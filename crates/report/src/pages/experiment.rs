@@ -9,6 +9,7 @@ use crate::doc::{
 use crate::pages::run::ranks::{kernels, selected};
 use fathom_analysis::experiment::{RUN_DELAY_MIN, curves, higher_is_better};
 use fathom_analysis::layers::SAMPLES_MIN;
+use fathom_analysis::limit::KNEE_SHARE;
 use fathom_model::experiment::{
     Claim, Condition, Direction, Effect, Experiment, ExperimentRecord, MeasuredCondition, Metric,
     TrialRank,
@@ -21,6 +22,8 @@ use serde::Serialize;
 const RANK_COLUMNS: usize = 4;
 /// Knees above the table.
 const KNEES_MAX: usize = 4;
+/// The column of flushes (fsync and the like), as `run` has a row of them.
+const FLUSH_P99: &str = "flush p99";
 /// More effects than this are in the table only.
 const SENTENCES_MAX: usize = 8;
 
@@ -128,10 +131,14 @@ fn best(page: &mut Document, record: &ExperimentRecord) {
         false => -found.metric.mean,
     };
     let point = |what: &str, (of, found): (&Condition, &MeasuredCondition)| {
-        let p99 = (found.clat_p99_ns > 0).then(|| text!(", p99 ", time(found.clat_p99_ns as f64)));
+        let latency = |name: &str, ns: u64| {
+            Text::from((ns > 0).then(|| text!(", ", name, " ", time(ns as f64))))
+        };
+        let p99 = latency("p99", found.clat_p99_ns);
+        let flush = latency(FLUSH_P99, found.flush_p99_ns);
         let value = text!(metric.title(), " ", estimate(*metric, &found.metric));
         let noisy = is_noisy(found).then_some(", noisy");
-        text!(what, ": ", of.label(axes), ", ", value, Text::from(p99), Text::from(noisy), ".")
+        text!(what, ": ", of.label(axes), ", ", value, p99, flush, Text::from(noisy), ".")
     };
     let best = measured().max_by(|a, b| rank(a).total_cmp(&rank(b)));
     best.into_iter().for_each(|best| page.paragraph(point("Best", best)));
@@ -265,12 +272,15 @@ fn conditions(body: &mut Document, record: &ExperimentRecord) {
         ("bandwidth", 3),
         ("p50", 4),
         ("p99", 0),
+        (FLUSH_P99, 0),
         ("CPUs", 5),
         ("CPU per I/O", 1),
         ("switches per I/O", 6),
     ];
     let hides_iops = experiment.metric == Metric::Iops;
+    let flushes = flushes(record);
     let rest = rest.into_iter().skip(usize::from(hides_iops));
+    let rest = rest.filter(|(name, _)| flushes || *name != FLUSH_P99);
     columns.extend(rest.map(|(name, rank)| DataColumn::number(name).ranked(rank)));
     let row = |(condition, found): (&Condition, &MeasuredCondition)| {
         let mut row: Vec<Text> = vec![condition.name.as_str().into()];
@@ -288,12 +298,23 @@ fn conditions(body: &mut Document, record: &ExperimentRecord) {
             [found.clat_p50_ns, found.clat_p99_ns]
                 .map(|ns| Text::from((ns > 0).then(|| time(ns as f64)))),
         );
+        row.extend(flushes.then(|| flush_p99(found)));
         row.push(figure(found, number(found.cores)));
         row.push(found.cpu_ns_per_io.map(|ns| time(ns.iter().sum())).into());
         row.push(found.switches_per_io.filter(|n| *n > 0.0).map(number).into());
         row
     };
     body.table(columns, all(record).map(row).collect());
+}
+
+/// Whether any condition flushes: completion latencies leave that time out.
+fn flushes(record: &ExperimentRecord) -> bool {
+    record.report.conditions.iter().any(|found| found.flush_p99_ns > 0)
+}
+
+fn flush_p99(found: &MeasuredCondition) -> Text {
+    let ns = found.flush_p99_ns;
+    if ns > 0 { time(ns as f64).into() } else { "-".into() }
 }
 
 fn figure(found: &MeasuredCondition, quantity: Quantity) -> Text {
@@ -381,10 +402,11 @@ fn sweep(body: &mut Document, record: &ExperimentRecord) {
         experiment.axes.iter().map(|axis| DataColumn::number(axis)).collect();
     columns.push(DataColumn::number(&format!("{} (95% CI)", experiment.metric.title())));
     columns.push(DataColumn::text("").ranked(5));
-    columns.extend(
-        [("bandwidth", 3), ("mean", 2), ("p50", 6), ("p99", 1), ("CPU per I/O", 4)]
-            .map(|(name, rank)| DataColumn::number(name).ranked(rank)),
-    );
+    let flushes = flushes(record);
+    let rest =
+        [("bandwidth", 3), ("mean", 2), ("p50", 6), ("p99", 1), (FLUSH_P99, 1), ("CPU per I/O", 4)];
+    let rest = rest.into_iter().filter(|(name, _)| flushes || *name != FLUSH_P99);
+    columns.extend(rest.map(|(name, rank)| DataColumn::number(name).ranked(rank)));
     columns.push(DataColumn::text("point"));
     let latency = |found: &MeasuredCondition, ns: f64| {
         if ns > 0.0 { figure(found, time(ns)) } else { Text::default() }
@@ -399,6 +421,7 @@ fn sweep(body: &mut Document, record: &ExperimentRecord) {
         row.push(latency(found, found.clat_mean_ns));
         row.push(latency(found, found.clat_p50_ns as f64));
         row.push(latency(found, found.clat_p99_ns as f64));
+        row.extend(flushes.then(|| flush_p99(found)));
         row.push(found.cpu_ns_per_io.map(|ns| time(ns.iter().sum())).into());
         row.push(point(found, rising.contains(&index)));
         row
@@ -420,13 +443,15 @@ fn without_knee(record: &ExperimentRecord) -> Vec<usize> {
 }
 
 fn point(found: &MeasuredCondition, is_rising: bool) -> Text {
-    let noise = found.to_best.is_some_and(|ratio| ratio.high >= 1.0);
     let share = found.started_share.filter(|share| *share < 0.99);
     let parts = [
         found.is_knee.then(|| "knee".into()),
         found.is_best.then(|| "best".into()),
         (is_rising && found.windows > 0).then(|| "knee not reached".into()),
-        noise.then(|| "tied with the best".into()),
+        near_best(found).map(|ratio| match is_tied(ratio) {
+            true => "tied with the best".into(),
+            false => text!("not distinguishable from the best: ", times(ratio)),
+        }),
         is_noisy(found).then(|| "noisy".into()),
         share.map(|share| text!("only ", percent(share * 100.0), " of the load started")),
     ];
@@ -438,18 +463,37 @@ fn is_noisy(found: &MeasuredCondition) -> bool {
     found.metric.relative().is_some_and(|part| part > 0.5)
 }
 
+/// The ratio of a point to the best of its curve, if that may be 1.
+fn near_best(found: &MeasuredCondition) -> Option<Ratio> {
+    found.to_best.filter(|ratio| ratio.high >= 1.0)
+}
+
+/// Whether a point is surely about as good as the best of its curve.
+fn is_tied(ratio: Ratio) -> bool {
+    ratio.low >= KNEE_SHARE
+}
+
+fn times(ratio: Ratio) -> Quantity {
+    Quantity::new(ratio.value, QuantityUnit::Ratio).within(ratio.low, ratio.high)
+}
+
 fn ties(record: &ExperimentRecord) -> Text {
     let found = &record.report.conditions;
-    let noise = found.iter().filter(|found| found.to_best.is_some_and(|ratio| ratio.high >= 1.0));
-    let count = noise.count();
-    let cells = found.len();
-    match count {
-        0 => Text::default(),
-        _ => text!(
-            format!("{count} of {cells} points"),
-            " are statistically tied with the best of their curve"
-        ),
-    }
+    let near: Vec<Ratio> = found.iter().filter_map(near_best).collect();
+    let tied = near.iter().filter(|ratio| is_tied(**ratio)).count();
+    let of = |count: usize| format!("{count} of {} points", found.len());
+    let sure = (tied > 0).then(|| {
+        text!(
+            of(tied),
+            " are statistically tied with the best of their curve (95% CI within 5% of it)"
+        )
+    });
+    let open = (near.len() > tied).then(|| {
+        let rounds = plural(record.report.rounds.into(), "round");
+        let what = " cannot be told apart from the best of their curve with ";
+        text!(of(near.len() - tied), what, rounds, "; a longer --duration narrows their intervals")
+    });
+    Text::join([sure, open].into_iter().flatten(), "; ")
 }
 
 /// Maximum number of conditions whose layers are shown, unless all are requested.

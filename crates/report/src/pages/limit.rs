@@ -17,8 +17,8 @@ use fathom_analysis::ceilings::{Ceiling, CeilingKind, CeilingUnit, PeakCeilings,
 use fathom_model::facts::TargetFacts;
 use fathom_model::finding::Part;
 use fathom_model::limit::{
-    BlockLimit, Combined, CombinedCause, Confirmation, Experiment, ExperimentKind, LimitRecord,
-    SuiteTest, TargetLimit, TargetResult, is_large,
+    BlockLimit, Combined, CombinedCause, Confirmation, Experiment, ExperimentKind, KneePoint,
+    LimitRecord, SuiteTest, TargetLimit, TargetResult, is_large,
 };
 use fathom_model::watch::Unavailable;
 use fathom_model::window::{Estimate, Point, Ratio, Setting};
@@ -354,9 +354,10 @@ fn verdicts(body: &mut Document, record: &LimitRecord, target: usize, blocks: &[
         let size = limit.name();
         let mut show = |tests: Option<&Confirmation>, part: Part, has_limit: bool| {
             let (tests, verdict) = tests.zip(verdict(record, part))?;
-            let name = verdict.limited_by.as_deref();
-            let name = name.unwrap_or("something that the tests do not show");
-            let limit = has_limit.then(|| format!("limited by {name}. "));
+            let limit = has_limit.then(|| match &verdict.limited_by {
+                Some(name) => format!("limited by {name}. "),
+                None => "what limits it is inconclusive. ".to_string(),
+            });
             let at = tests.at.in_words();
             let summary = verdict.summary.as_str();
             body.paragraph(text!(size.as_str(), ", ", at, ": ", Text::from(limit), summary));
@@ -518,15 +519,27 @@ fn answer(block: &BlockLimit, limit: Option<&Finding>) -> Text {
     };
     let sure = if peak.iops.windows > 1 && !peak.noisy { "" } else { " (unconfirmed)" };
     let highest = text!(rates(block, peak), ", ", latency(peak), sure);
-    let knee = block.knee.as_ref().map(|knee| &knee.point);
-    let knee = knee.filter(|knee| knee.setting() != peak.setting());
-    let knee = knee.map(|knee| text!("knee at ", rate(block, knee), ", ", latency(knee)));
+    let knee = block.knee.as_ref().filter(|knee| knee.point.setting() != peak.setting());
+    let knee = knee.map(|knee| {
+        let point = &knee.point;
+        let share = of_peak(knee, peak);
+        text!("knee at ", rate(block, point), ", ", share, " of the peak, ", latency(point))
+    });
     let limit = limit.map(|verdict| match &verdict.limited_by {
         Some(limit) => format!("limited by {limit}"),
         None => "what limits it is inconclusive".to_string(),
     });
     let parts = [Some(highest), knee, within(block.target.as_ref()), limit.map(Text::from)];
     Text::join(parts.into_iter().flatten(), "; ")
+}
+
+/// The share of the peak that the knee reaches.
+fn of_peak(knee: &KneePoint, peak: &Point) -> Quantity {
+    let share = percent(100.0 * knee.point.iops.mean / peak.iops.mean.max(f64::MIN_POSITIVE));
+    match knee.of_peak {
+        Some(ratio) => share.within(100.0 * ratio.low, 100.0 * ratio.high),
+        None => share,
+    }
 }
 
 fn within(result: Option<&TargetResult>) -> Option<Text> {

@@ -41,8 +41,12 @@ fn section(prediction: &Prediction) -> Document {
         true => format!("{} IOPS", range(prediction.iops, units::count)),
         false => range(prediction.bytes_per_second, units::bandwidth),
     };
-    body.entry("would deliver", format!("{} ({both})", rate(prediction.iops, bs)));
-    body.entry("limited by", either(&prediction.limited_by));
+    if prediction.limited_by.is_empty() {
+        body.entry("would deliver", "not known: no part whose figures are in the file limits it");
+    } else {
+        body.entry("would deliver", format!("{} ({both})", rate(prediction.iops, bs)));
+        body.entry("limited by", either(&prediction.limited_by));
+    }
     let measured = prediction.workload.measured;
     // Of large I/Os, bytes per second are given.
     let each = if is_large(bs as f64) { bs as f64 } else { 1.0 };
@@ -54,8 +58,10 @@ fn section(prediction: &Prediction) -> Document {
         let gain = Range { low: gains[0].min(gains[1]), high: gains[0].max(gains[1]) };
         let gain = range(gain, |gain| format!("{gain:.2}×"));
         let then = either(&step.limited_by);
-        let text =
-            format!("{}: {} ({gain}), then limited by {then}", step.change, rate(step.iops, bs));
+        // Other limits, which a file does not know, are assumed to allow it.
+        let most = if step.iops.high.is_finite() { "at most " } else { "" };
+        let rate = rate(step.iops, bs);
+        let text = format!("{}: {most}{rate} ({gain}), then limited by {then}", step.change);
         body.entry(key, text);
     }
     if !prediction.unknown.is_empty() {

@@ -242,21 +242,18 @@ impl SettingView<'_> {
             ),
             _ if self.suspects_cores() => self.doubt_of_cores(),
             _ if self.no_more_load_helps() => self.doubt_of_device(),
-            [deeper, workers] => {
-                let by = |effect| deeper == effect || workers == effect;
-                let kind = |effect| if deeper == effect { kinds[0] } else { kinds[1] };
-                match by(Effect::Unknown) {
-                    true => self.why_missing(kind(Effect::Unknown)),
-                    false => self.unclear(kind(Effect::Unclear)),
-                }
-            }
+            [Effect::Unknown, Effect::Unknown] => self.why_missing(&kinds),
+            [Effect::Unknown, _] => self.why_missing(&kinds[..1]),
+            [_, Effect::Unknown] => self.why_missing(&kinds[1..]),
+            [Effect::Unclear, _] => self.unclear(kinds[0]),
+            _ => self.unclear(kinds[1]),
         }
     }
 
     fn doubt_of_cores(&self) -> String {
         let usage = self.cpu_usage();
         let Some(gain) = self.gain(ExperimentKind::FewerCores) else {
-            return format!("{usage}. {}", self.why_missing(ExperimentKind::FewerCores));
+            return format!("{usage}. {}", self.why_missing(&[ExperimentKind::FewerCores]));
         };
         let yields = times(&gain);
         match gain.low > FEWER_CORES_MAX {
@@ -300,15 +297,20 @@ impl SettingView<'_> {
         self.gain(kind).map_or_else(String::new, |gain| format!("{words} {}", iops(&gain)))
     }
 
-    fn why_missing(&self, kind: ExperimentKind) -> String {
-        let change = self.change(kind);
-        match self.experiment(kind).and_then(|e| e.refused.as_ref()) {
-            Some(why) => format!("{} was not possible: {why}", capitalized(&change)),
-            None => format!(
-                "Not enough time to measure {change} twice; rerun with --duration {}",
+    /// What was not tested, and why.
+    fn why_missing(&self, kinds: &[ExperimentKind]) -> String {
+        let refused = kinds.iter().find_map(|kind| {
+            let why = self.experiment(*kind)?.refused.as_ref()?;
+            Some(format!("{} was not possible: {why}", capitalized(&self.change(*kind))))
+        });
+        let changes: Vec<String> = kinds.iter().map(|kind| self.change(*kind)).collect();
+        refused.unwrap_or_else(|| {
+            format!(
+                "Not tested: {}, as that takes two windows each and the time was up; rerun with --duration {}",
+                changes.join(" and "),
                 self.longer()
-            ),
-        }
+            )
+        })
     }
 
     fn unclear(&self, kind: ExperimentKind) -> String {

@@ -12,11 +12,11 @@ use fathom_model::plan::{Engine, JobPlan, Mix, Order, Psync, Rate, Region, SyncI
 use fathom_model::progress::{JobSample, Phase, Sample};
 use fathom_model::record::JobRecord;
 use fathom_model::watch::{
-    BlockOp, BlocksSample, CgroupSample, CommandRecord, CpuSample, DeviceBlocks, DeviceWiring,
-    DiskCounters, DiskKind, InterruptSample, Level, MachineSample, OffCpuSample, OpTimes, Pressure,
-    PressureSample, ProcessFile, ProcessUse, ProcessesSample, RemotePeer, RingSample, RingsSample,
-    SamplingRecord, SplitSamples, SqPollThread, Stack, StackCount, StacksSample, SwitchedThread,
-    SystemSample, TaskBlocks, ThreadState, ThreadsSample,
+    BlockOp, BlocksSample, CallTimes, CallsSample, CgroupSample, CommandRecord, CpuSample,
+    DeviceBlocks, DeviceWiring, DiskCounters, DiskKind, InterruptSample, Level, MachineSample,
+    OffCpuSample, OpTimes, Pressure, PressureSample, ProcessFile, ProcessUse, ProcessesSample,
+    RemotePeer, RingSample, RingsSample, SamplingRecord, SplitSamples, SqPollThread, Stack,
+    StackCount, StacksSample, SwitchedThread, SystemSample, TaskBlocks, ThreadState, ThreadsSample,
 };
 use fathom_model::{Dir, PerDir, RunRecord};
 pub(super) use threads::held;
@@ -499,6 +499,13 @@ impl Scene {
         self.disk("vda", 0, 0.6, 60.0);
         let disk = &mut self.last.disks[0];
         (disk.flush.ios, disk.flush.ticks_ms) = (500 * SECONDS, 2000);
+    }
+
+    /// So many calls of 5 ms, recorded for `seen_ns`.
+    pub fn calls(&mut self, call: &str, count: u64, seen_ns: u64) {
+        let mut of = CallTimes { call: call.into(), ..CallTimes::default() };
+        of.latency.record_n(5_000_000, count);
+        self.last.calls = Some(CallsSample { seen_ns, calls: vec![of], ..CallsSample::default() });
     }
 
     /// So many flushes a second of a device, which take `ms` in all.

@@ -48,6 +48,11 @@ pub(super) const READ_CALLS: [&str; 5] = ["read", "pread64", "readv", "preadv", 
 const WRITE_CALLS: [&str; 5] = ["write", "pwrite64", "writev", "pwritev", "pwritev2"];
 /// Calls in which a thread waits for any number of I/Os: only the device shows that it is one.
 const ASYNC_WAITS: [&str; 3] = ["io_uring_enter", "io_getevents", "io_pgetevents"];
+/// Fewer flushes of a device than this in all are those of one sync, and of the journal.
+const FLUSHES_OF_ONE_SYNC: f64 = 4.5;
+/// What helps where one sync waits for all that was written before.
+const SYNCS_ONCE: &str = "One sync waits for all data written before it: start writeback earlier (sync_file_range), write \
+                          directly (O_DIRECT), or use a disk with more write bandwidth";
 /// Functions in which threads wait for a journal: of ext4 (jbd2), XFS and btrfs.
 const JOURNAL: [&str; 4] = ["jbd2", "wait_transaction", "xlog", "btrfs_sync_log"];
 
@@ -143,6 +148,38 @@ fn the_device_that_was_flushed_is_cited() {
     assert!(cause.evidence.iter().any(|evidence| evidence.name == "flushes/s on vda"), "{cause:?}");
 }
 
+#[cfg(test)]
+#[test]
+fn who_syncs_once_is_not_advised_to_sync_less_often() {
+    let step = |count: u64, seen_ns: u64| {
+        let mut scene = Scene::reads();
+        scene.syncs(0.7);
+        scene.calls("fdatasync", count, seen_ns);
+        let causes = scene.causes();
+        causes.iter().find(|cause| cause.rule == FSYNC.id).unwrap().next_step.clone().unwrap()
+    };
+    assert!(step(1, 10_000_000_000).starts_with("One sync waits for all data written before it"));
+    assert!(step(2, 10_000_000_000).starts_with("Sync less often"));
+    // A sixteenth of the time was recorded.
+    assert!(step(1, 625_000_000).starts_with("Sync less often"));
+    let mut scene = Scene::reads();
+    scene.syncs(0.7);
+    scene.last.disks[0].flush.ios = 3;
+    let cause = scene.causes().into_iter().find(|cause| cause.rule == FSYNC.id).unwrap();
+    assert_eq!(cause.next_step.as_deref(), Some(SYNCS_ONCE));
+}
+
+#[cfg(test)]
+#[test]
+fn flushes_without_a_known_time_have_none() {
+    let mut scene = Scene::reads();
+    scene.syncs(0.7);
+    scene.flushes("vda", 1, 0);
+    let cause = scene.causes().into_iter().find(|cause| cause.rule == FSYNC.id).unwrap();
+    let names: Vec<&str> = cause.evidence.iter().map(|evidence| evidence.name.as_str()).collect();
+    assert!(names.contains(&"flushes/s on vda") && !names.contains(&"f_await"), "{names:?}");
+}
+
 /// The share of its time that a run waited for the flushes of writes with O_SYNC or O_DSYNC, of which it has no call of their
 /// own. A buffered write waits for nothing else; of a direct one, the part is that of flushes in the time of its device.
 fn sync_writes(view: &View) -> f64 {
@@ -219,7 +256,8 @@ fn fsync(view: &View) -> Option<Claim> {
         let name = format!("flushes/s on {}", disk.name);
         Evidence::number(name, disk.flush.ios, Unit::Count).with_source("/proc/diskstats")
     });
-    let took = disk.and_then(|disk| disk.flush.wait_ms).map(|ms| {
+    // Below the resolution of the kernel's counters, 1 ms in all, nothing is known.
+    let took = disk.and_then(|disk| disk.flush.wait_ms).filter(|ms| *ms > 0.0).map(|ms| {
         Evidence::number("f_await", ms * 1e6, Unit::Nanoseconds).with_source("/proc/diskstats")
     });
     let waiting = view.threads(|_, _, wchan| of_journal(wchan));
@@ -241,7 +279,27 @@ fn fsync(view: &View) -> Option<Claim> {
         [spent.with_source(source)].into_iter().chain(flushes).chain(took).chain(journal);
     let who = view.program_in(ThreadState::Flush);
     let claim = Claim::new(summary, evidence.collect()).about(who);
+    let claim = match syncs_once(view) && writes == 0.0 && asynchronous == 0.0 {
+        true => claim.remedy(SYNCS_ONCE),
+        false => claim,
+    };
     Some(claim.weight(share).confidence(Confidence::High))
+}
+
+/// Whether each job of a run, or the program, syncs once at most: there is nothing to do less often.
+fn syncs_once(view: &View) -> bool {
+    if view.is_run() {
+        return view.record.jobs.iter().all(|job| job.flushes.lat.count() <= 1);
+    }
+    let Some(calls) = &view.seen.last().calls else {
+        // A journal commits every few seconds by itself.
+        let flushes = flushed(view).map(|disk| disk.flush.ios * view.seen.elapsed_ns as f64 / 1e9);
+        return flushes.is_some_and(|count| count < FLUSHES_OF_ONE_SYNC);
+    };
+    let syncs = calls.calls.iter().filter(|of| SYNC_CALLS.contains(&of.call.as_str()));
+    let count = calls.unfinished + syncs.map(|of| of.latency.count()).sum::<u64>();
+    let is_complete = calls.lost == 0 && calls.seen_ns as f64 >= 0.95 * view.seen.elapsed_ns as f64;
+    is_complete && count <= 1
 }
 
 /// The device that was flushed: one that holds a run's files, or the one with most flushes.

@@ -190,6 +190,44 @@ fn a_sweep_has_its_knee_and_what_is_within_noise() {
 }
 
 #[test]
+fn the_latency_of_flushes_is_beside_that_of_writes() {
+    for mut record in [schedulers(), grid()] {
+        assert!(!unwrapped(&experiment(&record, false)).contains("flush p99"));
+        record
+            .report
+            .conditions
+            .iter_mut()
+            .take(3)
+            .for_each(|found| found.flush_p99_ns = 7_000_000);
+        let shown = unwrapped(&experiment(&record, false));
+        let columns = shown.lines().find(|line| line.contains(" flush p99 ")).unwrap();
+        assert!(columns.contains(" p99 "), "{shown}");
+        assert!(shown.matches("7 ms").count() >= 3, "{shown}");
+        assert!(
+            !record.request.is_sweep || shown.contains("p99 150 µs, flush p99 7 ms."),
+            "{shown}"
+        );
+    }
+}
+
+#[test]
+fn what_noise_hides_is_not_a_tie() {
+    let mut record = grid();
+    record.report.rounds = 3;
+    record.report.conditions[0].to_best = Some(Ratio { value: 0.75, low: 0.5, high: 1.12 });
+    let shown = unwrapped(&experiment(&record, false));
+    assert!(shown.contains("not distinguishable from the best: 0.75× (0.50–1.12)"), "{shown}");
+    assert_eq!(shown.matches("tied with the best").count(), 2, "{shown}");
+    assert!(
+        shown.contains(
+            "1 of 5 points cannot be told apart from the best of their curve with 3 rounds; a longer \
+             --duration narrows their intervals"
+        ),
+        "{shown}"
+    );
+}
+
+#[test]
 fn a_curve_that_still_rises_has_no_knee() {
     let mut record = grid();
     record.report.conditions[1].is_knee = false;

@@ -1,7 +1,7 @@
 //! A paragraph that can be forwarded by itself: what was measured, the results, what limits them, and what to do next.
 
-use super::{description, estimate, how, setting, verdict};
-use crate::doc::{Text, bandwidth, count, number, of, percent, text, time};
+use super::{description, estimate, how, of_peak, setting, verdict};
+use crate::doc::{Text, bandwidth, count, number, of, text, time};
 use fathom_model::Finding;
 use fathom_model::finding::Part;
 use fathom_model::limit::{BlockLimit, Combined, CombinedCause, LimitRecord, TargetLimit};
@@ -68,12 +68,12 @@ fn about_block(block: &BlockLimit, is_first: bool) -> Vec<Text> {
         setting(peak.setting()),
         "."
     )];
-    if let (Some(knee), Some(one)) = (&block.knee, &block.latency) {
-        let knee = &knee.point;
+    if let (Some(found), Some(one)) = (&block.knee, &block.latency) {
+        let knee = &found.point;
         let against =
             (knee.setting() != one.setting()).then(|| text!(", against ", latency(one), " at QD1"));
         sentences.push(text!(
-            percent(100.0 * knee.iops.mean / peak.iops.mean.max(1.0)),
+            of_peak(found, peak),
             " of that is reached with ",
             setting(knee.setting()),
             ", at a median latency of ",

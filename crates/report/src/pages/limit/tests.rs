@@ -297,6 +297,40 @@ fn figures_that_cannot_be_relied_on_are_marked() {
 }
 
 #[test]
+fn the_knee_has_its_share_of_the_peak_with_what_is_known_of_it() {
+    let mut record = record(1, usize::MAX);
+    let block = &mut record.report.targets[0].blocks[0];
+    let mut point = block.points.iter().find(|point| point.depth == 8).unwrap().clone();
+    point.iops.mean = 96_000.0;
+    let of_peak = Some(Ratio { value: 0.96, low: 0.93, high: 0.99 });
+    block.knee = Some(KneePoint { point, of_peak, ..KneePoint::default() });
+    let text = render(&record);
+    assert!(
+        text.contains("knee at 96k IOPS, 96.0% (95% CI 93.0%–99.0%) of the peak, p99 "),
+        "{text}"
+    );
+    assert!(
+        text.contains("96.0% (95% CI 93.0%–99.0%) of that is reached with 1 worker, QD8"),
+        "{text}"
+    );
+    record.report.targets[0].blocks[0].knee.as_mut().unwrap().of_peak = None;
+    let text = render(&record);
+    assert!(text.contains("knee at 96k IOPS, 96.0% of the peak, p99 "), "{text}");
+}
+
+#[test]
+fn one_worker_without_a_verdict_is_inconclusive() {
+    let mut record = record(1, usize::MAX);
+    let block = &mut record.report.targets[0].blocks[0];
+    block.one_worker = block.confirmation.clone();
+    let tests = block.one_worker.as_mut().unwrap();
+    tests.experiments.iter_mut().for_each(|experiment| experiment.gain = None);
+    let text = render(&judged(record));
+    let named = "what limits it is inconclusive. Not tested: doubling the queue depth and a second worker, as ";
+    assert!(text.contains(named), "{text}");
+}
+
+#[test]
 fn problems_and_findings_are_shown_worst_first() {
     let mut r = record(1, 40);
     r.report.targets[0].blocks[0].problems.push(fathom_model::limit::Problem {
