@@ -55,7 +55,8 @@ fn problems(machine: &Machine) -> Vec<String> {
             machine.parts.iter().any(|other| other.name == root && other.on.is_some())
         };
         if let Some(part) = machine.parts.iter().find(in_circle) {
-            found.push(format!("the parts that '{}' is on form a loop; remove one `on`", part.name));
+            found
+                .push(format!("the parts that '{}' is on form a loop; remove one `on`", part.name));
         }
     }
     if machine.disks.is_empty() {
