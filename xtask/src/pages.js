@@ -18,6 +18,10 @@ addEventListener("load", function () {
     if (next !== first && getComputedStyle(flame.querySelector(".reset")).display === "none") wrong.push("Enter does not enlarge a frame");
     press(next, "Escape");
   });
+  document.querySelectorAll("th").forEach(function (head) {
+    var isVerdict = /^(verdict|effect)/.test(head.textContent);
+    if (isVerdict && head.getBoundingClientRect().right > innerWidth + 1) wrong.push("the column " + head.textContent + " is cut off");
+  });
   var figures = document.querySelectorAll("figure");
   figures.forEach(function (figure) {
     var name = figure.querySelector("figcaption").textContent;

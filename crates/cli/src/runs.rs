@@ -182,7 +182,7 @@ fn import(file: &Path) -> Result<(), String> {
     for run in fathom_store::import(file)? {
         let is_old = u128::from(now.saturating_sub(run.started_unix_ns)) > DEFAULT_KEEP.as_nanos();
         let word = match (run.is_new, is_old) {
-            (false, _) => "already there",
+            (false, _) => "exists already",
             (true, false) => "imported",
             (true, true) => {
                 "imported; the next run prunes it, unless it gets a tag (fathom runs tag)"

@@ -85,7 +85,8 @@ fn problems(machine: &Machine) -> Vec<String> {
             machine.parts.iter().any(|other| other.name == root && other.on.is_some())
         };
         if let Some(part) = machine.parts.iter().find(in_circle) {
-            found.push(format!("the way up from '{}' is a circle; remove one `on`", part.name));
+            found
+                .push(format!("the parts that '{}' is on form a loop; remove one `on`", part.name));
         }
     }
     if machine.disks.is_empty() {
@@ -157,7 +158,7 @@ mod tests {
             (&format!("{disk}[[workload]]\niodepth = 0"), "m.toml: iodepth: 0 is out of range"),
             (
                 &format!("{disk}[[part]]\nname=\"a\"\non=\"b\"\n[[part]]\nname=\"b\"\non=\"a\"\n"),
-                "the way up from 'a' is a circle",
+                "the parts that 'a' is on form a loop",
             ),
             ("[[disk", "m.toml:1: "),
         ] {

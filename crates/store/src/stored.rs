@@ -88,7 +88,7 @@ mod tests {
     fn a_run_that_was_killed_early_has_no_result() {
         let dir = tempfile::tempdir().unwrap();
         let error = || read_record(dir.path()).unwrap_err();
-        assert!(error().contains("record.json"), "{}", error());
+        assert!(error().contains("is not a run directory; name a run"), "{}", error());
         std::fs::write(dir.path().join("samples.ndjson"), "").unwrap();
         assert!(error().contains("has no result: fathom was killed"), "{}", error());
     }
@@ -148,7 +148,7 @@ mod tests {
     fn what_is_not_a_record_is_named() {
         let dir = tempfile::tempdir().unwrap();
         let open = || read_record(dir.path()).unwrap_err();
-        assert!(open().contains("record.json"), "{}", open());
+        assert!(open().contains("is not a run directory; name a run"), "{}", open());
         std::fs::write(dir.path().join("record.json"), "[]").unwrap();
         assert!(open().contains("is not a record of fathom"), "{}", open());
         std::fs::write(dir.path().join("record.json"), r#"{"record_version":99}"#).unwrap();

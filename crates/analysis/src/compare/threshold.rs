@@ -120,7 +120,8 @@ impl Threshold {
             && results.clone().any(|run| !run.parts.is_empty())
             && !parts().any(|name| is_one(part, name))
         {
-            return Some(no_part(part, parts()));
+            let measured = results.flat_map(|run| &run.parts);
+            return Some(no_part(part, measured.map(|part| part.name.as_str())));
         }
         let has = |run: &Measured| run.published.matching(&self.figure).next().is_some();
         if !self.is_of_json() || results.clone().any(has) {

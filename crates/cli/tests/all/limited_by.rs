@@ -214,7 +214,7 @@ fn other_programs_on_the_disk() {
         ["run", "--no-record", "--name=hog", "--filename=other", "--rw=randread", "--bs=256k"];
     let hog = [&hog[..], &["--direct=1", "--iodepth=8", "--time_based", "--runtime=60"]].concat();
     let _hog = place.start(&hog);
-    both_name(&place, "", &ONE, &["of other programs, fathom (pid "]);
+    both_name(&place, "", &ONE, &["of other programs, another fathom (pid "]);
 }
 
 /// A device to swap to.

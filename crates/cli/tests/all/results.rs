@@ -222,7 +222,7 @@ fn an_exported_run_is_shown_the_same_elsewhere() {
         let args = [args, &[names[0].as_str()]].concat();
         assert_eq!(there.ask(&args).done().stdout, here.ask(&args).done().stdout, "{args:?}");
     }
-    says(&there.ask(&import).done().stderr, &[&names[0], "already there"]);
+    says(&there.ask(&import).done().stderr, &[&names[0], "exists already"]);
     let record = there.home().join(".local/state/fathom/runs").join(&names[0]).join("record.json");
     let changed = std::fs::read_to_string(&record).unwrap() + " ";
     std::fs::write(&record, changed).unwrap();

@@ -87,10 +87,13 @@ impl ProcessUse {
         self.peer |= other.peer;
     }
 
-    /// `name (pid 812)` or `name (3 processes)`.
+    /// `name (pid 812)` or `name (3 processes)`: of another program, even if that is a fathom.
     pub fn named(&self) -> String {
+        let is_fathom = self.comm == "fathom";
         match self.processes {
+            0 | 1 if is_fathom => format!("another fathom (pid {})", self.pid),
             0 | 1 => format!("{} (pid {})", self.comm, self.pid),
+            n if is_fathom => format!("other instances of fathom ({n} processes)"),
             n => format!("{} ({n} processes)", self.comm),
         }
     }
@@ -136,4 +139,19 @@ pub struct RemotePeer {
     /// The same.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub comm: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ProcessUse;
+
+    #[test]
+    fn another_fathom_is_named_as_one() {
+        let of = |comm: &str, processes| {
+            ProcessUse { comm: comm.into(), pid: 812, processes, ..ProcessUse::default() }.named()
+        };
+        assert_eq!(of("fio", 1), "fio (pid 812)");
+        assert_eq!(of("fathom", 1), "another fathom (pid 812)");
+        assert_eq!(of("fathom", 3), "other instances of fathom (3 processes)");
+    }
 }

@@ -90,7 +90,7 @@ fn what_is_not_a_run_that_ended_is_not_exported() {
     };
     let run = copied("v2/run", &place.path().join("runs"), FIRST);
     refuse(&[run.clone(), run.clone()], "named twice");
-    refuse(&[place.path().to_path_buf()], "record.json");
+    refuse(&[place.path().to_path_buf()], "is not a run directory");
     refuse(&[fixture("v1/limit")], "fathom 0.1");
     let active = place.path().join("active");
     let active = RunDir::create(active.to_str(), 0).unwrap();

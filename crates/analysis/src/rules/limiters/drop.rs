@@ -55,7 +55,7 @@ pub(in crate::rules) static THROUGHPUT_DROP: Rule = Rule {
             ASKED_MIN * 100.0
         )
     },
-    remedy: "Look at both parts by themselves: a longer ramp_time measures what lasts, a shorter runtime what comes first",
+    remedy: "Measure both parts by themselves: a longer ramp_time measures what lasts, a shorter runtime what comes first",
     // Means over a run that fell describe neither part of it.
     supersedes: &[&super::device::DEVICE, &super::threads::ONE_AT_A_TIME, &super::cgroup::IO_LIMIT],
     checks: &[Check::View(throughput_drop)],

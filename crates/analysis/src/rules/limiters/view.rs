@@ -553,7 +553,7 @@ impl<'a> View<'a> {
         let place =
             function.map_or_else(String::new, |one| format!(", most of it in {}", one.function));
         let why = format!("{who} waited {shown:.0}% of the time for something else{place}");
-        let claim = self.because(why).remedy("Look at the system calls in which it waits");
+        let claim = self.because(why).remedy("Find the system calls in which it waits");
         Some(claim.command("fathom threads -g comm,state,syscall,wchan,kstack").weight(share))
     }
 

@@ -64,7 +64,7 @@ pub(in crate::rules) static PEER: Rule = Rule {
             NAMED_MIN * 100.0
         )
     },
-    remedy: "Look at the other end: `ss -tpn` lists its connections; what it does not send limits this program",
+    remedy: "Check the other end: `ss -tpn` lists its connections; what it does not send limits this program",
     checks: &[Check::View(peer)],
     #[cfg(test)]
     cases: &[
@@ -232,7 +232,7 @@ fn on_another_machine(view: &View, mut claim: Claim, remote: &RemotePeer) -> Cla
     let host =
         address.parse::<SocketAddr>().map_or_else(|_| address.clone(), |one| one.ip().to_string());
     claim
-        .remedy("Look at the other end; waits that are not much longer than a round trip are the network's")
+        .remedy("Check the other end; waits that are not much longer than a round trip are the network's")
         .command(format!("ss -tpni dst {host}"))
 }
 
@@ -246,14 +246,14 @@ pub(in crate::rules) static TIMER: Rule = Rule {
             NAMED_MIN * 100.0
         )
     },
-    remedy: "Look for a rate limit, think time or polling interval of the program; nothing outside of it is the limit meanwhile",
+    remedy: "Find the rate limit, think time or polling interval of the program; nothing outside of it is the limit meanwhile",
     checks: &[Check::View(timer)],
     #[cfg(test)]
     cases: &[
         Case::View {
             holds: |s| s.spends(&[(ThreadState::Timer, 0.97), (ThreadState::OnCpu, 0.03)]),
             near_miss: |s| s.spends(&[(ThreadState::Timer, 0.05), (ThreadState::OnCpu, 0.95)]),
-            summary: "fio slept 97% of the time, for times of its own choice: nothing else limits it meanwhile.",
+            summary: "fio slept 97% of the time, on timers of its own: nothing else limits it meanwhile.",
         },
         Case::View {
             holds: |s| {
@@ -290,7 +290,7 @@ fn timer(view: &View) -> Option<Claim> {
             "Leave out thinktime to see what limits the device",
         )
     } else {
-        ("for times of its own choice".into(), "")
+        ("on timers of its own".into(), "")
     };
     let summary = format!(
         "{} slept {:.0}% of the time{}, {why}: nothing else limits it meanwhile.",
@@ -308,7 +308,7 @@ pub(in crate::rules) static NOT_RUNNING: Rule = Rule {
     limits: "a signal, a debugger or a terminal",
     meaning: "The program was stopped by a signal or a debugger, or waited for a terminal.",
     threshold: || format!("{:.0}% or more of its threads' time.", NAMED_MIN * 100.0),
-    remedy: "Let it go on (kill -CONT, or fg in its shell), or give it its input",
+    remedy: "Resume it (kill -CONT, or fg in its shell), or give it its input",
     checks: &[Check::View(not_running)],
     #[cfg(test)]
     cases: &[
