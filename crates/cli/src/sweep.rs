@@ -12,7 +12,7 @@ pub struct Args {
     /// Files or block devices; by default a scratch file, which is removed afterwards
     #[arg(value_name = "TARGET")]
     targets: Vec<String>,
-    /// I/O patterns, named as in fio, such as randread,read
+    /// I/O patterns as in fio: randread,read
     #[arg(long, value_name = "LIST", default_value = "randread")]
     rw: String,
     /// Block sizes, such as 4k,64k,1m or 512..1m
