@@ -128,10 +128,13 @@ fn a_killed_run_has_lost_nothing() {
         assert!(job.submitted >= job.completed && job.completed >= job.durable, "{job:?}");
         // What is submitted is in the journal before.
         let data = fs::read(place.path("f")).unwrap();
-        let headers =
-            data.chunks(512).filter(|sector| sector.starts_with(&0xacca_u16.to_ne_bytes()));
-        let number = |header: &[u8]| u64::from_ne_bytes(header[32..40].try_into().unwrap());
-        let newest = headers.map(number).max().unwrap();
+        let word = |at: usize| u64::from_ne_bytes(data[at..at + 8].try_into().unwrap());
+        // Random data may begin with a header's magic number, but does not hold its own offset.
+        let is_header = |at: &usize| {
+            data[*at..].starts_with(&0xacca_u16.to_ne_bytes()) && word(at + 16) == *at as u64
+        };
+        let headers = (0..data.len()).step_by(512).filter(is_header);
+        let newest = headers.map(|at| word(at + 32)).max().unwrap();
         assert!(newest < job.submitted && newest >= job.completed / 2, "{newest} {job:?}");
         // What the power cut left of a last record is no harm.
         let whole = fs::read(&journal).unwrap();
