@@ -38,6 +38,8 @@ use std::collections::BTreeMap;
 pub const SET_MIN: usize = 3;
 /// The probability that any interval of a comparison misses the true change.
 const OUTSIDE: f64 = 0.05;
+/// The figure that is most asked for.
+const MAIN: &str = "iops";
 /// A layer with a smaller part of the CPU time on both sides is left out.
 const LAYER_SHARE: f64 = 0.01;
 /// Two values of a percentile in the same bucket of a histogram may differ by this share.
@@ -480,13 +482,20 @@ fn merged(id: &str, parts: &[&MeasuredPart]) -> Option<f64> {
 
 fn intervals(parts: &mut [ComparedPart], earlier: &[Measured]) {
     let known = |figure: &&mut ComparedFigure| figure.ratio.is_some();
-    let count = parts.iter_mut().flat_map(|part| &mut part.figures).filter(known).count();
-    // Bonferroni: all intervals hold at once.
-    let outside = OUTSIDE / count.max(1) as f64;
+    let is_main = |figure: &ComparedFigure| figure.id == MAIN;
+    let figures = parts.iter_mut().flat_map(|part| &mut part.figures).filter(known);
+    let (main, others): (Vec<_>, Vec<_>) = figures.partition(|figure| is_main(figure));
+    // Bonferroni, with the same weight for the main figure as for all others: all intervals hold at once.
+    let outside = |count: usize| match main.is_empty() || others.is_empty() {
+        true => OUTSIDE / count.max(1) as f64,
+        false => OUTSIDE / 2.0 / count.max(1) as f64,
+    };
+    let (of_main, of_others) = (outside(main.len()), outside(others.len()));
     for part in parts {
         let others = parts_named(earlier, &part.name);
         for figure in part.figures.iter_mut().filter(known) {
             let (changed, base) = (&figure.after_runs, &figure.before_runs);
+            let outside = if is_main(figure) { of_main } else { of_others };
             let interval = match changed.len().min(base.len()) {
                 SET_MIN.. => stats::welch_at(changed, base, outside),
                 _ => Some(values(&others, &figure.id))
