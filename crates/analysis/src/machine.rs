@@ -17,6 +17,7 @@ mod tests;
 
 pub use counters::{CounterRates, CpuWork, PerIo, WorkOf};
 pub use cpu::{CpuPercent, CpuRates};
+pub(crate) use disk::with_those_below;
 pub use disk::{DiskRates, IoRates};
 pub use interrupts::InterruptRates;
 pub use memory::{CgroupRates, MemoryUse, PagingRates, PressureRates, StallShares};

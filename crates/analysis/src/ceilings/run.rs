@@ -4,7 +4,7 @@ use super::path::{self, DeviceLoad, QueueSizes};
 use super::{Basis, Ceiling, CeilingKind, Ceilings};
 use crate::derive;
 use crate::layers::{Layer, LayerTimes};
-use crate::machine::DiskRates;
+use crate::machine::{DiskRates, with_those_below};
 use crate::watch::Observed;
 use fathom_model::facts::DeviceFacts;
 use fathom_model::plan::{JobPlan, Rate};
@@ -184,16 +184,7 @@ fn volumes(
 /// The disks on which the device `name` is built, and what they did; none for a disk.
 fn disks_below(disks: &[DiskRates], name: &str) -> Vec<DeviceLoad> {
     let of = |name: &str| disks.iter().find(|disk| disk.name == name);
-    let mut names: Vec<&str> = vec![name];
-    let mut at = 0;
-    while let Some(disk) = names.get(at).map(|name| of(name)) {
-        for below in disk.iter().flat_map(|disk| &disk.below) {
-            if !names.contains(&below.as_str()) {
-                names.push(below);
-            }
-        }
-        at += 1;
-    }
+    let names = with_those_below(disks, vec![name]);
     let leaves = names.into_iter().skip(1).filter_map(of).filter(|disk| disk.below.is_empty());
     leaves.map(DeviceLoad::from).collect()
 }

@@ -83,6 +83,22 @@ pub(super) fn rates(
     (each, total)
 }
 
+/// These devices, and all on which they are built.
+pub(crate) fn with_those_below<'a>(
+    disks: &'a [DiskRates],
+    mut names: Vec<&'a str>,
+) -> Vec<&'a str> {
+    let mut at = 0;
+    while let Some(name) = names.get(at) {
+        let below = disks.iter().filter(|disk| disk.name == *name).flat_map(|disk| &disk.below);
+        let new: Vec<&str> =
+            below.map(String::as_str).filter(|name| !names.contains(name)).collect();
+        names.extend(new);
+        at += 1;
+    }
+    names
+}
+
 fn disk_rates(growth: &DiskDelta, elapsed_ns: u64) -> DiskRates {
     let rates = |io: &IoDelta| io_rates(io, elapsed_ns);
     DiskRates {

@@ -139,7 +139,7 @@ fn other_programs(view: &View) -> Option<Claim> {
     let moved = |disk: &DiskRates| disk.read.bytes + disk.write.bytes;
     let is_elsewhere =
         |other: &&DiskRates| other.name != disk.name && !other.below.contains(&disk.name);
-    let elsewhere: f64 = view.disks().into_iter().filter(is_elsewhere).map(moved).sum();
+    let elsewhere: f64 = view.all_disks().into_iter().filter(is_elsewhere).map(moved).sum();
     let others_here = processes.per_second(others.disk_bytes()) - elsewhere;
     let in_flight = 1.0 - own_in_flight(view, disk, [&own, &others])? / disk.queue;
     if own.disk_bytes() == 0 || in_flight < OTHERS_SHARE_MIN || others_here < OTHERS_BYTES_MIN {

@@ -616,7 +616,7 @@ impl Scene {
         self.last.stacks = Some(StacksSample { counts: vec![count], ..StacksSample::default() });
     }
 
-    fn observed(&self) -> Observed {
+    pub fn observed(&self) -> Observed {
         let mut seen = Observed::default();
         seen.known_stacks.clone_from(&self.stacks);
         let mut first = MachineSample {

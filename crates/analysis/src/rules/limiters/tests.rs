@@ -2,6 +2,7 @@ use super::testing::Scene;
 use super::*;
 use crate::rules::testing::Case;
 use fathom_model::Dir;
+use fathom_model::facts::{DeviceFacts, HeldBy};
 use fathom_model::finding::Subject;
 use fathom_model::progress::Sample;
 use fathom_model::watch::ThreadState;
@@ -360,4 +361,23 @@ fn flushes_without_a_known_time_have_none() {
     let cause = scene.causes().into_iter().find(|cause| cause.rule == "fsync").unwrap();
     let names: Vec<&str> = cause.evidence.iter().map(|evidence| evidence.name.as_str()).collect();
     assert!(names.contains(&"flushes/s on vda") && !names.contains(&"f_await"), "{names:?}");
+}
+
+#[test]
+fn stacked_devices_of_others_do_not_limit_a_run() {
+    let of = |held: HeldBy, device: &str| {
+        let mut scene = Scene::idle();
+        scene.stacked("loop0", 16.0, 2.0);
+        scene.job_on(held);
+        let device = DeviceFacts { name: device.into(), ..DeviceFacts::default() };
+        scene.record.header.facts.targets[0].device = Some(device);
+        let observed = scene.observed();
+        let view = View::new(&scene.record, &[], &observed);
+        view.disks().iter().map(|disk| disk.name.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(of(HeldBy::Device, "vda"), ["vda"]);
+    assert_eq!(of(HeldBy::Device, "loop0"), ["loop0", "vda"]);
+    assert_eq!(of(HeldBy::AnyDisk, "vda"), ["loop0", "vda"]);
+    assert_eq!(of(HeldBy::Devices(vec!["vdb".into()]), "vdb"), ["vda"]);
+    assert_eq!(of(HeldBy::Hidden, "vda"), ["vda"]);
 }

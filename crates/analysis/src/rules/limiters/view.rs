@@ -4,7 +4,7 @@ use super::SAMPLES_MIN;
 use crate::account::{Account, AccountGroup, AccountShare};
 use crate::derive;
 use crate::layers::LayerTimes;
-use crate::machine::{CpuPercent, DiskRates, MachineRates};
+use crate::machine::{CpuPercent, DiskRates, MachineRates, with_those_below};
 use crate::rules::Claim;
 use crate::threads::ThreadGroup;
 use crate::watch::Observed;
@@ -314,21 +314,33 @@ impl<'a> View<'a> {
         self.groups(wanted).map(|group| group.average).sum()
     }
 
-    /// Whole devices that did I/O, the one with most I/Os in flight first; none for a run whose targets are on no disk of
-    /// this machine.
+    /// Whole devices that did I/O, the one with most I/Os in flight first; for a run, none if its targets are on no disk of
+    /// this machine, and no stacked devices of others.
     pub fn disks(&self) -> Vec<&DiskRates> {
-        let is_whole = |disk: &&DiskRates| {
-            disk.kind != DiskKind::Partition && disk.queue > 0.0 && self.has_disks()
-        };
-        let mut disks: Vec<&DiskRates> = self.rates.disks.iter().filter(is_whole).collect();
-        disks.sort_by(|a, b| b.queue.total_cmp(&a.queue));
+        let targets = &self.record.header.facts.targets;
+        if !self.is_run() || targets.is_empty() {
+            return self.all_disks();
+        }
+        if !targets.iter().any(TargetFacts::may_be_on_disks) {
+            return Vec::new();
+        }
+        let all = &self.rates.disks;
+        let is_target = |name: &&str| targets.iter().any(|target| target.may_be_on(name));
+        let own = all.iter().map(|disk| disk.name.as_str()).filter(is_target).collect();
+        let own = with_those_below(all, own);
+        // A partition has the name of its device before its number.
+        let is_own = |disk: &DiskRates| own.iter().any(|name| name.starts_with(&disk.name));
+        let mut disks = self.all_disks();
+        disks.retain(|disk| disk.kind != DiskKind::Stacked || is_own(disk));
         disks
     }
 
-    /// Whether the workload's data may be on disks of this machine.
-    fn has_disks(&self) -> bool {
-        let targets = &self.record.header.facts.targets;
-        !self.is_run() || targets.is_empty() || targets.iter().any(TargetFacts::may_be_on_disks)
+    /// The same of all programs.
+    pub fn all_disks(&self) -> Vec<&DiskRates> {
+        let is_whole = |disk: &&DiskRates| disk.kind != DiskKind::Partition && disk.queue > 0.0;
+        let mut disks: Vec<&DiskRates> = self.rates.disks.iter().filter(is_whole).collect();
+        disks.sort_by(|a, b| b.queue.total_cmp(&a.queue));
+        disks
     }
 
     /// The one of these with most I/Os in flight that are not in flight below it as well.
