@@ -274,6 +274,13 @@ pub fn arguments(setup: &Setup, talk: GuestPeer) -> Vec<String> {
             add("-serial", "chardev:console".into());
         }
     }
+    attach(setup, &mut add);
+    args
+}
+
+/// The NUMA nodes, root complexes and ports, and the disks at these.
+fn attach(setup: &Setup, add: &mut impl FnMut(&str, String)) {
+    let machine = setup.machine;
     let is_numa = machine.nodes > 1;
     for node in (0..machine.nodes).filter(|_| is_numa) {
         let mib = machine.memory_mib / machine.nodes as u64;
@@ -307,7 +314,6 @@ pub fn arguments(setup: &Setup, talk: GuestPeer) -> Vec<String> {
             add("-device", namespace(index, machine).to_string());
         }
     }
-    args
 }
 
 /// The backing of a disk: its file and, if enabled, the log of writes.
