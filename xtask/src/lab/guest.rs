@@ -159,12 +159,17 @@ fn disk(index: usize, machine: &Machine) -> Value {
         });
     }
     let lba_bytes = machine.lba_bytes[index];
-    json!({
+    let mut disk = json!({
         "driver": if machine.is_virtio { "virtio-blk-pci" } else { "nvme" },
         "id": format!("nvme{index}"), "serial": format!("LAB{index}"),
         "bus": format!("port{index}"), "drive": format!("disk{index}"),
         "logical_block_size": lba_bytes, "physical_block_size": lba_bytes,
-    })
+    });
+    if machine.is_virtio {
+        // All of its interrupts go to one CPU.
+        disk["num-queues"] = json!(1);
+    }
+    disk
 }
 
 /// A namespace with zones of which 3 of 4 MiB can be written, 4 may be open and 6 partly written.

@@ -24,10 +24,12 @@ const MEMORY_FULL_MIN: f64 = 0.8;
 /// Time that a CPU must have spent in interrupts, in percent, and the part of the disk's interrupts that it handled.
 const IN_INTERRUPTS_MIN: f64 = 40.0;
 const ON_ONE_MIN: f64 = 0.9;
+/// The same, in percent, from which it does not matter what the other CPUs do.
+const FULL_OF_INTERRUPTS: f64 = 80.0;
 /// Idle time of the other CPUs, in percent.
 const OTHERS_IDLE_MIN: f64 = 30.0;
-/// Interrupts per second below which they cost nothing.
-const INTERRUPTS_MIN: f64 = 1000.0;
+/// Interrupts per second of the disk below which the CPU's time in interrupts is not due to them.
+const INTERRUPTS_MIN: f64 = 100.0;
 
 pub(in crate::rules) static FULL_LINK: Rule = Rule {
     id: "full-link",
@@ -219,13 +221,15 @@ pub(in crate::rules) static INTERRUPT_CPU: Rule = Rule {
         format!(
             "{:.0}% or more of the disk's interrupts, and {INTERRUPTS_MIN:.0} per second or more, arrived at a CPU that was busy \
              {CPUS_BUSY_MIN:.0}% of the time or more and in interrupts {IN_INTERRUPTS_MIN:.0}% or more, while the others were idle \
-             {OTHERS_IDLE_MIN:.0}% of the time or more on average, and threads waited for I/O or a CPU {} of the time or more. \
-             Kernels that do not account for the time of interrupts show that of softirqs alone.",
+             {OTHERS_IDLE_MIN:.0}% of the time or more on average, or in interrupts {FULL_OF_INTERRUPTS:.0}% or more, and threads \
+             waited for I/O or a CPU {} of the time or more. Kernels that do not account for the time of interrupts show that of \
+             softirqs alone.",
             ON_ONE_MIN * 100.0,
             share_text(WAIT_MIN)
         )
     },
-    remedy: "Spread the interrupts (stop irqbalance's choice, or write /proc/irq/N/smp_affinity_list), or run the jobs on other CPUs",
+    remedy: "Complete I/Os on the CPUs that submitted them (rq_affinity=2), or spread the interrupts \
+             (/proc/irq/N/smp_affinity_list, which irqbalance sets)",
     supersedes: &[&DEVICE],
     checks: &[Check::View(interrupt_cpu)],
     #[cfg(test)]
@@ -241,8 +245,16 @@ pub(in crate::rules) static INTERRUPT_CPU: Rule = Rule {
         Case::NearMiss(|s| s.interrupts([80, 20], [70, 2], [50_000, 10])),
         // It computes.
         Case::NearMiss(|s| s.interrupts([98, 20], [10, 2], [50_000, 10])),
-        // The other one is busy as well.
-        Case::NearMiss(|s| s.interrupts([98, 90], [70, 2], [50_000, 10])),
+        // Whatever the other one does, as nothing but interrupts fits on this one.
+        Case::View {
+            holds: |s| s.interrupts([99, 96], [97, 2], [420, 1]),
+            // It computes, too.
+            near_miss: |s| s.interrupts([99, 96], [70, 2], [420, 1]),
+            summary: "CPU 0 handled 100% of the 421 interrupts/s of vda, spent 97% of its time in interrupts and was 99% busy; the \
+                      other CPUs were idle 4% of the time.",
+        },
+        // The interrupts are those of others.
+        Case::NearMiss(|s| s.interrupts([98, 20], [70, 2], [80, 0])),
     ],
     ..Rule::LIMITER
 };
@@ -266,7 +278,7 @@ fn interrupt_cpu(view: &View) -> Option<Claim> {
     if most < total * ON_ONE_MIN
         || total < INTERRUPTS_MIN
         || !is_full
-        || idle_mean < OTHERS_IDLE_MIN
+        || idle_mean < OTHERS_IDLE_MIN && in_interrupts < FULL_OF_INTERRUPTS
         || waits < view.share_min(WAIT_MIN)
     {
         return None;
