@@ -337,16 +337,19 @@ impl Cells {
             *shown += more;
             free -= more;
         }
-        let mut texts: Vec<usize> = (0..columns.len()).collect();
-        texts.retain(|at| table.columns[columns[*at].0].is_text);
-        texts.sort_by_key(|at| std::cmp::Reverse(columns[*at].1));
-        for at in texts {
-            let word = |cell: &str| cell.split(' ').map(UnicodeWidthStr::width).max().unwrap_or(0);
-            let shortest = widest(columns[at].0, &word).max(least);
-            let cut = excess(&columns).min(columns[at].1.saturating_sub(shortest));
-            columns[at].1 -= cut;
+        let word = |cell: &str| cell.split(' ').map(UnicodeWidthStr::width).max().unwrap_or(0);
+        let shortest = |column: usize| widest(column, &word).max(least);
+        let mut texts: Vec<(usize, usize)> = (0..columns.len())
+            .filter(|at| table.columns[columns[*at].0].is_text)
+            .map(|at| (at, shortest(columns[at].0)))
+            .collect();
+        // The widest one gives way, so that those of the same content have the same width.
+        while excess(&columns) > 0 {
+            texts.retain(|(at, shortest)| columns[*at].1 > *shortest);
+            let (at, _) = *texts.iter().max_by_key(|(at, _)| columns[*at].1)?;
+            columns[at].1 -= 1;
         }
-        (excess(&columns) == 0).then_some(columns)
+        Some(columns)
     }
 }
 
