@@ -366,6 +366,11 @@ fn what_was_not_tested_is_named() {
             let found = peak_verdict(&sim, &report);
             let both = "Not tested: doubling the queue depth and a second worker, as ";
             assert!(found.summary.starts_with(both), "{found:?}");
+            let blocks = &mut report.targets[0].blocks[0];
+            blocks.confirmation.as_mut().unwrap().experiments.clear();
+            let found = peak_verdict(&sim, &report);
+            let neither = "Not tested: doubling the queue depth and more workers, as ";
+            assert!(found.summary.starts_with(neither), "{found:?}");
             named += 1;
         }
     }

@@ -159,11 +159,12 @@ impl SettingView<'_> {
 
     pub fn more_workers(&self) -> String {
         let base = self.base.workers;
-        let more = self.experiment(ExperimentKind::MoreWorkers).map_or(base, |e| e.setting.workers);
-        match (base, more) {
-            (1, 2) => "a second worker".to_string(),
-            (2, 3) => "a third worker".to_string(),
-            _ => format!("raising the worker count from {base} to {more}"),
+        let tested = self.experiment(ExperimentKind::MoreWorkers).map(|e| e.setting.workers);
+        match (base, tested.filter(|more| *more > base)) {
+            (1, Some(2)) => "a second worker".to_string(),
+            (2, Some(3)) => "a third worker".to_string(),
+            (_, Some(more)) => format!("raising the worker count from {base} to {more}"),
+            (_, None) => "more workers".to_string(),
         }
     }
 
