@@ -309,16 +309,16 @@ fn measure_as_rank(member: Member, given: &[String], text: &str) -> Result<ExitC
             return Ok(ExitCode::FAILURE);
         }
     };
-    let (mut args, page) = match crate::parsed_again(given)? {
+    let (args, page) = match crate::parsed_again(given)? {
         Command::Try(Args { measure, page, .. }) => (measure, page),
         Command::Sweep(sweep::Args { measure, page, .. }) => (measure, page),
         _ => return Err("rank 0 runs another command; start the same one on all hosts".into()),
     };
-    if member.rank > 0 {
-        args.record = RecordArgs::default();
-        args.record.no_record = true;
+    let mut options = args.options(request);
+    // A directory that is named may be that of rank 0.
+    if member.rank > 0 && matches!(options.record, RecordTo::Required(_)) {
+        options.record = RecordTo::Nowhere;
     }
-    let options = args.options(request);
     perform(&args, &page, options, Some(member))
 }
 
@@ -401,11 +401,13 @@ fn perform(
         }
     };
     if let Some(ranks) = ranks.take_if(|ranks| ranks.rank > 0) {
-        let (mut ranks, served) = runner.serve(ranks);
+        let (mut ranks, mut record) = runner.serve(ranks)?;
         // The launcher may have gone already.
         let _ = ranks.leave();
-        let served = served.map_err(|lost| lost.to_string());
-        return served.and(runner.close_targets()).map(|()| ExitCode::SUCCESS);
+        let closed = runner.close_targets();
+        closed.and(runner.finish(&mut record, |record| &mut record.header, &mut ()))?;
+        let is_finished = record.header.outcome.is_finished();
+        return Ok(if is_finished { ExitCode::SUCCESS } else { ExitCode::FAILURE });
     }
     let measured = runner.run(hooks, &mut ranks);
     let _ = ranks.map(|mut ranks| ranks.leave());

@@ -1,8 +1,8 @@
 //! Cancellation of a run from outside, such as by a signal handler.
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, OnceLock};
 
 /// Signals by number, as they are reported.
 const SIGNALS: [(usize, &str); 4] =
@@ -12,15 +12,19 @@ const LOST_RANK: usize = 1 << 16;
 
 /// Requests a run to end early with a valid result. Clones share one state.
 #[derive(Debug, Clone, Default)]
-pub struct CancelToken(Arc<AtomicUsize>);
+pub struct CancelToken(Arc<AtomicUsize>, Arc<OnceLock<&'static str>>);
 
 impl CancelToken {
     pub fn cancel(&self) {
         self.0.store(usize::MAX, Relaxed);
     }
 
-    /// The same, because another rank is gone.
-    pub(crate) fn cancel_for_lost_rank(&self) {
+    /// The same, because another rank is gone: `who`, if that is known.
+    pub(crate) fn cancel_for_lost_rank(&self, who: Option<&str>) {
+        if let Some(who) = who {
+            // A process loses others once.
+            self.1.get_or_init(|| format!("the loss of {who}").leak());
+        }
         let _ = self.0.compare_exchange(0, LOST_RANK, Relaxed, Relaxed);
     }
 
@@ -32,6 +36,9 @@ impl CancelToken {
     /// What cancelled the run, such as `SIGINT`, if anything did.
     pub fn reason(&self) -> Option<&'static str> {
         let number = self.0.load(Relaxed);
+        if let (LOST_RANK, Some(lost)) = (number, self.1.get()) {
+            return Some(lost);
+        }
         let named = SIGNALS.iter().find(|(signal, _)| *signal == number);
         (number != 0).then(|| named.map_or("the caller", |(_, name)| name))
     }

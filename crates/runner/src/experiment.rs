@@ -11,13 +11,13 @@ pub use command::Limits;
 pub use confirm::{confirm, confirm_as_rank, confirm_recorded, confirm_watched};
 
 use crate::cancel::CancelToken;
-use crate::ranks::{Lost, Ranks};
+use crate::ranks::{Ranks, SILENCE};
 use crate::run::Hooks;
 use crate::session::{Measuring, RecordTo, Session, new_header};
 use crate::targets::{OpenTargets, scratch_file};
 use crate::wording::Vocabulary;
 use executor::{ConditionExecutor, Failure};
-use fathom_analysis::experiment::{Trial, report};
+use fathom_analysis::experiment::{Trial, Turn, report};
 use fathom_analysis::rules::judge_experiment;
 use fathom_machine::guard::Permissions;
 use fathom_machine::scratch::ScratchSize;
@@ -113,7 +113,11 @@ impl ExperimentRunner {
         let mut peers = ranks.take().map(|ranks| Peers::meet(ranks, host));
         let measured = self.measure(hooks, &mut peers);
         if let Some(mut peers) = peers {
-            if let Err(lost) = peers.release() {
+            // Each host keeps the result of all.
+            let own = measured.as_ref().ok();
+            if let Err(lost) =
+                peers.release().and_then(|()| peers.broadcast(&own.cloned(), SILENCE))
+            {
                 hooks.notice(&lost.to_string());
             }
             *ranks = Some(peers.into_ranks());
@@ -121,18 +125,43 @@ impl ExperimentRunner {
         measured
     }
 
-    /// Measures, as another rank than 0, the windows of that one's experiment.
-    ///
-    /// # Errors
-    /// Another rank is gone.
-    pub fn serve(&mut self, ranks: Ranks) -> (Ranks, Result<(), Lost>) {
-        let Resolved { plans, options, .. } = &self.how;
+    /// Measures, as another rank than 0, the windows of that one's experiment, and returns its result as the record of this
+    /// host. If another rank is gone, that is of its own windows, and says so.
+    pub fn serve(&mut self, ranks: Ranks) -> Result<(Ranks, ExperimentRecord), String> {
         let mut peers = Peers::meet(ranks, &self.targets.facts.host);
-        let executor =
-            ConditionExecutor::new(&self.targets, plans, &options.request, &options.cancel);
-        let mut executor = executor.at(peers.place());
-        let served = peers.serve(&mut executor, &mut ());
-        (peers.into_ranks(), served)
+        let mut trial = Trial::replayed(&self.how.options.request, &[])?;
+        let mut record = self.new_record(&trial);
+        let unfinished = ExperimentRecord { header: record.header.unfinished(), ..record.clone() };
+        let Self { targets, session, how: Resolved { plans, options, .. } } = self;
+        // A host without a record of its own measures nevertheless.
+        let _ = session.begin(&unfinished, &mut |_| ());
+        let began = Instant::now();
+        let executor = ConditionExecutor::new(targets, plans, &options.request, &options.cancel);
+        let served = peers.serve(&mut executor.at(peers.place()), &mut |window| {
+            let outcome = window.outcome.as_ref().map_err(String::as_str);
+            trial.observe(Turn::from(&window), outcome, window.rejects);
+            session.window(&window);
+        });
+        let told = served.and_then(|()| peers.broadcast(&None::<ExperimentRecord>, SILENCE));
+        record.header.elapsed_ns = began.elapsed().as_nanos() as u64;
+        record.report = report(&trial, &options.request, &[]);
+        match told {
+            Ok(Some(all)) => {
+                let mut header = record.header;
+                (header.outcome, header.findings) = (all.header.outcome, all.header.findings);
+                record = ExperimentRecord { header, conditions: record.conditions, ..all };
+            }
+            Ok(None) => {
+                let because = "rank 0 could not measure; it says why".into();
+                record.header.outcome = Outcome::Failed { because };
+            }
+            Err(lost) => {
+                options.cancel.cancel_for_lost_rank(lost.who());
+                let reason = options.cancel.reason().unwrap_or_default();
+                record.header.outcome = Outcome::interrupted(reason);
+            }
+        }
+        Ok((peers.into_ranks(), record))
     }
 
     fn measure(
@@ -242,6 +271,7 @@ fn rounds(
         let turn = trial.next_turn().filter(|_| deadline.is_none_or(|end| Instant::now() < end));
         let Some(turn) = turn else { return Ok(None) };
         hooks.trying(&progress(trial, request, turn.condition));
+        executor.round = Some(turn.round);
         let measured = executor.window(turn.condition, length, hooks);
         if let Err(Failure { why, is_fatal: true, .. }) = measured {
             return Err(why);
@@ -250,13 +280,9 @@ fn rounds(
         if executor.cancel.reason().is_some() {
             break;
         }
-        let (outcome, rejects) = match measured {
-            Ok(sample) => (Ok(sample), false),
-            Err(Failure { why, rejects, .. }) => (Err(why), rejects),
-        };
-        trial.observe(turn, outcome.as_ref().map_err(String::as_str), rejects);
-        let (condition, round) = (turn.condition, turn.round);
-        take(&TrialWindow { condition, round, outcome, rejects }, hooks);
+        let window = executor::trial_window(turn.condition, turn.round, measured);
+        trial.observe(turn, window.outcome.as_ref().map_err(String::as_str), window.rejects);
+        take(&window, hooks);
     }
     Ok(executor.cancel.reason())
 }
@@ -322,6 +348,7 @@ fn details(
 ) -> Result<Vec<Option<Detail>>, String> {
     let request = executor.request;
     let mut all = Vec::new();
+    executor.round = None;
     for (index, condition) in request.experiment.conditions.iter().enumerate() {
         let was_measured = trial.totals(index).is_some_and(|totals| totals.windows() > 0);
         let wanted = request.details

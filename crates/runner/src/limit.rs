@@ -183,8 +183,8 @@ impl Limit {
                 (header.outcome, header.findings) = (all.header.outcome, all.header.findings);
                 Ok(LimitRecord { header, ..all })
             }
-            Err(_) => {
-                cancel.cancel_for_lost_rank();
+            Err(lost) => {
+                cancel.cancel_for_lost_rank(lost.who());
                 let reason = cancel.reason().unwrap_or_default();
                 record.header.outcome = Outcome::interrupted(reason);
                 Ok(record)

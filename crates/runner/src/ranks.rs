@@ -14,8 +14,10 @@ pub use pmi::Lost;
 pub use watch::{Gate, Status, Together};
 
 use crate::cancel::CancelToken;
+use fathom_model::list;
 use pmi::{Pmi, Wait};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
+use rustix::system::uname;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io::Read;
@@ -30,6 +32,10 @@ use std::time::Duration;
 pub const SILENCE: Duration = Duration::from_secs(10);
 /// A launcher starts its ranks within this time of each other.
 const START: Duration = Duration::from_secs(120);
+/// The process manager answers within this time.
+const ANSWER: Duration = Duration::from_secs(2);
+/// Of several lost ranks, so many are named.
+const NAMED: usize = 3;
 /// Names of launchers' variables: the descriptor, the rank and the number of ranks.
 const NAMES: [&str; 3] = ["PMI_FD", "PMI_RANK", "PMI_SIZE"];
 /// Messages are compressed: figures in JSON have few distinct bytes.
@@ -91,7 +97,14 @@ impl Ranks {
         gone: &Arc<AtomicBool>,
     ) -> Result<Self, Lost> {
         let stop = || cancel.reason();
-        let pmi = Pmi::begin(stream, &Wait { time: START, stop: &stop })?;
+        let wait = Wait { time: START, stop: &stop };
+        let mut pmi = Pmi::begin(stream, &wait)?;
+        let (host, room) = (uname().nodename().to_string_lossy().into_owned(), pmi.value_max);
+        let host: String = host.chars().filter(char::is_ascii_graphic).take(room).collect();
+        if !host.is_empty() {
+            // For the others, should this one be lost.
+            pmi.put(&format!("fathom-host-{rank}"), &host, &wait)?;
+        }
         let (cancel, gone) = (cancel.clone(), Arc::clone(gone));
         Ok(Self { pmi, rank, size, cancel, round: 0, gone, heeds_signals: true })
     }
@@ -127,7 +140,7 @@ impl Ranks {
     ) -> Result<Vec<T>, Lost> {
         let all = self.gather(&(own.clone(), cancel.reason().is_some()), time)?;
         if all.iter().any(|(_, ends)| *ends) {
-            cancel.cancel_for_lost_rank();
+            cancel.cancel_for_lost_rank(None);
         }
         Ok(all.into_iter().map(|(one, _)| one).collect())
     }
@@ -155,6 +168,10 @@ impl Ranks {
         self.round += 1;
         let (round, rank) = (self.round, self.rank);
         let key = |rank: u32, part: usize| format!("fathom-{round}-{rank}-{part}");
+        if own.is_none() && !from.is_empty() {
+            // That it is here. Where clocks are compared, that would take time.
+            self.pmi.put(&key(rank, 0), "0.", &wait)?;
+        }
         if let Some(own) = own {
             // The first part begins with the number of parts.
             let room = self.pmi.value_max.saturating_sub(16).max(1);
@@ -169,7 +186,10 @@ impl Ranks {
                 self.pmi.put(&key(rank, at), &value, &wait)?;
             }
         }
-        self.pmi.barrier(&wait)?;
+        self.pmi.barrier(&wait).map_err(|lost| match lost {
+            Lost::Silent(None) if rank == 0 => Lost::Silent(self.absent()),
+            lost => lost,
+        })?;
         let mut found = Vec::new();
         for rank in from {
             let first = self.pmi.get(&key(rank, 0), &wait)?;
@@ -183,6 +203,30 @@ impl Ranks {
             found.push(text);
         }
         Ok(found)
+    }
+
+    /// Which ranks did not come to the last barrier. Hydra tells that of other hosts; Slurm does not.
+    fn absent(&mut self) -> Option<String> {
+        let wait = Wait { time: ANSWER, stop: &|| None };
+        let (round, size) = (self.round, self.size);
+        let mut get = |key: String| match self.pmi.get(&key, &wait) {
+            Ok(value) => Ok(Some(value)),
+            // There is no such value.
+            Err(Lost::Manager(_)) => Ok(None),
+            Err(lost) => Err(lost),
+        };
+        get(format!("fathom-{round}-0-0")).ok()??;
+        let mut absent = Vec::new();
+        for rank in 1..size {
+            if get(format!("fathom-{round}-{rank}-0")).ok()?.is_none() {
+                let host = get(format!("fathom-host-{rank}")).ok()?;
+                absent.push(match host {
+                    Some(host) => format!("{host} (rank {rank})"),
+                    None => format!("rank {rank}"),
+                });
+            }
+        }
+        (!absent.is_empty()).then(|| list::few(&absent, NAMED))
     }
 }
 

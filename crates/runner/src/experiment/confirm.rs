@@ -127,7 +127,7 @@ fn serve(
         let protocol = protocol(workload, TIME_MAX);
         let (request, plans) = windows(targets, workload, test, &protocol);
         let executor = ConditionExecutor::new(targets, &plans, &request, cancel);
-        peers.serve(&mut executor.at(peers.place()), &mut ())?;
+        peers.serve(&mut executor.at(peers.place()), &mut drop)?;
     }
     Ok(())
 }

@@ -12,7 +12,9 @@ use crate::window::{self, MachineSnapshots};
 use fathom_analysis::layers::{LayerTime, LayerTimes};
 use fathom_analysis::watch::Observed;
 use fathom_machine::settings::{Restored, RestoredHow, Settings, SettingsError};
-use fathom_model::experiment::{Detail, LayerShare, Load, Metric, Request, WindowResult};
+use fathom_model::experiment::{
+    Detail, LayerShare, Load, Metric, Request, TrialWindow, WindowResult,
+};
 use fathom_model::plan::Plan;
 use fathom_model::progress::Sample;
 use fathom_model::record::JobRecord;
@@ -61,6 +63,8 @@ pub(super) struct ConditionExecutor<'a> {
     pub number: u64,
     /// Whether conditions have no given rate, as where that is a share of what they reach without.
     pub is_unlimited: bool,
+    /// Of the windows that are measured now, if they are those of rounds.
+    pub round: Option<u32>,
     /// The others, if several ranks measure together.
     pub peers: Option<Peers>,
     /// This rank, and the number of ranks.
@@ -76,8 +80,8 @@ impl<'a> ConditionExecutor<'a> {
     ) -> Self {
         let machine = MachineSnapshots::new(targets);
         let place = (0, 1);
-        let (number, is_unlimited, peers) = (0, false, None);
-        Self { targets, plans, request, machine, cancel, number, is_unlimited, peers, place }
+        let (number, is_unlimited, round, peers) = (0, false, None, None);
+        Self { targets, plans, request, machine, cancel, number, is_unlimited, round, peers, place }
     }
 
     /// The same as rank 0 of several, if there are any.
@@ -106,7 +110,8 @@ impl<'a> ConditionExecutor<'a> {
             (Some(_), None) => return Err(Failure::rejected("its peak could not be measured")),
             (None, _) => None,
         };
-        let asked = Asked { condition: index, length_ns: window.as_nanos() as u64, iops };
+        let (round, length_ns) = (self.round, window.as_nanos() as u64);
+        let asked = Asked { condition: index, round, length_ns, iops };
         let Some(mut peers) = self.peers.take() else { return self.own(&asked, None, hooks) };
         let measured = peers.ask(self, &asked, hooks);
         self.peers = Some(peers);
@@ -118,14 +123,13 @@ impl<'a> ConditionExecutor<'a> {
         self.request.experiment.conditions.get(asked.condition)?.ranks
     }
 
-    /// Whether the window is one of the rounds.
-    pub fn counts(&self, asked: &Asked) -> bool {
-        !self.is_unlimited && asked.length_ns == self.request.protocol.window_ns
+    pub fn takes_part(&self, asked: &Asked) -> bool {
+        self.members(asked).is_none_or(|some| self.place.0 < some)
     }
 
     /// Ends the experiment, because a rank is gone.
     pub fn lost(&self, lost: &Lost) -> Failure {
-        self.cancel.cancel_for_lost_rank();
+        self.cancel.cancel_for_lost_rank(lost.who());
         Failure::once(lost.to_string())
     }
 
@@ -139,7 +143,7 @@ impl<'a> ConditionExecutor<'a> {
     ) -> Result<WindowResult, Failure> {
         let plans = self.plans;
         let changes = plans.settings.get(asked.condition).map_or(&[][..], Vec::as_slice);
-        let takes_part = self.members(asked).is_none_or(|some| self.place.0 < some);
+        let takes_part = self.takes_part(asked);
         let measure = |this: &mut Self| match takes_part {
             true => this.measure(asked),
             false => Ok(WindowResult::default()),
@@ -267,6 +271,16 @@ impl<'a> ConditionExecutor<'a> {
             took: began.elapsed(),
         })
     }
+}
+
+/// What is recorded of a window.
+pub(super) fn trial_window(
+    condition: usize,
+    round: u32,
+    measured: Result<WindowResult, Failure>,
+) -> TrialWindow {
+    let rejects = measured.as_ref().err().is_some_and(|failure| failure.rejects);
+    TrialWindow { condition, round, outcome: measured.map_err(|failure| failure.why), rejects }
 }
 
 /// Reports settings that others changed or that no longer exist; fails if one is still to be restored.

@@ -1,10 +1,10 @@
 //! Windows of an experiment that several ranks measure together: rank 0 asks for them, and each measures its part.
 
-use super::executor::{ConditionExecutor, Failure};
+use super::executor::{self, ConditionExecutor, Failure};
 use crate::ranks::{Lost, Ranks, SILENCE};
 use crate::run::Hooks;
 use crate::window::add_rank;
-use fathom_model::experiment::{Load, Metric, TrialRank, WindowResult};
+use fathom_model::experiment::{Load, Metric, TrialRank, TrialWindow, WindowResult};
 use fathom_model::facts::Host;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -19,6 +19,8 @@ const OPEN_ENDED: Duration = Duration::from_secs(3600);
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Asked {
     pub condition: usize,
+    /// Of which round it is, if of one.
+    pub round: Option<u32>,
     pub length_ns: u64,
     /// I/Os per second of all that take part, where a rate is given.
     pub iops: Option<f64>,
@@ -140,26 +142,32 @@ impl Peers {
     ) -> Result<WindowResult, Failure> {
         let begun = self.broadcast(&Some(asked.clone()), SILENCE);
         begun.map_err(|lost| executor.lost(&lost))?;
-        let mut all = self.answer(executor, asked, hooks).map_err(|lost| executor.lost(&lost))?;
+        let own = executor.own(asked, Some(self), hooks);
+        let all = self.answer(executor, asked, &own);
+        let mut all = all.map_err(|lost| executor.lost(&lost))?;
         all.truncate(executor.members(asked).unwrap_or(self.ranks.size) as usize);
         if let Some(failure) = self.failure(&all) {
             return Err(failure);
         }
         let all: Vec<WindowResult> = all.into_iter().flatten().collect();
-        if executor.counts(asked) {
+        if asked.round.is_some() {
             self.add(executor, asked, &all);
         }
         Ok(merged(all, is_open_ended(executor, asked)))
     }
 
-    /// Measures the windows of rank 0's experiment until that has ended.
+    /// Measures the windows of rank 0's experiment until that has ended, and passes those of its rounds to `take`.
     pub fn serve(
         &mut self,
         executor: &mut ConditionExecutor<'_>,
-        hooks: &mut dyn Hooks,
+        take: &mut dyn FnMut(TrialWindow),
     ) -> Result<(), Lost> {
         while let Some(asked) = self.broadcast(&None::<Asked>, SILENCE)? {
-            self.answer(executor, &asked, hooks)?;
+            let own = executor.own(&asked, Some(self), &mut ());
+            self.answer(executor, &asked, &own)?;
+            if let Some(round) = asked.round.filter(|_| executor.takes_part(&asked)) {
+                take(executor::trial_window(asked.condition, round, own));
+            }
         }
         Ok(())
     }
@@ -173,10 +181,9 @@ impl Peers {
         &mut self,
         executor: &mut ConditionExecutor<'_>,
         asked: &Asked,
-        hooks: &mut dyn Hooks,
+        own: &Result<WindowResult, Failure>,
     ) -> Result<Vec<Result<WindowResult, Failure>>, Lost> {
-        let own = executor.own(asked, Some(self), hooks);
-        self.try_to(|ranks| ranks.measured(&own, executor.cancel, time(executor, asked)))
+        self.try_to(|ranks| ranks.measured(own, executor.cancel, time(executor, asked)))
     }
 
     /// What some ranks say, with the names of their hosts.

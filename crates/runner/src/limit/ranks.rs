@@ -190,7 +190,7 @@ pub fn release(ranks: &mut Ranks) -> Result<(), Lost> {
 impl Executor for RanksExecutor<'_> {
     fn window(&mut self, probe: &Probe) -> Result<Measurement, String> {
         let all = self.all(probe).map_err(|lost| {
-            self.cancel.cancel_for_lost_rank();
+            self.cancel.cancel_for_lost_rank(lost.who());
             let why = lost.to_string();
             self.lost = Some(lost);
             why

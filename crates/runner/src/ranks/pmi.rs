@@ -26,8 +26,8 @@ pub(super) struct Pmi {
 /// Why a wait for the others ended without them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Lost {
-    /// They did not answer in time.
-    Silent,
+    /// They did not answer in time: who, if that is known.
+    Silent(Option<String>),
     /// A signal came here.
     Cancelled(&'static str),
     /// One ended without a result: which, and why, as far as this rank knows.
@@ -39,11 +39,20 @@ pub enum Lost {
 impl std::fmt::Display for Lost {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Silent => f.write_str("no answer from the other ranks"),
+            Self::Silent(who) => {
+                write!(f, "no answer from {}", who.as_deref().unwrap_or("the other ranks"))
+            }
             Self::Cancelled(why) => f.write_str(why),
             Self::Ended(why) => f.write_str(why),
             Self::Manager(why) => write!(f, "process manager: {why}"),
         }
+    }
+}
+
+impl Lost {
+    /// Who is lost, if that is known.
+    pub fn who(&self) -> Option<&str> {
+        if let Self::Silent(who) = self { who.as_deref() } else { None }
     }
 }
 
@@ -122,7 +131,7 @@ impl Pmi {
             }
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Err(Lost::Silent);
+                return Err(Lost::Silent(None));
             }
             let tick = Timespec::try_from(left.min(TICK)).map_err(io::Error::other)?;
             let mut ready = [PollFd::new(&self.stream, PollFlags::IN)];

@@ -34,8 +34,14 @@ fn manager(size: u32, value_max: usize) -> Vec<UnixStream> {
                         "cmd=put_result rc=0 msg=success".into()
                     }
                     "barrier_in" => {
-                        barrier.wait();
-                        "cmd=barrier_out".into()
+                        // Values can be had before all have come.
+                        let (barrier, mut out) =
+                            (Arc::clone(&barrier), out.try_clone().expect("a copy"));
+                        thread::spawn(move || {
+                            barrier.wait();
+                            let _ = writeln!(out, "cmd=barrier_out");
+                        });
+                        continue;
                     }
                     "get" => match values.lock().expect("values").get(of("key").expect("a key")) {
                         Some(value) => format!("cmd=get_result rc=0 msg=success value={value}"),
@@ -144,9 +150,11 @@ fn the_loss_of_a_rank_ends_the_others() {
         let (began, together) =
             (Instant::now(), Together::begin(ranks, "node0", &cancel, Gate::Done).expect("begun"));
         together.reach(Gate::Planned, Vec::new()).expect_err("lost");
-        assert_eq!(cancel.reason(), Some("the loss of another rank"));
         let (_, lost) = together.end();
-        assert_eq!(lost, Some(Lost::Silent));
+        let host = uname().nodename().to_string_lossy().into_owned();
+        let who = format!("{host} (rank 1)");
+        assert_eq!(cancel.reason(), Some(format!("the loss of {who}").as_str()));
+        assert_eq!(lost, Some(Lost::Silent(Some(who))));
         began.elapsed()
     });
     assert!(all[0] >= SILENCE, "{all:?}");

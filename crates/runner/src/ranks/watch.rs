@@ -92,7 +92,7 @@ impl Together {
         let (for_thread, cancel) = (Arc::clone(&shared), cancel.clone());
         let exchanging = move || {
             if let Err(lost) = exchange(&mut ranks, &for_thread, last) {
-                cancel.cancel_for_lost_rank();
+                cancel.cancel_for_lost_rank(lost.who());
                 lock(&for_thread.0).lost = Some(lost);
             }
             for_thread.1.notify_all();
