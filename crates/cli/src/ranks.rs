@@ -202,12 +202,8 @@ impl Member {
     }
 
     /// Gives this rank its share of the plan's regions, and tells the others what it would write where they might.
-    pub fn share(
-        &self,
-        plan: &mut Plan,
-        facts: &Facts,
-        share: Option<Share>,
-    ) -> Result<(), String> {
+    pub fn share(&self, plan: &mut Plan, facts: &Facts, output: &Output) -> Result<(), String> {
+        let share = output.share;
         if share == Some(Share::Split) {
             split(plan, self.rank, self.size)?;
         }
@@ -233,7 +229,8 @@ impl Member {
             let path = if target.resolved.is_empty() { &target.path } else { &target.resolved };
             format!("{path} (on {}, boot {boot})", host.hostname)
         });
-        let all = shared.map(|target| target.resolved.clone()).chain(here);
+        let journal = output.journal.iter().map(|dir| format!("--journal={dir}"));
+        let all = shared.map(|target| target.resolved.clone()).chain(here).chain(journal);
         self.together.borrow().writes(list::ascending(all));
         Ok(())
     }
@@ -376,12 +373,17 @@ fn laid_out<'a>(plan: &'a Plan, facts: &'a Facts) -> impl Iterator<Item = &'a Ta
 
 /// Refuses what is of a single machine.
 pub fn unsuited(output: &Output) -> Result<(), String> {
-    let options =
-        [("--journal", output.journal.is_some()), ("--steady-state", output.steady_state)];
-    match options.iter().find(|(_, is_given)| *is_given) {
-        Some((name, _)) => Err(format!(
-            "{name} is not supported with several ranks yet; remove it, or use --no-ranks for a run of each by itself"
-        )),
-        None => Ok(()),
+    if output.steady_state {
+        return Err(
+            "--steady-state is not supported with several ranks yet; remove it, or use --no-ranks for a run of each by itself"
+                .into(),
+        );
     }
+    if output.journal.is_some() && output.share == Some(Share::Same) {
+        return Err(
+            "--journal does not know what other ranks write; use --share=split or own instead of same"
+                .into(),
+        );
+    }
+    Ok(())
 }

@@ -183,7 +183,7 @@ fn execute(
     let resolve = |known: Facts| {
         let (mut plan, facts) = plan(spec, known)?;
         if let Some(member) = member {
-            member.share(&mut plan, &facts, spec.output.share).map_err(one)?;
+            member.share(&mut plan, &facts, &spec.output).map_err(one)?;
         }
         Ok((plan, facts))
     };

@@ -609,6 +609,26 @@ fn ranks_have_files_of_their_own() {
 }
 
 #[test]
+fn each_rank_keeps_a_journal() {
+    let place = Place::new();
+    let write = ["--name=w", "--filename=out.$rank", "--rw=randwrite", "--bs=4k", "--size=64k"];
+    let write = [&write[..], &["--fsync=4", "--verify=crc32c"]].concat();
+    let with = |more: &[&str]| ranks(&place, "2", &[&write[..], more].concat());
+    let Some(answer) = with(&["--journal=kept"]) else { return };
+    assert_eq!(answer.code, Some(1));
+    says(&answer.stderr, &["2 ranks", "over each other in --journal=kept: use $rank in its name"]);
+    let Some(answer) = with(&["--journal=kept.$rank", "--share=same"]) else { return };
+    assert_eq!(answer.code, Some(1));
+    says(&answer.stderr, &["--journal does not know what other ranks write"]);
+    let Some(answer) = with(&["--journal=kept.$rank"]) else { return };
+    answer.done();
+    for rank in 0..2 {
+        let page = place.ask(&["verify", &format!("kept.{rank}")]).done().stdout;
+        says(&page, &["Nothing that was acknowledged as durable was lost: 16 blocks judged."]);
+    }
+}
+
+#[test]
 fn hosts_that_differ_are_named() {
     // Devices that other tests make meanwhile would be differences.
     let Some(_alone) = as_root("host names") else { return };

@@ -230,14 +230,13 @@ fn conflicts(all: &[Status]) -> Vec<String> {
     }
     writers.retain(|_, hosts| hosts.len() > 1);
     let said = |(path, hosts): (&str, Vec<&str>)| {
-        let advice = match path.ends_with(')') {
+        let advice = if path.starts_with("--journal") {
+            "use $rank in its name"
+        } else if path.ends_with(')') {
             // Of one host.
-            true => {
-                "use $rank in its name, --share=own, or one rank on each host; a file that is only read must exist before"
-            }
-            false => {
-                "use $rank in its name, --share=split to give each a part of it, or --share=same if that is meant"
-            }
+            "use $rank in its name, --share=own, or one rank on each host; a file that is only read must exist before"
+        } else {
+            "use $rank in its name, --share=split to give each a part of it, or --share=same if that is meant"
         };
         format!(
             "{} ranks, the first two on {} and {}, would write over each other in {path}: {advice}",
