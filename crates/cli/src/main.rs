@@ -16,6 +16,8 @@ mod logs;
 mod manual;
 mod output;
 mod page;
+#[cfg(feature = "parquet")]
+mod parquet;
 mod predict;
 mod quantity;
 mod ranks;

@@ -86,6 +86,9 @@ struct ExportArgs {
     /// commands for a next step are left out.
     #[arg(long)]
     share: bool,
+    /// Write the machine's figures instead as a Parquet table: one row per sample, columns as in `top --format csv`
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["output", "share"])]
+    parquet: Option<String>,
 }
 
 pub fn command(args: &Args) -> Result<ExitCode, String> {
@@ -155,6 +158,9 @@ fn tag(args: &TagArgs, is_set: bool) -> Result<(), String> {
 fn export(args: &ExportArgs) -> Result<(), String> {
     let dirs = args.runs.iter().map(|run| show::find_all(run));
     let dirs = dirs.collect::<Result<Vec<_>, String>>()?.concat();
+    if let Some(name) = &args.parquet {
+        return export_figures(&dirs, name);
+    }
     let name = match &args.output {
         Some(file) => file.clone(),
         None => archive_name(&dirs, args.share)?,
@@ -174,6 +180,27 @@ fn export(args: &ExportArgs) -> Result<(), String> {
             "fathom: host names, serials, paths and command lines are replaced; tags and commands for a next step are left out",
         );
     }
+    Ok(())
+}
+
+#[cfg(not(feature = "parquet"))]
+fn export_figures(_: &[PathBuf], _: &str) -> Result<(), String> {
+    Err("--parquet: not in this build; install one that has it with `cargo install --path crates/cli --features parquet`".into())
+}
+
+#[cfg(feature = "parquet")]
+fn export_figures(dirs: &[PathBuf], name: &str) -> Result<(), String> {
+    let used = record_files(dirs);
+    let named = |why: String| why.replacen("--output=", "--parquet=", 1);
+    let to = Destination::open(name, used.iter().map(String::as_str)).map_err(named)?;
+    let (dir, file) = to.file_name().map_err(|error| format!("--parquet={name}: {error}"))?;
+    let mut rows = 0;
+    let written = dir.replace_with(file, fathom_store::Readers::Umask, |file| {
+        rows = crate::parquet::write(dirs, file)?;
+        Ok(())
+    });
+    written.map_err(|error| format!("cannot export to {error}"))?;
+    stdio::info(&format!("fathom: wrote {}: {rows} rows", escape::text(name)));
     Ok(())
 }
 

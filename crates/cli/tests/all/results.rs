@@ -203,6 +203,50 @@ fn runs(place: &Place) -> Vec<String> {
     list.as_array().unwrap().iter().map(name).collect()
 }
 
+#[cfg(not(feature = "parquet"))]
+#[test]
+fn a_build_without_parquet_says_how_to_have_it() {
+    let place = Place::new();
+    place.data("data", MIB);
+    place.ask(&["run", "--rw=read", "--record=kept", "data"]).done();
+    let answer = place.ask(&["runs", "export", "kept", "--parquet=figures.parquet"]);
+    assert_eq!(answer.code, Some(1));
+    says(&answer.stderr, &["--parquet: not in this build", "--features parquet"]);
+}
+
+#[cfg(feature = "parquet")]
+#[test]
+fn parquet_has_the_figures_of_csv() {
+    use parquet::file::reader::{FileReader, SerializedFileReader};
+    let place = Place::new();
+    place.data("data", MIB);
+    let read = ["--rw=read", "--bs=4k", "--time_based", "--runtime=3", "--record=kept", "data"];
+    place.ask(&[&["run", "--eta=never"], &read[..]].concat()).done();
+    place.ask(&["runs", "export", "kept", "kept", "--parquet=figures.parquet"]).done();
+    let csv = place.ask(&["top", "--replay=kept", "--format=csv"]).done().stdout;
+    let csv: Vec<Vec<&str>> = csv.lines().map(|line| line.split(',').collect()).collect();
+    let file =
+        SerializedFileReader::new(std::fs::File::open(place.path("figures.parquet")).unwrap());
+    let rows: Vec<_> = file.unwrap().get_row_iter(None).unwrap().map(Result::unwrap).collect();
+    // Both runs are the same one.
+    assert_eq!(rows.len(), 2 * (csv.len() - 1));
+    for (row, line) in rows.iter().zip(csv.iter().skip(1).chain(csv.iter().skip(1))) {
+        let cells: std::collections::HashMap<&String, String> =
+            row.get_column_iter().map(|(name, cell)| (name, cell.to_string())).collect();
+        assert_eq!(cells[&"run_name".to_string()], "\"kept\"");
+        for (name, text) in csv[0].iter().zip(line).skip(2) {
+            let cell = &cells[&name.to_string()];
+            match text.parse::<f64>() {
+                Ok(value) => {
+                    let cell: f64 = cell.parse().unwrap();
+                    assert!((cell - value).abs() <= 0.001, "{name} {cell} {value}");
+                }
+                Err(_) => assert_eq!(cell, "null", "{name}"),
+            }
+        }
+    }
+}
+
 #[test]
 fn an_exported_run_is_shown_the_same_elsewhere() {
     let (here, there) = (stored(1), Place::new());
