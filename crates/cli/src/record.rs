@@ -5,7 +5,7 @@ mod ios;
 use crate::quantity;
 use crate::signals::{self, Signals};
 use crate::stdio::{self, error};
-use crate::top::{Exported, ViewSample, ViewedInterval};
+use crate::top::{ExportArgs, ViewSample, ViewedInterval};
 use fathom_model::progress::Sample;
 use fathom_model::units;
 use fathom_model::watch::Level;
@@ -31,16 +31,15 @@ pub struct Args {
     /// How much of the machine to sample
     #[arg(long, value_parser = quantity::level(), default_value = "default")]
     sampling: Level,
-    /// Also write the figures of each interval to FILE, for Prometheus's node_exporter (textfile collector)
-    #[arg(long, value_name = "FILE")]
-    prometheus: Option<String>,
+    #[command(flatten)]
+    export: ExportArgs,
     /// Directory of the ring; an existing ring is resumed
     #[arg(long = "record", value_name = "DIR")]
     dir: Option<PathBuf>,
     /// Record every I/O of the devices named into FILE instead, as a trace to replay
     ///
     /// I/Os are recorded as programs and file systems submit them to the block layer. `read_iolog` replays them.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["keep", "max_size", "interval", "sampling", "prometheus", "dir"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["keep", "max_size", "interval", "sampling", "prometheus", "otlp", "dir"])]
     ios: Option<String>,
     /// How long to record, such as 60s or 5m; by default until Ctrl-C
     #[arg(short = 't', long = "duration", value_name = "TIME", value_parser = quantity::time, requires = "ios",
@@ -75,7 +74,7 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     }
     let signals = Signals::take()?;
     signals::raise_limits();
-    let mut exported = args.prometheus.as_deref().map(Exported::open).transpose()?;
+    let mut exported = args.export.open()?;
     let path = match &args.dir {
         Some(path) => path.clone(),
         None => state_dir("ring")?,

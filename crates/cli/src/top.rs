@@ -1,19 +1,20 @@
 //! `fathom top`: the machine live, on one screen or as lines.
 
+mod export;
 mod live;
 mod replay;
 mod screen;
 
-use crate::output::{self, Destination};
+use crate::output;
 use crate::quantity;
 use crate::signals::{self, Signals};
-use crate::stdio::{Kind, error, report_missing};
+use crate::stdio::{Kind, error, report_missing, usage_error};
+pub use export::{ExportArgs, Exported};
 use fathom_analysis::machine::{self, MachineRates};
-use fathom_analysis::metrics::Interval;
 use fathom_machine::Roots;
 use fathom_model::progress::Sample;
 use fathom_model::watch::{Level, MachineSample, SamplingRecord, Stack, Unavailable};
-use fathom_report::top::{Go, TopSource, TopView, lines, prometheus};
+use fathom_report::top::{Go, TopSource, TopView, lines};
 use fathom_runner::SamplingOptions;
 use fathom_watch::{Process, Scope};
 use live::LiveSamples;
@@ -48,12 +49,11 @@ pub struct Args {
     /// Same as --format=json
     #[arg(long, conflicts_with = "format")]
     json: bool,
-    /// Write the figures of each interval to FILE instead, for Prometheus's node_exporter (textfile collector)
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["format", "json", "replay"])]
-    prometheus: Option<String>,
+    #[command(flatten)]
+    export: ExportArgs,
     /// How much of the machine to sample
     ///
-    /// The default is `full`, or `default` with --format text or csv and with --prometheus.
+    /// The default is `full`, or `default` with --format text or csv, --prometheus and --otlp.
     #[arg(long, value_parser = quantity::level(), conflicts_with = "replay")]
     sampling: Option<Level>,
     /// Trace every I/O (default: 1/16 of the time)
@@ -97,7 +97,12 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     let processes = Process::named(&Roots::default().proc, &args.pid)?;
     let pids: Vec<i32> = processes.iter().map(|process| process.pid).collect();
     let signals = Signals::take()?;
-    let exported = args.prometheus.as_deref().map(Exported::open).transpose()?;
+    if args.export.is_given() && (args.format.is_some() || args.json || args.replay.is_some()) {
+        return Ok(usage_error(
+            "--prometheus and --otlp print nothing, and do not go with --format, --json or --replay",
+        ));
+    }
+    let exported = args.export.open()?;
     let form = form(args);
     let mut feed: Box<dyn Feed> = match &args.replay {
         Some(dir) => {
@@ -128,7 +133,7 @@ pub enum Form {
 /// The format of the lines; `None` for the full screen.
 fn form(args: &Args) -> Option<Form> {
     let given = args.format.or(args.json.then_some(Form::Json));
-    let given = given.or(args.prometheus.is_some().then_some(Form::Text));
+    let given = given.or(args.export.is_given().then_some(Form::Text));
     given.or((!std::io::stdout().is_terminal()).then_some(Form::Text))
 }
 
@@ -181,7 +186,7 @@ fn print(
         }
         let Some(view) = feed.view()? else { continue };
         if let Some(exported) = &mut exported {
-            exported.write_text(&prometheus(&view.interval(), view.unix_ns));
+            exported.write_interval(&view.interval(), view.unix_ns);
             printed += 1;
             continue;
         }
@@ -248,36 +253,6 @@ impl ViewSample {
     pub fn of(sample: Sample) -> Self {
         let Sample { unix_ns, elapsed_ns: at_ns, machine, .. } = sample;
         Self { unix_ns, at_ns, own_ns: None, machine }
-    }
-}
-
-/// The file for Prometheus.
-pub struct Exported {
-    to: Destination,
-    /// Why it could not be written the last time.
-    failed: Option<String>,
-}
-
-impl Exported {
-    pub fn open(file: &str) -> Result<Self, String> {
-        let opened = Destination::open(file, None);
-        let to = opened.map_err(|why| why.replacen("--output=", "--prometheus=", 1))?;
-        Ok(Self { to, failed: None })
-    }
-
-    pub fn write(&mut self, interval: &ViewedInterval) {
-        let (before, now) = (&interval.before.machine, &interval.now.machine);
-        let of_interval = Interval { before, now, rates: &interval.rates };
-        self.write_text(&prometheus(&of_interval, interval.now.unix_ns));
-    }
-
-    /// Reports a failure once: the next interval may be written again.
-    fn write_text(&mut self, text: &str) {
-        let failed = self.to.publish(text).err();
-        if let Some(why) = failed.as_ref().filter(|_| self.failed.is_none()) {
-            error!("{why}; retrying");
-        }
-        self.failed = failed;
     }
 }
 

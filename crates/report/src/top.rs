@@ -3,20 +3,20 @@
 
 mod detail;
 mod disks;
+mod gauges;
 mod header;
 mod help;
 mod keys;
 mod layers;
 pub mod lines;
-mod prometheus;
 mod rings;
 mod system;
 mod threads;
 mod ui;
 
 pub use crate::render::screen::{Listing, Paint};
+pub use gauges::{otlp, prometheus};
 pub use keys::{Go, ScreenAction, press};
-pub use prometheus::prometheus;
 pub use ui::{Grouping, Page, Panel, TableUi, Ui};
 
 use crate::calendar::TimeZone;

@@ -11,7 +11,7 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 use serde_json::Value;
 use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::OwnedFd;
 use std::process::Child;
 use std::sync::mpsc::{Receiver, channel};
@@ -495,6 +495,51 @@ fn it_ends_when_its_terminal_is_gone() {
     let _ = child.wait();
     let ended = ended.expect("it goes on without a terminal");
     assert!(ended.success(), "{ended}");
+}
+
+#[test]
+fn figures_are_sent_to_a_collector() {
+    let place = Place::new();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("--otlp=http://{}", listener.local_addr().unwrap());
+    let collector = std::thread::spawn(move || {
+        let answers = ["200 OK", "400 Bad Request"].map(|status| {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut reader = BufReader::new(stream.try_clone().unwrap());
+            let (mut head, mut length) = (Vec::new(), 0);
+            loop {
+                let mut line = String::new();
+                reader.read_line(&mut line).unwrap();
+                if let Some(text) = line.strip_prefix("Content-Length: ") {
+                    length = text.trim().parse().unwrap();
+                }
+                if line == "\r\n" {
+                    break;
+                }
+                head.push(line);
+            }
+            let mut body = vec![0; length];
+            reader.read_exact(&mut body).unwrap();
+            write!(stream, "HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n").unwrap();
+            (head.remove(0), serde_json::from_slice::<Value>(&body).unwrap())
+        });
+        answers.to_vec()
+    });
+    let top = ["top", "-n", "1", "-i", "200ms", url.as_str()];
+    let answer = place.ask(&top).done();
+    assert_eq!(answer.stdout, "");
+    says(&place.ask(&top).stderr, &["refused the figures: HTTP/1.1 400 Bad Request; retrying"]);
+    let (line, body) = collector.join().unwrap().remove(0);
+    assert_eq!(line, "POST /v1/metrics HTTP/1.1\r\n");
+    let metrics = &body["resourceMetrics"][0]["scopeMetrics"][0]["metrics"];
+    let named = |one: &&Value| one["name"] == "fathom_user_pct";
+    let user = metrics.as_array().unwrap().iter().find(named).unwrap();
+    assert!(user["gauge"]["dataPoints"][0]["asDouble"].is_number(), "{user}");
+    // Nobody listens any more.
+    says(&place.ask(&top).stderr, &["cannot send to http://127.0.0.1:", "retrying"]);
+    let wrong = place.ask(&["top", "-n", "1", "--otlp=https://a"]);
+    assert_eq!(wrong.code, Some(2));
+    says(&wrong.stderr, &["https is not supported"]);
 }
 
 #[test]
