@@ -100,6 +100,19 @@ pub struct Target {
     pub trimmed: bool,
 }
 
+impl Target {
+    /// Adds what another use of the same file requires. It is created before the run if any use needs it then.
+    pub fn join(&mut self, other: &Self) {
+        self.create_size = self.create_size.max(other.create_size);
+        self.fill |= other.fill;
+        self.create_on_open &= other.create_on_open;
+        self.unlink |= other.unlink;
+        self.invalidate |= other.invalidate;
+        self.written |= other.written;
+        self.trimmed |= other.trimmed;
+    }
+}
+
 /// How to preallocate a new file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]

@@ -3,10 +3,10 @@
 use super::claim::locked;
 use super::error::GuardError;
 use super::remove::{Identity, remove};
-use super::subject::{Spot, Want, stat};
+use super::subject::{Spot, stat};
 use crate::mark::{self, Mark, descriptor_path};
 use crate::scratch;
-use fathom_model::plan::Fallocate;
+use fathom_model::plan::{Fallocate, Target};
 use rustix::fs::{
     AtFlags, CWD, FallocateFlags, FlockOperation, Mode, OFlags, RenameFlags, fallocate, flock,
     fstat, ftruncate, linkat, mkdirat, openat, renameat_with, statat,
@@ -62,7 +62,7 @@ impl Drop for Made {
 pub(crate) fn create(
     path: &str,
     spot: Spot,
-    want: &Want,
+    want: &Target,
     stop: &dyn Fn() -> bool,
 ) -> Result<(Arc<OwnedFd>, Made), GuardError> {
     let (fd, made) = named(path, spot, Mark::Unfinished)?;
@@ -126,7 +126,7 @@ impl Draft {
     pub fn new(
         path: &str,
         spot: Spot,
-        want: &Want,
+        want: &Target,
         stop: &dyn Fn() -> bool,
     ) -> Result<(Arc<OwnedFd>, Self), GuardError> {
         let (fd, temporary) = match unnamed(path, &spot, 0o644)? {
@@ -208,7 +208,7 @@ impl Grown {
         file: &Arc<OwnedFd>,
         (from, to): (u64, u64),
         own: bool,
-        want: &Want,
+        want: &Target,
         stop: &dyn Fn() -> bool,
     ) -> Result<Self, GuardError> {
         let grown = Self { file: Arc::clone(file), from, own, keep: AtomicBool::new(false) };

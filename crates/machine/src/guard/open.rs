@@ -6,11 +6,11 @@ use super::make::NewDirs;
 use super::make::{self, Draft, Grown, Made};
 use super::promise::Promises;
 use super::prove::{self, Proof};
-use super::subject::{self, GuardSubject, Location, Spot, Want};
+use super::subject::{self, GuardSubject, Location, Spot};
 use crate::mark::{self, Mark, descriptor_path};
 use crate::target::Lookup;
 use fathom_model::facts::{TargetFacts, TargetKind};
-use fathom_model::plan::SyncIo;
+use fathom_model::plan::{SyncIo, Target};
 use rustix::fs::{Advice, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 use std::io;
@@ -45,7 +45,7 @@ pub struct OpenTarget {
 pub(crate) struct TargetEntry {
     path: String,
     kind: TargetKind,
-    want: Want,
+    want: Target,
     may_write: bool,
     held: OnceLock<OpenDescriptor>,
     late: Mutex<Option<Spot>>,
@@ -122,7 +122,7 @@ impl TargetEntry {
         let entry = Self {
             path,
             kind: TargetKind::File,
-            want: Want { invalidate: true, unlink: true, ..Want::default() },
+            want: Target { invalidate: true, unlink: true, ..Target::default() },
             may_write: true,
             held: OnceLock::new(),
             late: Mutex::new(None),
@@ -157,7 +157,7 @@ impl TargetEntry {
         let size = self.want.create_size.unwrap_or(0);
         (self.kind, facts.kind) = (TargetKind::File, TargetKind::File);
         (self.own, self.size_bytes, facts.size_bytes) = (true, size, size);
-        if self.want.late {
+        if self.want.create_on_open {
             *lock(&self.late) = Some(spot);
             return Ok(());
         }

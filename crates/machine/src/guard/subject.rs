@@ -3,7 +3,7 @@
 use super::error::GuardError;
 use crate::target::{self, Lookup};
 use fathom_model::facts::{TargetFacts, TargetKind};
-use fathom_model::plan::{Fallocate, Plan, Target};
+use fathom_model::plan::{Plan, Target};
 use fathom_sys::device::Number;
 use rustix::fs::{AtFlags, FileType, Stat, statat};
 use std::collections::HashMap;
@@ -36,23 +36,12 @@ pub(crate) struct Spot {
     pub name: String,
 }
 
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Want {
-    pub written: bool,
-    pub trimmed: bool,
-    pub create_size: Option<u64>,
-    pub fallocate: Fallocate,
-    pub fill: bool,
-    pub late: bool,
-    pub unlink: bool,
-    pub invalidate: bool,
-}
-
 pub(crate) struct GuardSubject {
     pub paths: Vec<String>,
     /// Indexes of its targets in the plan, parallel to `paths`.
     pub members: Vec<usize>,
-    pub want: Want,
+    /// What all of these require; `written` if it is trimmed, too.
+    pub want: Target,
     pub place: Location,
     pub facts: TargetFacts,
 }
@@ -74,13 +63,12 @@ pub(crate) fn gather(lookup: &Lookup, plan: &Plan) -> Result<Vec<GuardSubject>, 
                 let subject = &mut all[*at.get()];
                 subject.paths.push(target.path.clone());
                 subject.members.push(index);
-                subject.want.join(target);
+                subject.want.join(&wanted(target));
             }
             Entry::Vacant(at) => {
                 at.insert(all.len());
                 let (paths, members) = (vec![target.path.clone()], vec![index]);
-                let mut want = Want { fallocate: target.fallocate, late: true, ..Want::default() };
-                want.join(target);
+                let want = wanted(target);
                 all.push(GuardSubject { paths, members, want, place, facts });
             }
         }
@@ -88,16 +76,12 @@ pub(crate) fn gather(lookup: &Lookup, plan: &Plan) -> Result<Vec<GuardSubject>, 
     Ok(all)
 }
 
-impl Want {
-    fn join(&mut self, target: &Target) {
-        self.written |= target.written || target.trimmed;
-        self.trimmed |= target.trimmed;
-        self.create_size = self.create_size.max(target.create_size);
-        self.fill |= target.fill;
+fn wanted(target: &Target) -> Target {
+    Target {
+        written: target.written || target.trimmed,
         // A file to be filled must exist before the run.
-        self.late &= target.create_on_open && !target.fill;
-        self.unlink |= target.unlink;
-        self.invalidate |= target.invalidate;
+        create_on_open: target.create_on_open && !target.fill,
+        ..target.clone()
     }
 }
 

@@ -223,13 +223,7 @@ impl Plans {
         if known.within != wanted.within {
             return Err(format!("{} is not in the same directory in all jobs", wanted.path));
         }
-        known.create_size = known.create_size.max(wanted.create_size);
-        known.fill |= wanted.fill;
-        known.create_on_open &= wanted.create_on_open;
-        known.unlink |= wanted.unlink;
-        known.invalidate |= wanted.invalidate;
-        known.written |= wanted.written;
-        known.trimmed |= wanted.trimmed;
+        known.join(wanted);
         Ok(at)
     }
 

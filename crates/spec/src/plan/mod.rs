@@ -281,16 +281,16 @@ impl<'a> Planner<'a> {
         });
         let target = &mut self.plan.targets[index];
         target.within = merge_containment(target.within.take(), file)?;
-        target.create_size = target.create_size.max(part.create_size);
-        target.fill |= mix.has(Dir::Read) || job.target.fill;
-        // Created before the run if any job needs it then.
-        target.create_on_open &= job.target.create_on_open;
-        target.unlink |= job.target.unlink;
-        target.invalidate |= job.invalidate;
         // A trace may read one file and write another.
         let is_used = |dir| job.traces.is_empty() || mix.has(dir);
-        target.written |= job.plan.modifies(Dir::Write) && is_used(Dir::Write);
-        target.trimmed |= job.plan.modifies(Dir::Trim) && is_used(Dir::Trim);
+        target.join(&Target {
+            create_size: part.create_size,
+            fill: mix.has(Dir::Read) || job.target.fill,
+            invalidate: job.invalidate,
+            written: job.plan.modifies(Dir::Write) && is_used(Dir::Write),
+            trimmed: job.plan.modifies(Dir::Trim) && is_used(Dir::Trim),
+            ..job.target.clone()
+        });
         Ok(index)
     }
 }
