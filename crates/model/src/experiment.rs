@@ -328,6 +328,34 @@ pub struct WindowResult {
 }
 
 impl WindowResult {
+    /// Adds what was done in another window, on this machine or on another. How long both took, and what was in flight below
+    /// them, depends on whether they were concurrent.
+    pub fn add(&mut self, other: &Self) {
+        for (sum, more) in [
+            (&mut self.ios, other.ios),
+            (&mut self.bytes, other.bytes),
+            (&mut self.errors, other.errors),
+            (&mut self.short_ios, other.short_ios),
+            (&mut self.unstarted, other.unstarted),
+            (&mut self.user_ns, other.user_ns),
+            (&mut self.system_ns, other.system_ns),
+            (&mut self.helper_ns, other.helper_ns),
+            (&mut self.switches, other.switches),
+            (&mut self.system_calls, other.system_calls),
+        ] {
+            *sum = sum.saturating_add(more);
+        }
+        if self.first_error.is_none() {
+            self.first_error.clone_from(&other.first_error);
+        }
+        self.clat.merge(&other.clat);
+        self.slat.merge(&other.slat);
+        self.flush_lat.merge(&other.flush_lat);
+        let delays = self.run_delay_ns.into_iter().chain(other.run_delay_ns);
+        self.run_delay_ns = delays.reduce(u64::saturating_add);
+        self.cpu = self.cpu.into_iter().chain(other.cpu).reduce(CpuTime::plus);
+    }
+
     /// The figure of this window; `None` where nothing was done.
     pub fn metric(&self, metric: Metric) -> Option<f64> {
         let (amount, per) = self.rate(metric);

@@ -152,6 +152,16 @@ pub struct CpuShares {
 }
 
 impl CpuTime {
+    /// That of both.
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            busy_ns: self.busy_ns.saturating_add(other.busy_ns),
+            steal_ns: self.steal_ns.saturating_add(other.steal_ns),
+            idle_ns: self.idle_ns.saturating_add(other.idle_ns),
+            throttled_ns: self.throttled_ns.saturating_add(other.throttled_ns),
+        }
+    }
+
     /// The shares; `None` where no time passed.
     pub fn shares(self) -> Option<CpuShares> {
         let (busy, steal) = (self.busy_ns as f64, self.steal_ns as f64);

@@ -101,42 +101,14 @@ pub(crate) fn workers(jobs: &[JobRecord], is_paced: bool) -> WindowResult {
 pub(crate) fn add_rank(sum: &mut WindowResult, other: WindowResult) {
     sum.elapsed_ns = sum.elapsed_ns.max(other.elapsed_ns);
     sum.took_ns = sum.took_ns.max(other.took_ns);
-    for (sum, other) in [
-        (&mut sum.ios, other.ios),
-        (&mut sum.bytes, other.bytes),
-        (&mut sum.errors, other.errors),
-        (&mut sum.short_ios, other.short_ios),
-        (&mut sum.unstarted, other.unstarted),
-        (&mut sum.user_ns, other.user_ns),
-        (&mut sum.system_ns, other.system_ns),
-        (&mut sum.helper_ns, other.helper_ns),
-        (&mut sum.switches, other.switches),
-        (&mut sum.system_calls, other.system_calls),
-    ] {
-        *sum = sum.saturating_add(other);
-    }
-    sum.first_error = sum.first_error.take().or(other.first_error);
-    sum.clat.merge(&other.clat);
-    sum.slat.merge(&other.slat);
-    sum.flush_lat.merge(&other.flush_lat);
+    sum.add(&other);
     sum.workers.extend(other.workers);
-    sum.cpu = sum.cpu.into_iter().chain(other.cpu).reduce(added);
     sum.disk = match (sum.disk.take(), other.disk) {
         (Some(disk), Some(other)) => Some(disk.with(&other)),
         (disk, other) => disk.or(other),
     };
     let queues = sum.driver_queue.into_iter().chain(other.driver_queue);
     sum.driver_queue = queues.reduce(|one, other| one + other);
-}
-
-/// CPU time of two machines.
-pub(crate) fn added(one: CpuTime, other: CpuTime) -> CpuTime {
-    CpuTime {
-        busy_ns: one.busy_ns + other.busy_ns,
-        steal_ns: one.steal_ns + other.steal_ns,
-        idle_ns: one.idle_ns + other.idle_ns,
-        throttled_ns: one.throttled_ns + other.throttled_ns,
-    }
 }
 
 /// Whether no I/O of this worker failed in the measured time.

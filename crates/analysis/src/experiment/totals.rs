@@ -29,20 +29,8 @@ pub struct Totals {
 impl Totals {
     pub fn add(&mut self, window: &WindowResult) {
         let sum = &mut self.sum;
-        add_all([
-            (&mut sum.elapsed_ns, window.elapsed_ns),
-            (&mut sum.took_ns, window.took_ns),
-            (&mut sum.ios, window.ios),
-            (&mut sum.bytes, window.bytes),
-            (&mut sum.errors, window.errors),
-            (&mut sum.short_ios, window.short_ios),
-            (&mut sum.user_ns, window.user_ns),
-            (&mut sum.system_ns, window.system_ns),
-            (&mut sum.helper_ns, window.helper_ns),
-            (&mut sum.switches, window.switches),
-            (&mut sum.system_calls, window.system_calls),
-            (&mut sum.unstarted, window.unstarted),
-        ]);
+        add_all([(&mut sum.elapsed_ns, window.elapsed_ns), (&mut sum.took_ns, window.took_ns)]);
+        sum.add(window);
         let mut busiest_ns = 0;
         for worker in &window.workers {
             add_all([(&mut sum.user_ns, worker.user_ns), (&mut sum.system_ns, worker.system_ns)]);
@@ -52,22 +40,6 @@ impl Totals {
         self.worker_share += (busiest_ns as f64 / window.elapsed_ns.max(1) as f64).min(1.0);
         self.rates.push(window.rate(Metric::Iops));
         self.driver_queues.extend(window.driver_queue);
-        sum.first_error = sum.first_error.take().or_else(|| window.first_error.clone());
-        sum.clat.merge(&window.clat);
-        sum.slat.merge(&window.slat);
-        sum.flush_lat.merge(&window.flush_lat);
-        if let Some(delay_ns) = window.run_delay_ns {
-            add_all([(sum.run_delay_ns.get_or_insert_default(), delay_ns)]);
-        }
-        if let Some(cpu) = window.cpu {
-            let all = sum.cpu.get_or_insert_default();
-            add_all([
-                (&mut all.busy_ns, cpu.busy_ns),
-                (&mut all.steal_ns, cpu.steal_ns),
-                (&mut all.idle_ns, cpu.idle_ns),
-                (&mut all.throttled_ns, cpu.throttled_ns),
-            ]);
-        }
         if let Some(disk) = &window.disk {
             // Windows follow each other, while disks that are put together work at the same time.
             let DiskRecord { mut busy_ms, mut elapsed_ms, .. } = *disk;

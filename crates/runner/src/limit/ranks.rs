@@ -3,7 +3,7 @@
 use super::executor::{EngineExecutor, Executor, Place};
 use crate::cancel::CancelToken;
 use crate::ranks::{Lost, Ranks, SILENCE};
-use crate::window::{add_rank, added};
+use crate::window::add_rank;
 use fathom_model::experiment::WindowResult;
 use fathom_model::facts::Host;
 use fathom_model::histogram::Histogram;
@@ -138,7 +138,7 @@ impl<'a> RanksExecutor<'a> {
                 for (ns, count) in load.clat.buckets() {
                     *sum.latencies.entry(ns).or_default() += count;
                 }
-                sum.cpu = added(sum.cpu, measured.cpu.unwrap_or_default());
+                sum.cpu = sum.cpu.plus(measured.cpu.unwrap_or_default());
             }
         }
     }
@@ -219,7 +219,7 @@ fn merged(probe: &Probe, all: Vec<Measurement>) -> Measurement {
         if all_idle || !is_idle(&one) {
             sum.elapsed_ns = sum.elapsed_ns.max(one.elapsed_ns);
         }
-        sum.cpu = sum.cpu.into_iter().chain(one.cpu).reduce(added);
+        sum.cpu = sum.cpu.into_iter().chain(one.cpu).reduce(CpuTime::plus);
         for (sum, load) in sum.loads.iter_mut().zip(one.loads) {
             add_rank(sum, load);
         }
