@@ -192,7 +192,7 @@ const IN_FLIGHT_BYTES: u64 = 64 << 20;
 const DEPTH_LEAST: u64 = 32;
 const DEPTH_MOST: u64 = 1024;
 /// From this block size on, bandwidth is what people ask for.
-const LARGE_BYTES: f64 = 131_072.0;
+pub const LARGE_BYTES: f64 = 131_072.0;
 
 /// Whether I/Os of so many bytes, on average, are large: their rate is given in bytes per second.
 pub fn is_large(bytes: f64) -> bool {

@@ -172,6 +172,10 @@ impl Chart {
         Self { title: title.into(), kind: ChartKind::Bars, x, y, series: vec![series] }
     }
 
+    pub fn lines(title: impl Into<String>, (x, y): (Axis, Axis), series: Vec<ChartSeries>) -> Self {
+        Self { title: title.into(), kind: ChartKind::Lines, x, y, series }
+    }
+
     pub fn points(&self) -> impl Iterator<Item = &ChartPoint> {
         self.series.iter().flat_map(|series| &series.points)
     }

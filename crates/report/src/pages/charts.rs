@@ -2,7 +2,6 @@
 
 pub(super) mod conditions;
 
-use super::limit::LARGE_BYTES;
 use super::run::figures;
 use super::{percentile, range};
 use crate::doc::{
@@ -19,7 +18,7 @@ use fathom_analysis::stats::share_interval;
 use fathom_analysis::timeline::{IoSum, TimeSpan};
 use fathom_analysis::topology;
 use fathom_analysis::watch::Observed;
-use fathom_model::limit::{BlockLimit, TargetLimit, TargetResult};
+use fathom_model::limit::{BlockLimit, LARGE_BYTES, TargetLimit, TargetResult, is_large};
 use fathom_model::plan::Show;
 use fathom_model::record::{RankRecord, RankSpan, RunRecord};
 use fathom_model::topology::Topology;
@@ -146,10 +145,9 @@ fn threads_over_time(
     }
     let times = TimeAxis::of(&spans, events);
     let series = KINDS[..KINDS_SHOWN].iter().map(|(name, _)| {
-        let point = |span: &TimeSpan<BTreeMap<String, f64>>| ChartPoint {
-            x: f64::midpoint(span.from_ns as f64, span.to_ns as f64) / 1e9 / times.unit_seconds,
-            y: span.sum.get(*name).copied().unwrap_or(0.0) / span.observed_ns as f64,
-            ..ChartPoint::default()
+        let point = |span: &TimeSpan<BTreeMap<String, f64>>| {
+            let y = span.sum.get(*name).copied().unwrap_or(0.0) / span.observed_ns as f64;
+            times.point(span.from_ns, span.to_ns, y)
         };
         let points = spans.iter().map(point).collect();
         ChartSeries::new(*name, points)
@@ -157,13 +155,8 @@ fn threads_over_time(
     let is_shown = |one: &ChartSeries| one.points.iter().any(|point| point.y >= THREADS_MIN);
     let series: Vec<ChartSeries> = series.filter(is_shown).collect();
     if spans.len() >= SPANS_MIN {
-        page.chart(Chart {
-            title: format!("threads{of} by state over time"),
-            kind: ChartKind::Lines,
-            x: times.axis(),
-            y: Axis::linear("threads", QuantityUnit::Number),
-            series,
-        });
+        let axes = (times.axis(), Axis::linear("threads", QuantityUnit::Number));
+        page.chart(Chart::lines(format!("threads{of} by state over time"), axes, series));
     }
 }
 
@@ -237,13 +230,8 @@ fn jobs_over_time(page: &mut Document, record: &RunRecord, seen: &Observed) {
         }
     }
     latencies.retain(|series| series.points.len() >= SPANS_MIN);
-    body.chart(Chart {
-        title: "completion latency over time".into(),
-        kind: ChartKind::Lines,
-        x: times.axis(),
-        y: Axis::log("completion latency", QuantityUnit::Nanoseconds),
-        series: latencies,
-    });
+    let axes = (times.axis(), Axis::log("completion latency", QuantityUnit::Nanoseconds));
+    body.chart(Chart::lines("completion latency over time", axes, latencies));
     let of = if is_of_machine(record) { " of the whole machine" } else { "" };
     threads_over_time(&mut body, seen, of, (&events, seen.began_ns()));
     over_time(page, &spans, body);
@@ -254,7 +242,7 @@ fn ranks_over_time(page: &mut Document, record: &RunRecord) {
     let all = &record.ranks_over_time;
     let Some(last) = all.last().filter(|_| all.len() >= SPANS_MIN) else { return };
     let times = TimeAxis::within(last.to_ns, &[]);
-    let is_large = all.iter().any(|s| s.bytes_per_second >= LARGE_BYTES as f64 * s.iops.max(1.0));
+    let is_large = all.iter().any(|s| s.bytes_per_second >= LARGE_BYTES * s.iops.max(1.0));
     let (name, unit) = match is_large {
         true => ("bandwidth", bandwidth(0.0).unit),
         false => ("IOPS", QuantityUnit::Count),
@@ -263,15 +251,11 @@ fn ranks_over_time(page: &mut Document, record: &RunRecord) {
     let p99 = |span: &RankSpan| span.clat_p99_ns.map(|ns| ns as f64);
     type Value<'a> = &'a dyn Fn(&RankSpan) -> Option<f64>;
     let chart = |title: String, y: &Axis, spans: &[RankSpan], value: Value<'_>| {
-        let point = |span: &RankSpan| {
-            let x =
-                f64::midpoint(span.from_ns as f64, span.to_ns as f64) / 1e9 / times.unit_seconds;
-            Some(ChartPoint { x, y: value(span)?, ..ChartPoint::default() })
-        };
+        let point = |span: &RankSpan| Some(times.point(span.from_ns, span.to_ns, value(span)?));
         let points = spans.iter().filter_map(point).collect();
         let series = vec![ChartSeries::new("", points)];
         let x = Axis::linear(times.name, QuantityUnit::Count);
-        Chart { title, kind: ChartKind::Lines, x, y: y.clone(), series }
+        Chart::lines(title, (x, y.clone()), series)
     };
     let (rates, latencies) =
         (Axis::linear(name, unit), Axis::log("p99 completion latency", QuantityUnit::Nanoseconds));
@@ -327,13 +311,8 @@ pub(super) fn disks_over_time(page: &mut Document, findings: &[Finding], seen: &
     let series = all.iter().map(|one| one.series("", times.unit_seconds, mean));
     let mut series: Vec<ChartSeries> = series.collect();
     series.retain(|series| series.points.len() >= SPANS_MIN);
-    body.chart(Chart {
-        title: "mean latency (await) over time".into(),
-        kind: ChartKind::Lines,
-        x: times.axis(),
-        y: Axis::log("mean latency", QuantityUnit::Nanoseconds),
-        series,
-    });
+    let axes = (times.axis(), Axis::log("mean latency", QuantityUnit::Nanoseconds));
+    body.chart(Chart::lines("mean latency (await) over time", axes, series));
     threads_over_time(&mut body, seen, "", (&events, 0));
     let mut all = Document::default();
     over_time(&mut all, &spans, body);
@@ -357,20 +336,16 @@ fn throughput(
     ios: &str,
     bandwidth: impl Fn(f64) -> Quantity,
 ) -> Chart {
-    let is_large = all.iter().any(|one| one.bytes() >= LARGE_BYTES as f64 * one.ios().max(1.0));
+    let is_large = all.iter().any(|one| one.bytes() >= LARGE_BYTES * one.ios().max(1.0));
     let rate = |seconds: f64, sum: &IoSum| match is_large {
         true => bandwidth(sum.bytes / seconds),
         false => count(sum.ios / seconds),
     };
     let name = if is_large { "bandwidth" } else { ios };
     let value = |seconds, sum: &IoSum| Some(rate(seconds, sum).value);
-    Chart {
-        title: format!("{name} over time"),
-        kind: ChartKind::Lines,
-        x: times.axis(),
-        y: Axis::linear(name, rate(1.0, &IoSum::default()).unit),
-        series: all.iter().map(|one| one.series("", times.unit_seconds, value)).collect(),
-    }
+    let series = all.iter().map(|one| one.series("", times.unit_seconds, value)).collect();
+    let axes = (times.axis(), Axis::linear(name, rate(1.0, &IoSum::default()).unit));
+    Chart::lines(format!("{name} over time"), axes, series)
 }
 
 /// The time since the start, in a unit in which ticks are round.
@@ -392,6 +367,12 @@ impl<'a> TimeAxis<'a> {
             _ => (1.0, "seconds since the start"),
         };
         Self { unit_seconds, name, events }
+    }
+
+    /// In the middle of a span.
+    fn point(&self, from_ns: u64, to_ns: u64, y: f64) -> ChartPoint {
+        let x = f64::midpoint(from_ns as f64, to_ns as f64) / 1e9 / self.unit_seconds;
+        ChartPoint { x, y, ..ChartPoint::default() }
     }
 
     fn axis(&self) -> Axis {
@@ -480,7 +461,7 @@ pub(super) fn peaks(page: &mut Document, targets: &[TargetLimit]) {
 
 /// Latency against throughput, a point for each setting.
 pub(super) fn latency(page: &mut Document, block: &BlockLimit) {
-    let is_large = block.block_bytes >= LARGE_BYTES;
+    let is_large = is_large(block.block_bytes as f64);
     let per_io = if is_large { block.block_bytes as f64 } else { 1.0 };
     let mut points: Vec<&Point> = block.points.iter().collect();
     points.sort_by_key(|point| (point.setting().in_flight(), point.workers));
@@ -532,13 +513,9 @@ pub(super) fn latency(page: &mut Document, block: &BlockLimit) {
         false => Axis::linear("IOPS", QuantityUnit::Count),
     };
     let mut part = Document::default();
-    part.chart(Chart {
-        title: format!("{}: latency vs. throughput (workers × QD)", block.name()),
-        kind: ChartKind::Lines,
-        x,
-        y: Axis::log("completion latency", QuantityUnit::Nanoseconds),
-        series,
-    });
+    let title = format!("{}: latency vs. throughput (workers × QD)", block.name());
+    let y = Axis::log("completion latency", QuantityUnit::Nanoseconds);
+    part.chart(Chart::lines(title, (x, y), series));
     page.html_only(part);
 }
 

@@ -459,9 +459,6 @@ fn several(page: &mut Document, record: &LimitRecord, combined: &Combined) {
     page.section(&format!("all targets, {}", combined.name()), answer, body);
 }
 
-/// From this block size on, bandwidth is what people ask for.
-pub(super) const LARGE_BYTES: u64 = 128 << 10;
-
 /// What share of its specification each target reached: `87% of the 1M IOPS specified for 4 KiB random reads`.
 fn specified(page: &mut Document, record: &LimitRecord, peaks: &[PeakCeilings]) {
     let several = record.report.targets.len() > 1;

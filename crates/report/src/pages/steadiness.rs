@@ -1,8 +1,8 @@
 //! The rounds of a run that ends at steady state, and whether it did.
 
 use crate::doc::{
-    Axis, Chart, ChartKind, ChartPoint, ChartSeries, DataColumn, Document, QuantityUnit, Text,
-    count, percent, plural, text,
+    Axis, Chart, ChartPoint, ChartSeries, DataColumn, Document, QuantityUnit, Text, count, percent,
+    plural, text,
 };
 use fathom_analysis::compare::{
     JobSteadiness, STEADY_RANGE_MAX, STEADY_ROUNDS, STEADY_SLOPE_MAX, Steadiness,
@@ -48,13 +48,9 @@ pub(super) fn rounds(page: &mut Document, steadiness: &Steadiness) {
         let more = (steadiness.jobs.len() - shown.len()) as u64;
         body.paragraph(text!(plural(more, "more job"), " in `--format=html`"));
     }
-    body.chart(Chart {
-        title: "IOPS by round".into(),
-        kind: ChartKind::Lines,
-        x: Axis::linear("round", QuantityUnit::Count),
-        y: Axis::linear("IOPS", QuantityUnit::Count),
-        series: steadiness.jobs.iter().map(series).collect(),
-    });
+    let axes = ["round", "IOPS"].map(|name| Axis::linear(name, QuantityUnit::Count));
+    let series = steadiness.jobs.iter().map(series).collect();
+    body.chart(Chart::lines("IOPS by round", axes.into(), series));
     let limits = text!(
         plural(STEADY_ROUNDS as u64, "round"),
         " in a row: range at most ",

@@ -1,6 +1,6 @@
 //! Charts of conditions.
 
-use crate::doc::{Axis, Chart, ChartKind, ChartPoint, ChartSeries, Document, QuantityUnit};
+use crate::doc::{Axis, Chart, ChartPoint, ChartSeries, Document, QuantityUnit};
 use crate::pages::experiment::all;
 use fathom_analysis::experiment::curves;
 use fathom_model::experiment::{Condition, ExperimentRecord, MeasuredCondition, Metric};
@@ -18,16 +18,9 @@ pub(in crate::pages) fn metric(body: &mut Document, record: &ExperimentRecord) {
             ..point(condition.cell.last().map_or("", String::as_str), found)
         };
         let series = lines(record, name, point);
-        body.chart(Chart {
-            title: format!("{title} by {axis}"),
-            kind: ChartKind::Lines,
-            x: Axis::log(
-                axis,
-                if has_sizes(record) { QuantityUnit::Bytes } else { QuantityUnit::Count },
-            ),
-            y: Axis::linear(title, unit),
-            series,
-        });
+        let of = if has_sizes(record) { QuantityUnit::Bytes } else { QuantityUnit::Count };
+        let axes = (Axis::log(axis, of), Axis::linear(title, unit));
+        body.chart(Chart::lines(format!("{title} by {axis}"), axes, series));
         return;
     }
     let bars =
@@ -55,17 +48,9 @@ pub(in crate::pages) fn latency(body: &mut Document, record: &ExperimentRecord) 
     let least = xs.iter().copied().fold(f64::INFINITY, f64::min);
     // Curves of large and small blocks are far apart.
     let is_wide = xs.iter().any(|x| *x > 8.0 * least);
-    body.chart(Chart {
-        title: "latency vs. throughput".into(),
-        kind: ChartKind::Lines,
-        x: if is_wide {
-            Axis::log("IOPS", QuantityUnit::Count)
-        } else {
-            Axis::linear("IOPS", QuantityUnit::Count)
-        },
-        y: Axis::log("mean latency", QuantityUnit::Nanoseconds),
-        series,
-    });
+    let x = Axis { log: is_wide, ..Axis::linear("IOPS", QuantityUnit::Count) };
+    let axes = (x, Axis::log("mean latency", QuantityUnit::Nanoseconds));
+    body.chart(Chart::lines("latency vs. throughput", axes, series));
 }
 
 fn lines(
