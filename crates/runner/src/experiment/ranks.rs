@@ -26,16 +26,11 @@ pub(super) struct Asked {
     pub iops: Option<f64>,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct About {
-    hostname: String,
-    kernel: String,
-}
-
 /// This rank among those that measure an experiment.
 pub(super) struct Peers {
     ranks: Ranks,
-    about: Vec<About>,
+    /// All, without what they did.
+    about: Vec<TrialRank>,
     /// On rank 0, what each did in the windows of each condition: amounts, and what they are per.
     sums: Vec<Vec<(f64, f64)>>,
     /// Once a rank is lost, nothing more is waited for.
@@ -65,7 +60,8 @@ impl Drop for Restorer {
 
 impl Peers {
     pub fn meet(ranks: Ranks, host: &Host) -> Self {
-        let own = About { hostname: host.hostname.clone(), kernel: host.kernel.clone() };
+        let (hostname, kernel) = (host.hostname.clone(), host.kernel.clone());
+        let own = TrialRank { hostname, kernel, ..TrialRank::default() };
         let (about, sums) = (Vec::new(), Vec::new());
         let mut this = Self { ranks, about, sums, lost: None, restorer: None };
         let all = this.gather(&own, SILENCE).and_then(|all| this.broadcast(&all, SILENCE));
@@ -214,10 +210,9 @@ impl Peers {
     }
 
     pub fn record(&self) -> Vec<TrialRank> {
-        let rank = |(about, sums): (&About, &Vec<(f64, f64)>)| TrialRank {
-            hostname: about.hostname.clone(),
-            kernel: about.kernel.clone(),
+        let rank = |(about, sums): (&TrialRank, &Vec<(f64, f64)>)| TrialRank {
             metrics: sums.iter().map(|(sum, per)| (*per > 0.0).then(|| sum / per)).collect(),
+            ..about.clone()
         };
         self.about.iter().zip(&self.sums).map(rank).collect()
     }

@@ -16,9 +16,7 @@ use std::time::Duration;
 /// What of a rank decides how far a search may go.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct About {
-    hostname: String,
-    kernel: String,
-    cores: u32,
+    rank: LimitRank,
     buffers_bytes_max: u64,
     cpu_limit: Option<f64>,
 }
@@ -42,10 +40,9 @@ pub fn introduce(
     host: &Host,
     config: &mut Config,
 ) -> Result<Vec<LimitRank>, Lost> {
+    let (hostname, kernel) = (host.hostname.clone(), host.kernel.clone());
     let own = About {
-        hostname: host.hostname.clone(),
-        kernel: host.kernel.clone(),
-        cores: config.cores,
+        rank: LimitRank { hostname, kernel, cores: config.cores, at_peaks: Vec::new() },
         buffers_bytes_max: config.buffers_bytes_max,
         cpu_limit: config.cpu_limit,
     };
@@ -53,7 +50,7 @@ pub fn introduce(
     if ranks.rank > 0 {
         return Ok(Vec::new());
     }
-    config.cores = all.iter().fold(0, |sum, one| one.cores.saturating_add(sum));
+    config.cores = all.iter().fold(0, |sum, one| one.rank.cores.saturating_add(sum));
     // A worker needs as much memory on any of them.
     let least = all.iter().map(|one| one.buffers_bytes_max).min().unwrap_or(0);
     config.buffers_bytes_max = least.saturating_mul(all.len() as u64);
@@ -64,13 +61,7 @@ pub fn introduce(
         let QueueFacts { device, hidden, .. } = std::mem::take(queue);
         *queue = QueueFacts { device, hidden, ..QueueFacts::default() };
     }
-    let rank = |one: About| LimitRank {
-        hostname: one.hostname,
-        kernel: one.kernel,
-        cores: one.cores,
-        at_peaks: Vec::new(),
-    };
-    Ok(all.into_iter().map(rank).collect())
+    Ok(all.into_iter().map(|one| one.rank).collect())
 }
 
 /// Measures the windows of rank 0's search, and passes them to `take`, until that has ended.
