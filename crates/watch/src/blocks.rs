@@ -148,10 +148,6 @@ impl BlockSampler {
     pub fn missing(&self) -> &[Unavailable] {
         &self.missing
     }
-
-    pub fn devices(&self) -> Vec<&str> {
-        self.devices.iter().map(|counted| counted.device.name.as_str()).collect()
-    }
 }
 
 impl Sampler for BlockSampler {

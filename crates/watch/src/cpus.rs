@@ -1,11 +1,10 @@
 //! CPU time of some CPUs, from /proc/stat.
 
 use crate::proc_file::read_text;
-use crate::system::stat::ProcStat;
+use crate::system::stat;
 use fathom_model::watch::CpuSample;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
 #[derive(Debug, Clone)]
 pub struct CpuSampler {
@@ -17,7 +16,6 @@ pub struct CpuSampler {
 /// The counters of the CPUs at one instant; `fathom_analysis::derive` makes the difference of two.
 #[derive(Debug, Clone)]
 pub struct CpuSnapshot {
-    pub at: Instant,
     pub tick_ns: u64,
     /// Each CPU that is online, ascending.
     pub cpus: Vec<CpuSample>,
@@ -37,10 +35,9 @@ impl CpuSampler {
     /// Reads the counters. A CPU that is offline is left out.
     pub fn snapshot(&self) -> io::Result<CpuSnapshot> {
         let text = read_text(&self.path)?;
-        let at = Instant::now();
-        let mut cpus = ProcStat::parse(&text, &self.path)?.cpus;
+        let mut cpus = stat::parse(&text, &self.path)?.cpus;
         cpus.retain(|cpu| self.cpus.contains(&cpu.cpu));
-        Ok(CpuSnapshot { at, tick_ns: self.tick_ns, cpus })
+        Ok(CpuSnapshot { tick_ns: self.tick_ns, cpus })
     }
 }
 

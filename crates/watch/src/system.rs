@@ -15,7 +15,6 @@ use fathom_model::watch::{
 };
 use fathom_sys::interrupts;
 use frequency::Frequencies;
-use stat::ProcStat;
 use std::io;
 use std::path::Path;
 
@@ -123,21 +122,15 @@ impl SystemSampler {
     /// The current counters.
     pub fn read(&mut self) -> io::Result<SystemSample> {
         let buffer = &mut self.buffer;
-        let ProcStat { cpus, running, blocked, context_switches, interrupts, forks } =
-            ProcStat::parse(&self.stat.read(buffer)?, self.stat.path())?;
+        let stat = stat::parse(&self.stat.read(buffer)?, self.stat.path())?;
         let mut sample = SystemSample {
-            cpus,
-            running,
-            blocked,
-            context_switches,
-            interrupts,
-            forks,
             interrupts_by: parsed(&self.interrupts, buffer, interrupts::parse),
             soft_interrupts_by: parsed(&self.soft_interrupts, buffer, interrupts::parse),
             memory: parsed(&self.memory, buffer, memory::memory),
             paging: parsed(&self.paging, buffer, memory::paging),
             pressure: self.stalls.as_ref().and_then(|stalls| stalls.read(buffer)),
             cgroup: self.cgroups.as_mut().and_then(|groups| groups.read(buffer)),
+            ..stat
         };
         self.frequencies.read(&mut sample.cpus, buffer);
         Ok(sample)

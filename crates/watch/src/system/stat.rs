@@ -1,45 +1,34 @@
 //! /proc/stat (Documentation/filesystems/proc.rst of the kernel, "Miscellaneous kernel statistics").
 
 use crate::proc_file::unexpected_line;
-use fathom_model::watch::CpuSample;
+use fathom_model::watch::{CpuSample, SystemSample};
 use std::io;
 use std::path::Path;
 
-#[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct ProcStat {
-    pub cpus: Vec<CpuSample>,
-    pub running: u32,
-    pub blocked: u32,
-    pub context_switches: u64,
-    pub interrupts: u64,
-    pub forks: u64,
-}
-
-impl ProcStat {
-    pub fn parse(text: &str, path: &Path) -> io::Result<Self> {
-        let mut stat = Self::default();
-        for line in text.lines() {
-            let Some((name, rest)) = line.split_once(' ') else { continue };
-            // `intr` and `softirq` continue with one number per source.
-            let first = || rest.split_ascii_whitespace().next().and_then(|word| word.parse().ok());
-            let count = || first().unwrap_or(0_u64);
-            match name {
-                "intr" => stat.interrupts = count(),
-                "ctxt" => stat.context_switches = count(),
-                "processes" => stat.forks = count(),
-                "procs_running" => stat.running = count() as u32,
-                "procs_blocked" => stat.blocked = count() as u32,
-                _ => {
-                    let number = name.strip_prefix("cpu").and_then(|number| number.parse().ok());
-                    let Some(number) = number else { continue };
-                    let unexpected =
-                        || unexpected_line(path, "7 or more counters after the name", line);
-                    stat.cpus.push(cpu(number, rest).ok_or_else(unexpected)?);
-                }
+/// The fields of a sample that it holds.
+pub(crate) fn parse(text: &str, path: &Path) -> io::Result<SystemSample> {
+    let mut stat = SystemSample::default();
+    for line in text.lines() {
+        let Some((name, rest)) = line.split_once(' ') else { continue };
+        // `intr` and `softirq` continue with one number per source.
+        let first = || rest.split_ascii_whitespace().next().and_then(|word| word.parse().ok());
+        let count = || first().unwrap_or(0_u64);
+        match name {
+            "intr" => stat.interrupts = count(),
+            "ctxt" => stat.context_switches = count(),
+            "processes" => stat.forks = count(),
+            "procs_running" => stat.running = count() as u32,
+            "procs_blocked" => stat.blocked = count() as u32,
+            _ => {
+                let number = name.strip_prefix("cpu").and_then(|number| number.parse().ok());
+                let Some(number) = number else { continue };
+                let unexpected =
+                    || unexpected_line(path, "7 or more counters after the name", line);
+                stat.cpus.push(cpu(number, rest).ok_or_else(unexpected)?);
             }
         }
-        Ok(stat)
     }
+    Ok(stat)
 }
 
 /// A CPU's line: user nice system idle iowait irq softirq steal, then guest times, which are part
@@ -61,8 +50,8 @@ fn cpu(cpu: u32, counters: &str) -> Option<CpuSample> {
 mod tests {
     use super::*;
 
-    fn parse(text: &str) -> io::Result<ProcStat> {
-        ProcStat::parse(text, Path::new("/proc/stat"))
+    fn parse(text: &str) -> io::Result<SystemSample> {
+        super::parse(text, Path::new("/proc/stat"))
     }
 
     #[test]
@@ -90,7 +79,7 @@ mod tests {
             let error = parse(text).unwrap_err().to_string();
             assert!(error.contains("/proc/stat") && error.contains("7 or more"), "{error}");
         }
-        assert_eq!(parse("").unwrap(), ProcStat::default());
-        assert_eq!(parse("cpus 1\nintr x\n\n").unwrap(), ProcStat::default());
+        assert_eq!(parse("").unwrap(), SystemSample::default());
+        assert_eq!(parse("cpus 1\nintr x\n\n").unwrap(), SystemSample::default());
     }
 }
