@@ -93,36 +93,3 @@ pub fn engine_help(name: Option<&str>) -> Result<String, crate::SpecError> {
     }
     Ok(text)
 }
-
-pub fn compat_table() -> String {
-    let mut text = String::new();
-    for group in KeyGroup::ALL.into_iter().filter(|group| *group != KeyGroup::Refused) {
-        let _ = write!(
-            text,
-            "### {}\n\n| key | value | description | difference from fio |\n|---|---|---|---|\n",
-            group.name()
-        );
-        for key in keys::keys().filter(|key| key.group == group) {
-            let names: Vec<String> = key.names().map(|name| format!("`{name}`")).collect();
-            let form = key.takes.form().replace('|', "\\|");
-            let names = names.join(", ");
-            let _ = writeln!(text, "| {names} | `{form}` | {} | {} |", key.doc, key.differs);
-        }
-        text.push('\n');
-    }
-    text.push_str(
-        "### Refused keys\n\n| keys | description | reason, and alternative |\n|---|---|---|\n",
-    );
-    let refused: Vec<&Key> = keys::keys().filter(|key| key.group == KeyGroup::Refused).collect();
-    for same in refused.chunk_by(|a, b| a.doc == b.doc) {
-        let Action::Refuse(why) = same[0].action else { continue };
-        let names: Vec<String> = same.iter().map(|key| format!("`{}`", key.name)).collect();
-        let _ = writeln!(text, "| {} | {} | {why} |", names.join(", "), same[0].doc);
-    }
-    text.push_str("\n### Options\n\n| option | description | reason if refused, and alternative |\n|---|---|---|\n");
-    for option in run_options() {
-        let refusal = option.refusal().unwrap_or_default();
-        let _ = writeln!(text, "| `--{}` | {} | {refusal} |", option.name, option.doc);
-    }
-    text
-}

@@ -27,7 +27,7 @@ mod trace;
 mod value;
 
 pub use error::{Place, Problems, SpecError};
-pub use help::{RUN_USAGE, compat_table, engine_help, key_help, run_help_short, run_manual};
+pub use help::{RUN_USAGE, engine_help, key_help, run_help_short, run_manual};
 pub use job::{Given, Job, Nodes, PriorityShare, Size};
 pub use keys::{Action, Key, KeyGroup, Takes, find as find_key, keys};
 pub use machine::machine;

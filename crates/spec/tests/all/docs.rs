@@ -1,11 +1,45 @@
 //! `docs/fio-compat.md` contains the tables generated from the code.
 
-use fathom_spec::{compat_table, key_help, keys, run_manual};
+use fathom_spec::{Action, Key, KeyGroup, key_help, keys, run_manual, run_options};
+use std::fmt::Write;
 use std::path::Path;
 
 const BEGIN: &str =
     "<!-- tables: begin; made by FATHOM_UPDATE_DOCS=1 cargo test -p fathom-spec the_document -->\n";
 const END: &str = "<!-- tables: end -->\n";
+
+fn compat_table() -> String {
+    let mut text = String::new();
+    for group in KeyGroup::ALL.into_iter().filter(|group| *group != KeyGroup::Refused) {
+        let _ = write!(
+            text,
+            "### {}\n\n| key | value | description | difference from fio |\n|---|---|---|---|\n",
+            group.name()
+        );
+        for key in keys().filter(|key| key.group == group) {
+            let names: Vec<String> = key.names().map(|name| format!("`{name}`")).collect();
+            let form = key.takes.form().replace('|', "\\|");
+            let names = names.join(", ");
+            let _ = writeln!(text, "| {names} | `{form}` | {} | {} |", key.doc, key.differs);
+        }
+        text.push('\n');
+    }
+    text.push_str(
+        "### Refused keys\n\n| keys | description | reason, and alternative |\n|---|---|---|\n",
+    );
+    let refused: Vec<&Key> = keys().filter(|key| key.group == KeyGroup::Refused).collect();
+    for same in refused.chunk_by(|a, b| a.doc == b.doc) {
+        let Action::Refuse(why) = same[0].action else { continue };
+        let names: Vec<String> = same.iter().map(|key| format!("`{}`", key.name)).collect();
+        let _ = writeln!(text, "| {} | {} | {why} |", names.join(", "), same[0].doc);
+    }
+    text.push_str("\n### Options\n\n| option | description | reason if refused, and alternative |\n|---|---|---|\n");
+    for option in run_options() {
+        let refusal = option.refusal().unwrap_or_default();
+        let _ = writeln!(text, "| `--{}` | {} | {refusal} |", option.name, option.doc);
+    }
+    text
+}
 
 /// With `FATHOM_UPDATE_DOCS=1`, updates the document instead.
 #[test]
