@@ -9,6 +9,7 @@ pub use chart::{Axis, AxisEvent, Chart, ChartKind, ChartPoint, ChartSeries};
 use crate::calendar::{self, TimeZone};
 use fathom_model::Finding;
 use fathom_model::finding::Severity;
+use fathom_model::window::Estimate;
 
 /// A space at which no line is broken.
 const NO_BREAK: char = '\u{a0}';
@@ -171,6 +172,12 @@ impl Quantity {
 
     pub fn within(self, low: f64, high: f64) -> Self {
         Self { interval: Some((low, high)), ..self }
+    }
+
+    /// With the interval of `estimate` times `factor`, if it has one, which does not go below 0.
+    pub fn estimated(self, estimate: &Estimate, factor: f64) -> Self {
+        let ends = estimate.low.zip(estimate.high);
+        Self { interval: ends.map(|(low, high)| (low.max(0.0) * factor, high * factor)), ..self }
     }
 }
 

@@ -187,16 +187,7 @@ fn metric(metric: Metric, found: &MeasuredCondition) -> Text {
 }
 
 fn estimate(metric: Metric, found: &Estimate) -> Text {
-    let unit = match metric {
-        Metric::Iops => QuantityUnit::Count,
-        Metric::Bandwidth => QuantityUnit::BytesPerSecond,
-        Metric::Latency | Metric::Cpu | Metric::Time => QuantityUnit::Nanoseconds,
-    };
-    let value = Quantity::new(found.mean, unit);
-    match found.low.zip(found.high) {
-        Some((low, high)) => value.within(low.max(0.0), high).into(),
-        None => value.into(),
-    }
+    Quantity::new(found.mean, charts::unit(metric)).estimated(found, 1.0).into()
 }
 
 fn change(ratio: &Ratio) -> Quantity {

@@ -130,13 +130,9 @@ fn how(direct: bool) -> &'static str {
     if direct { "O_DIRECT" } else { "through the page cache" }
 }
 
-/// A rate with its interval, which does not go below 0.
+/// A rate with its interval.
 fn estimate(estimate: &Estimate) -> Quantity {
-    let rate = count(estimate.mean);
-    match estimate.low.zip(estimate.high) {
-        Some((low, high)) => rate.within(low.max(0.0), high),
-        None => rate,
-    }
+    count(estimate.mean).estimated(estimate, 1.0)
 }
 
 fn ratio(ratio: &Ratio) -> Quantity {
@@ -322,15 +318,10 @@ fn suite(body: &mut Document, tests: &[SuiteTest], blocks: &[BlockLimit]) {
         row.extend(block.peak.as_ref().map_or_else(
             || vec!["not measured".into()],
             |point| {
-                let per_io = block.block_bytes as f64;
-                let rate =
-                    Quantity::new(point.bytes_per_second, QuantityUnit::DecimalBytesPerSecond);
-                let rate = match point.iops.low.zip(point.iops.high) {
-                    Some((low, high)) => rate.within(low.max(0.0) * per_io, high * per_io),
-                    None => rate,
-                };
+                let unit = QuantityUnit::DecimalBytesPerSecond;
+                let rate = Quantity::new(point.bytes_per_second, unit);
                 vec![
-                    rate.into(),
+                    rate.estimated(&point.iops, block.block_bytes as f64).into(),
                     count(point.iops.mean).into(),
                     time(point.clat_mean_ns).into(),
                     time(point.clat_p99_ns as f64).into(),

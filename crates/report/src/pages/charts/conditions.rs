@@ -88,7 +88,7 @@ fn point(label: &str, found: &MeasuredCondition) -> ChartPoint {
     }
 }
 
-fn unit(metric: Metric) -> QuantityUnit {
+pub(in crate::pages) fn unit(metric: Metric) -> QuantityUnit {
     match metric {
         Metric::Iops => QuantityUnit::Count,
         Metric::Bandwidth => QuantityUnit::BytesPerSecond,

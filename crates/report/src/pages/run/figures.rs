@@ -97,35 +97,13 @@ fn target(body: &mut Document, group: &JobGroup) {
         percent if percent < 100.0 => format!("{percent}% of I/Os within "),
         _ => "all I/Os within ".to_string(),
     };
-    let (depth, most) = (found.depth, group.plan.depth);
-    body.paragraph(match (found.met, depth == most) {
-        (true, true) => text!(
-            "Latency target met, ",
-            share,
-            latency,
-            ", up to the highest depth: QD\u{a0}",
-            depth.to_string(),
-            "."
-        ),
-        (true, false) => text!(
-            "Latency target: ",
-            share,
-            latency,
-            " up to QD\u{a0}",
-            depth.to_string(),
-            " of ",
-            most.to_string(),
-            "."
-        ),
-        (false, _) => text!(
-            "Latency target missed: ",
-            share,
-            latency,
-            ", at QD\u{a0}",
-            depth.to_string(),
-            "."
-        ),
-    });
+    let (depth, most) = (format!("QD\u{a0}{}", found.depth), group.plan.depth);
+    let (begin, end) = match (found.met, found.depth == most) {
+        (true, true) => (" met,", format!(", up to the highest depth: {depth}.")),
+        (true, false) => (":", format!(" up to {depth} of {most}.")),
+        (false, _) => (" missed:", format!(", at {depth}.")),
+    };
+    body.paragraph(text!("Latency target", begin, " ", share, latency, end));
 }
 
 /// Whether the job ended at steady state.
