@@ -10,7 +10,7 @@ mod tests;
 use crate::proc_file::numbered;
 use crate::{Sampler, Scope, own_pid};
 use fathom_model::watch::{MachineSample, ProcessFile, ProcessUse, ProcessesSample};
-use parse::{ProcessCounters, ProcessStat, ProcessStatus};
+use parse::{ProcessStat, ProcessStatus, less, used};
 pub(crate) use peers::Peers;
 use remotes::Remotes;
 use rustix::fs::{FileType, OFlags};
@@ -49,7 +49,7 @@ pub struct ProcessSampler {
 #[derive(Debug, Clone)]
 struct KnownProcess {
     stat: ProcessStat,
-    used: ProcessCounters,
+    used: ProcessUse,
     watched: bool,
 }
 
@@ -97,7 +97,7 @@ impl ProcessSampler {
             }
             // Another user's are hidden: then only CPU time is known.
             let io = std::fs::read(dir.join("io")).unwrap_or_default();
-            let used = ProcessCounters::parse(&stat, self.tick_ns, &io);
+            let used = used(pid, &stat, self.tick_ns, &io);
             found.insert(pid, KnownProcess { stat, used, watched: false });
         }
         let watched: Vec<i32> =
@@ -131,7 +131,7 @@ impl ProcessSampler {
         let watched = watched(&now);
         let mut active: Vec<(u64, i32, u64)> = growth
             .iter()
-            .filter(|(pid, used)| !now[pid].watched && **used != ProcessCounters::default())
+            .filter(|(pid, used)| !now[pid].watched && less(used, used) != **used)
             .map(|(pid, used)| (used.cpu_ns, *pid, now[pid].stat.start))
             .collect();
         active.sort_unstable_by(|a, b| b.cmp(a));
@@ -144,9 +144,8 @@ impl ProcessSampler {
             self.peers.refresh(&self.proc_root, &watched, active);
         }
         let mut others: BTreeMap<(String, bool), ProcessUse> = BTreeMap::new();
-        for (pid, used) in growth {
+        for (pid, mut one) in growth {
             let known = &now[&pid];
-            let mut one = used.of(pid, &known.stat.comm);
             if known.watched {
                 sample.watched.add(&one);
             } else if pid != own_pid() {
@@ -168,15 +167,16 @@ impl ProcessSampler {
     /// What each process used since the last read. When a process is waited for, its counters, with those of the
     /// children that it waited for, become its parent's, or those of whoever adopted it: what was known of a process
     /// that ended is taken from its nearest ancestor that grew by as much.
-    fn growth(&self, now: &HashMap<i32, KnownProcess>) -> HashMap<i32, ProcessCounters> {
+    fn growth(&self, now: &HashMap<i32, KnownProcess>) -> HashMap<i32, ProcessUse> {
         let same = |pid: &i32, one: &KnownProcess, all: &HashMap<i32, KnownProcess>| {
             all.get(pid).is_some_and(|other| other.stat.start == one.stat.start)
         };
         let since = |(pid, known): (&i32, &KnownProcess)| {
             let before = self.known.get(pid).filter(|_| same(pid, known, &self.known));
-            (*pid, before.map_or(known.used, |before| known.used.less(&before.used)))
+            let used = |before: &KnownProcess| less(&known.used, &before.used);
+            (*pid, before.map_or_else(|| known.used.clone(), used))
         };
-        let mut growth: HashMap<i32, ProcessCounters> = now.iter().map(since).collect();
+        let mut growth: HashMap<i32, ProcessUse> = now.iter().map(since).collect();
         let mut ended: Vec<&KnownProcess> = self
             .known
             .iter()
@@ -192,7 +192,7 @@ impl ProcessSampler {
                 .filter(|pid| self.known.get(pid).is_some_and(|known| same(pid, known, now)))
                 .find(|pid| growth[pid].cpu_ns >= ended.used.cpu_ns);
             if let Some(grown) = heir.and_then(|pid| growth.get_mut(&pid)) {
-                *grown = grown.less(&ended.used);
+                *grown = less(grown, &ended.used);
             }
         }
         growth

@@ -64,58 +64,36 @@ impl ProcessStatus {
     }
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct ProcessCounters {
-    pub cpu_ns: u64,
-    pub requested_read: u64,
-    pub requested_write: u64,
-    pub disk_read: u64,
-    pub disk_write: u64,
-    pub major_faults: u64,
+/// What process `pid` used so far, by its status, with the length of a tick, and /proc/PID/io, which may be empty.
+pub(super) fn used(pid: i32, stat: &ProcessStat, tick_ns: u64, io: &[u8]) -> ProcessUse {
+    let io = String::from_utf8_lossy(io);
+    let value = |key: &str| {
+        let line = io.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(": "));
+        line.and_then(|number| number.trim().parse().ok()).unwrap_or(0)
+    };
+    ProcessUse {
+        comm: stat.comm.clone(),
+        pid,
+        processes: 1,
+        cpu_ns: stat.ticks * tick_ns,
+        major_faults: stat.major_faults,
+        requested_read: value("rchar"),
+        requested_write: value("wchar"),
+        disk_read: value("read_bytes"),
+        disk_write: value("write_bytes"),
+        peer: false,
+    }
 }
 
-impl ProcessCounters {
-    /// From /proc/PID/stat, with the length of a tick, and /proc/PID/io, which may be empty.
-    pub fn parse(stat: &ProcessStat, tick_ns: u64, io: &[u8]) -> Self {
-        let io = String::from_utf8_lossy(io);
-        let value = |key: &str| {
-            let line = io.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(": "));
-            line.and_then(|number| number.trim().parse().ok()).unwrap_or(0)
-        };
-        Self {
-            cpu_ns: stat.ticks * tick_ns,
-            major_faults: stat.major_faults,
-            requested_read: value("rchar"),
-            requested_write: value("wchar"),
-            disk_read: value("read_bytes"),
-            disk_write: value("write_bytes"),
-        }
-    }
-
-    pub fn less(self, part: &Self) -> Self {
-        Self {
-            cpu_ns: self.cpu_ns.saturating_sub(part.cpu_ns),
-            requested_read: self.requested_read.saturating_sub(part.requested_read),
-            requested_write: self.requested_write.saturating_sub(part.requested_write),
-            disk_read: self.disk_read.saturating_sub(part.disk_read),
-            disk_write: self.disk_write.saturating_sub(part.disk_write),
-            major_faults: self.major_faults.saturating_sub(part.major_faults),
-        }
-    }
-
-    /// The same as the use of process `pid`.
-    pub fn of(self, pid: i32, comm: &str) -> ProcessUse {
-        ProcessUse {
-            comm: comm.to_string(),
-            pid,
-            processes: 1,
-            cpu_ns: self.cpu_ns,
-            requested_read: self.requested_read,
-            requested_write: self.requested_write,
-            disk_read: self.disk_read,
-            disk_write: self.disk_write,
-            major_faults: self.major_faults,
-            peer: false,
-        }
+/// What of `all` is not `part`.
+pub(super) fn less(all: &ProcessUse, part: &ProcessUse) -> ProcessUse {
+    ProcessUse {
+        cpu_ns: all.cpu_ns.saturating_sub(part.cpu_ns),
+        requested_read: all.requested_read.saturating_sub(part.requested_read),
+        requested_write: all.requested_write.saturating_sub(part.requested_write),
+        disk_read: all.disk_read.saturating_sub(part.disk_read),
+        disk_write: all.disk_write.saturating_sub(part.disk_write),
+        major_faults: all.major_faults.saturating_sub(part.major_faults),
+        ..all.clone()
     }
 }
