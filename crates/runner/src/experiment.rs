@@ -130,7 +130,7 @@ impl ExperimentRunner {
     pub fn serve(&mut self, ranks: Ranks) -> Result<(Ranks, ExperimentRecord), String> {
         let mut peers = Peers::meet(ranks, &self.targets.facts.host);
         let mut trial = Trial::replayed(&self.how.options.request, &[])?;
-        let mut record = self.new_record(&trial);
+        let mut record = ExperimentRecord { ranks: peers.record(), ..self.new_record(&trial) };
         let unfinished = ExperimentRecord { header: record.header.unfinished(), ..record.clone() };
         let Self { targets, session, how: Resolved { plans, options, .. } } = self;
         // A host without a record of its own measures nevertheless.

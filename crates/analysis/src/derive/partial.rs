@@ -75,7 +75,11 @@ pub fn complete_experiment(
     windows: &[TrialWindow],
     is_active: bool,
 ) {
-    let found = Trial::replayed(&record.request, windows);
+    let found = Trial::replayed(&record.request, windows).or_else(|why| match &record.ranks[..] {
+        [] => Err(why),
+        // Those of one of several ranks, in the order that rank 0 chose by its own.
+        _ => Ok(Trial::of_rank(&record.request, windows)),
+    });
     let found = found.map(|trial| record.report = report(&trial, &record.request, &[]));
     record.header.outcome = of_windows(found.map(|()| record.report.seconds_used), is_active);
 }
@@ -101,6 +105,7 @@ fn add(job: &mut JobRecord, seen: &JobSample, before_ns: u64, now_ns: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fathom_model::experiment::{Condition, Experiment, Request, TrialRank, WindowResult};
     use fathom_model::progress::Counts;
 
     fn job(phase: Phase, ios: u64) -> [JobSample; 1] {
@@ -108,6 +113,24 @@ mod tests {
         job.dirs.read = Counts { ios, bytes: ios * 4096, ..Counts::default() };
         job.clat.read.record(1000);
         [job]
+    }
+
+    #[test]
+    fn a_killed_rank_has_the_windows_that_another_chose() {
+        let condition = Condition { name: "a".into(), ..Condition::default() };
+        let experiment = Experiment { conditions: vec![condition], ..Experiment::default() };
+        let request = Request { experiment, ..Request::default() };
+        let report = report(&Trial::of_rank(&request, &[]), &request, &[]);
+        let (header, conditions, ranks) = Default::default();
+        let mut record = ExperimentRecord { header, request, conditions, report, ranks };
+        let outcome = Ok(WindowResult { ios: 9, elapsed_ns: 9, ..WindowResult::default() });
+        // Never in this round.
+        let window = TrialWindow { condition: 0, round: 7, outcome, rejects: false };
+        complete_experiment(&mut record, std::slice::from_ref(&window), false);
+        assert!(matches!(record.header.outcome, Outcome::Failed { .. }));
+        record.ranks = vec![TrialRank::default(); 2];
+        complete_experiment(&mut record, &[window], false);
+        assert_eq!(record.report.conditions[0].windows, 1, "{:?}", record.header.outcome);
     }
 
     #[test]

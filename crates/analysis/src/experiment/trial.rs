@@ -112,6 +112,19 @@ impl Trial {
         Ok(trial)
     }
 
+    /// That of one of several ranks: of its own windows, which ones rank 0 chose.
+    pub fn of_rank(request: &Request, windows: &[TrialWindow]) -> Self {
+        let mut trial = Self::new(request.experiment.clone(), request.protocol.clone());
+        for window in windows {
+            trial.observe(
+                window.into(),
+                window.outcome.as_ref().map_err(String::as_str),
+                window.rejects,
+            );
+        }
+        trial
+    }
+
     pub fn done(&self) -> f64 {
         self.budget.done()
     }

@@ -405,13 +405,10 @@ fn an_experiment_ends_in_order_when_a_rank_stops() {
         assert!(record["report"]["windows"].as_u64().unwrap() > 0, "{record}");
     }
     let runs = fs::read_dir(place.home().join(".local/state/fathom/runs")).unwrap();
-    let is_first = |dir: &fs::DirEntry| {
-        let text = fs::read_to_string(dir.path().join("record.json")).unwrap();
-        text.contains("rank 2")
-    };
-    let dir = runs.flatten().find(is_first).unwrap().path();
-    let resumed = place.ask(&["try", "--resume", dir.to_str().unwrap()]);
-    says(&resumed.stderr, &["was measured by several ranks"]);
+    for dir in runs.flatten() {
+        let resumed = place.ask(&["try", "--resume", dir.path().to_str().unwrap()]);
+        says(&resumed.stderr, &["was measured by several ranks"]);
+    }
 }
 
 #[test]

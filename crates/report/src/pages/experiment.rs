@@ -112,12 +112,17 @@ fn ranks(page: &mut Document, record: &ExperimentRecord) {
     let did = |(_, rank): &(usize, &TrialRank)| {
         shown.iter().any(|(index, _, _)| value(rank, *index).is_some())
     };
-    let members = record.ranks.iter().enumerate().filter(did).collect();
-    body.table(columns, selected(members, slowest, host, row));
+    let members: Vec<_> = record.ranks.iter().enumerate().filter(did).collect();
+    // Of an experiment that did not end, one rank does not know what the others did.
+    let is_whole = !members.is_empty();
+    if is_whole {
+        body.table(columns, selected(members, slowest, host, row));
+    }
     kernels(&mut body, record.ranks.iter().map(|rank| rank.kernel.as_str()));
     let about = text!(
         plural(record.ranks.len() as u64, "rank"),
-        " measured each window together; IOPS and bandwidth are sums, percentiles those of all I/Os"
+        " measured each window together",
+        if is_whole { "; IOPS and bandwidth are sums, percentiles those of all I/Os" } else { "" }
     );
     page.section("ranks", about, body);
 }
