@@ -3,4 +3,4 @@
 # busy: cpus, other-cpu
 # runs: fathom
 prepare() { truncate -s 1g data; }
-program() { fathom limit -t 30 data; }
+program() { fathom limit data; }

@@ -9,7 +9,7 @@ prepare() {
     cat image >/dev/null
     starts sh -c "sleep 4; losetup --direct-io=on $(cat loop); $later $(cat loop)"
 }
-program() { run --filename="$(cat loop)" --ioengine=psync --direct=1 --bs=64k --runtime=14; }
+program() { run --filename="$(cat loop)" --ioengine=psync --direct=1 --bs=1m --runtime=14; }
 clean() {
     ends
     unlooped

@@ -38,6 +38,9 @@ const CAUSES_MAX: usize = 3;
 const PART_OF_LARGEST: f64 = 0.25;
 /// A cause supersedes another from this part of its weight on.
 const SUPERSEDES_FROM: f64 = 0.5;
+/// A share of the time is known to within this: so much larger must the program's own CPU time be to come before what a
+/// remedy is known for.
+const SHARE_KNOWN_TO: f64 = 0.05;
 /// Fewer samples of the machine than this show nothing.
 const SAMPLES_MIN: u64 = 2;
 /// What takes time that no remedy makes up for: what the program does itself, or where it has nothing to do.
@@ -160,7 +163,10 @@ fn weigh(
         .filter(|(_, rest)| *rest > 0.0 && *rest >= largest * part_of_largest && *rest >= least);
     let mut causes: Vec<(&Rule, Claim)> =
         kept.map(|((rule, claim), weight)| (rule, Claim { weight, ..claim })).collect();
-    causes.sort_by(|(_, one), (_, other)| other.weight.total_cmp(&one.weight));
+    let order = |(rule, claim): &(&Rule, Claim)| {
+        claim.weight - if rule.id == cpu::OWN_TIME.id { SHARE_KNOWN_TO } else { 0.0 }
+    };
+    causes.sort_by(|one, other| order(other).total_cmp(&order(one)));
     causes.truncate(CAUSES_MAX);
     causes
 }

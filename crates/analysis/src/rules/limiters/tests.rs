@@ -275,6 +275,21 @@ fn the_verdict_ranks_what_explains_the_time() {
 }
 
 #[test]
+fn own_cpu_time_comes_after_what_explains_as_much_and_has_a_remedy() {
+    let first = |on_cpu: f64| {
+        let found = causes(|s| {
+            s.sync_reads(1.0);
+            let (cpu, disk) = (ThreadState::OnCpu, ThreadState::Disk);
+            s.spends(&[(cpu, on_cpu), (disk, 1.0 - on_cpu)]);
+        });
+        (found[0].rule.clone(), found.len())
+    };
+    assert_eq!(first(0.45), ("one-at-a-time".into(), 2));
+    assert_eq!(first(0.52), ("one-at-a-time".into(), 2));
+    assert_eq!(first(0.55), ("own-cpu-time".into(), 2));
+}
+
+#[test]
 fn the_process_whose_threads_show_it_is_the_subject() {
     let found = |state, function| {
         let all = causes(|s| s.is_served(4, state, function, 0.75));
