@@ -38,8 +38,7 @@ const CAUSES_MAX: usize = 3;
 const PART_OF_LARGEST: f64 = 0.25;
 /// A cause supersedes another from this part of its weight on.
 const SUPERSEDES_FROM: f64 = 0.5;
-/// A share of the time is known to within this: so much larger must the program's own CPU time be to come before what a
-/// remedy is known for.
+/// A share of the time is known to within this: so much larger must what has no remedy be to come before what has one.
 const SHARE_KNOWN_TO: f64 = 0.05;
 /// Fewer samples of the machine than this show nothing.
 const SAMPLES_MIN: u64 = 2;
@@ -67,11 +66,25 @@ pub(super) static INCONCLUSIVE: Rule = Rule {
     },
     checks: &[Check::Setting("", setting::inconclusive)],
     #[cfg(test)]
-    cases: &[Case::Setting {
-        holds: |r| gains(r, [0.9, 1.3], [0.9, 1.3]),
-        near_miss: |_| (),
-        summary: "Doubling the queue depth yields 1.10× the IOPS (95% CI 0.90–1.30): too noisy for a conclusion.",
-    }],
+    cases: &[
+        Case::Setting {
+            holds: |r| gains(r, [0.9, 1.3], [0.9, 1.3]),
+            near_miss: |_| (),
+            summary: "Doubling the queue depth yields 1.10× the IOPS (95% CI 0.90–1.30): too noisy for a conclusion.",
+        },
+        Case::Setting {
+            holds: |r| {
+                gains(r, [0.98, 1.02], [0.98, 1.02]);
+                cpu::on_half_of_the_cpus(r, [0.9, 1.0]);
+            },
+            near_miss: |r| {
+                gains(r, [0.98, 1.02], [0.98, 1.02]);
+                cpu::on_half_of_the_cpus(r, [0.45, 0.55]);
+            },
+            summary: "CPU usage is 97%. Yet with half the CPUs, IOPS are 0.95× (95% CI 0.90–1.00): more CPUs mostly wait for each \
+                      other, for locks and cache lines of what they share, such as one file.",
+        },
+    ],
     ..Rule::LIMITER
 };
 
@@ -112,11 +125,7 @@ pub(super) fn verdict(
     let are_of_all = view.account.is_some();
     let ranked = (1..).zip(causes).map(|(rank, (rule, claim))| {
         let share = claim.weight;
-        let claim = if are_of_all && WITHOUT_GAIN.iter().all(|other| other.id != rule.id) {
-            claim.gain_of(share)
-        } else {
-            claim
-        };
+        let claim = if are_of_all && has_gain(rule) { claim.gain_of(share) } else { claim };
         Finding { rank: Some(rank), share_explained: Some(share), ..rule.finding(claim) }
     });
     ranked.collect()
@@ -141,6 +150,10 @@ fn has_samples(record: &RunRecord, observed: &Observed) -> bool {
     sampling.view.is_none() && (observed.samples > 0 || was_short)
 }
 
+fn has_gain(rule: &Rule) -> bool {
+    WITHOUT_GAIN.iter().all(|other| other.id != rule.id)
+}
+
 /// The few causes that matter, the largest first. A cause that explains part of what another one does leaves that one the
 /// rest, or nothing if it explains half.
 fn weigh(
@@ -163,8 +176,9 @@ fn weigh(
         .filter(|(_, rest)| *rest > 0.0 && *rest >= largest * part_of_largest && *rest >= least);
     let mut causes: Vec<(&Rule, Claim)> =
         kept.map(|((rule, claim), weight)| (rule, Claim { weight, ..claim })).collect();
-    let order = |(rule, claim): &(&Rule, Claim)| {
-        claim.weight - if rule.id == cpu::OWN_TIME.id { SHARE_KNOWN_TO } else { 0.0 }
+    let order = |(rule, claim): &(&Rule, Claim)| match has_gain(rule) {
+        true => claim.weight + SHARE_KNOWN_TO,
+        false => claim.weight,
     };
     causes.sort_by(|one, other| order(other).total_cmp(&order(one)));
     causes.truncate(CAUSES_MAX);

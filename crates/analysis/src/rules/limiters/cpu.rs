@@ -340,7 +340,7 @@ fn cpus_at_setting(view: &SettingView) -> Option<Claim> {
 }
 
 #[cfg(test)]
-fn on_half_of_the_cpus(record: &mut LimitRecord, interval: [f64; 2]) {
+pub(super) fn on_half_of_the_cpus(record: &mut LimitRecord, interval: [f64; 2]) {
     cpu(record).busy = 0.97;
     add_test(record, ExperimentKind::FewerCores, interval);
 }

@@ -21,6 +21,8 @@ const STALLED_MIN: f64 = 0.05;
 const STALLED_UNKNOWN: f64 = 0.5;
 /// Bytes per second that must have been requested without reaching a disk.
 const REQUESTED_MIN: f64 = 10.0 * 1048576.0;
+/// Bytes per second that a CPU copies to or from the page cache at least, in small pieces.
+const COPIED_MIN: f64 = 200.0 * 1048576.0;
 /// Part of them that may have come from a disk.
 const FROM_DISK_MAX: f64 = 0.1;
 /// Bytes per second on disks below which a program on a CPU does its I/O elsewhere, if it does any.
@@ -319,10 +321,11 @@ fn not_on_disk(view: &View) -> Option<Claim> {
         return None;
     }
     let claim = from_memory(view).filter(|_| in_user_mode < PROGRAM_MAX)?;
-    Some(claim.about(view.workload()).weight(copies))
+    let most = claim.weight;
+    Some(claim.about(view.workload()).weight(copies.min(most)))
 }
 
-/// The watched program's reads and writes came from memory.
+/// The watched program's reads and writes came from memory; the weight is the most time that this can have taken.
 fn from_memory(view: &View) -> Option<Claim> {
     let processes = &view.seen.processes;
     let used: &ProcessUse = &processes.watched;
@@ -366,7 +369,10 @@ fn from_memory(view: &View) -> Option<Claim> {
         Evidence::number("reached a disk", processes.per_second(disk), Unit::BytesPerSecond);
     let reached = reached.with_source("read_bytes, write_bytes of /proc/PID/io");
     let claim = Claim::new(summary, requested.into_iter().chain([reached]).collect());
-    Some(claim.confidence(if is_requested { Confidence::High } else { Confidence::Medium }))
+    Some(match is_requested {
+        true => claim.weight(view.share(rate / COPIED_MIN)).confidence(Confidence::High),
+        false => claim.weight(1.0).confidence(Confidence::Medium),
+    })
 }
 
 /// Why I/O on a file does not reach a disk.

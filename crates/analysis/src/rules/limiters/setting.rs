@@ -14,6 +14,8 @@ use fathom_model::window::{Point, Ratio, Setting};
 
 /// Half of the CPUs must surely yield less than this ratio to show that the CPUs are the limit.
 pub(super) const FEWER_CORES_MAX: f64 = 0.95;
+/// With half the CPUs, what is left of the IOPS where the others add next to nothing; the second thread of a core adds more.
+const CONTENDED_MIN: f64 = 0.85;
 /// A worker with this CPU usage is CPU-bound; the rest is context switches and noise.
 pub(in crate::rules) const WORKER_FULL: f64 = 0.90;
 /// Steal time worth reporting.
@@ -257,8 +259,11 @@ impl SettingView<'_> {
             return format!("{usage}. {}", self.why_missing(&[ExperimentKind::FewerCores]));
         };
         let yields = times(&gain);
-        match gain.low > FEWER_CORES_MAX {
-            true => format!("{usage}. Yet with half the CPUs, IOPS are {yields}"),
+        match gain.low > CONTENDED_MIN {
+            true => format!(
+                "{usage}. Yet with half the CPUs, IOPS are {yields}: more CPUs mostly wait for each other, for locks and cache lines \
+                 of what they share, such as one file"
+            ),
             false => format!(
                 "{usage}. With half the CPUs, IOPS are {yields}: too noisy to tell whether the CPUs are the limit"
             ),

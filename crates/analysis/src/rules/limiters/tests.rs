@@ -290,6 +290,21 @@ fn own_cpu_time_comes_after_what_explains_as_much_and_has_a_remedy() {
 }
 
 #[test]
+fn a_few_reads_of_the_page_cache_do_not_explain_the_cpu_time() {
+    let first = |requested: u64| {
+        let found = causes(|s| {
+            s.spends(&[(ThreadState::OnCpu, 0.6), (ThreadState::Socket, 0.4)]);
+            s.cached_reads(0);
+            s.own().requested_read = requested;
+            s.file(1 << 30, 1 << 30, false);
+        });
+        found[0].rule.clone()
+    };
+    assert_eq!(first(10 << 30), "not-on-disk");
+    assert_ne!(first(110 << 20), "not-on-disk");
+}
+
+#[test]
 fn the_process_whose_threads_show_it_is_the_subject() {
     let found = |state, function| {
         let all = causes(|s| s.is_served(4, state, function, 0.75));
