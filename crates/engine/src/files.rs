@@ -1,6 +1,7 @@
 //! Open targets as input to the engine, and the layout of new files.
 
 use crate::buffers::Filler;
+use fathom_model::facts::NvmeMetadata;
 use fathom_model::plan::Buffers;
 use rustix::io::Errno;
 use std::fs::File;
@@ -29,6 +30,7 @@ pub enum FileKind {
     NvmeGeneric {
         nsid: u32,
         lba_bytes: u32,
+        metadata: Option<NvmeMetadata>,
     },
     /// A SCSI disk, or its generic character device, for commands.
     Scsi {

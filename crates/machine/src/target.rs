@@ -1,8 +1,9 @@
 //! Facts about targets.
 
 use crate::holders::{Backing, Holders};
+use crate::inspect;
 use crate::mark;
-use fathom_model::facts::{DeviceFacts, HeldBy, TargetFacts, TargetKind};
+use fathom_model::facts::{DeviceFacts, HeldBy, NvmeMetadata, TargetFacts, TargetKind};
 use fathom_sys::device::{Generic, Node, Number};
 use fathom_sys::mounts::{self, Mount};
 use fathom_sys::roots::Roots;
@@ -57,7 +58,12 @@ impl Lookup {
             }
             FileType::CharacterDevice => match Node::of_generic(&self.roots, rdev) {
                 Some((node, Generic::Nvme(nsid))) => {
-                    let below = DeviceFacts { nvme_nsid: nsid, ..node.facts() };
+                    let metadata = nsid.and_then(|id| inspect::nvme::metadata(asked, id));
+                    let metadata = metadata.map(|metadata| NvmeMetadata {
+                        wide_guard: node.integrity().contains("CRC64"),
+                        ..metadata
+                    });
+                    let below = DeviceFacts { nvme_nsid: nsid, metadata, ..node.facts() };
                     device(&mut facts, TargetKind::NvmeGeneric, rdev, Some(below));
                 }
                 Some((node, Generic::Scsi)) => {

@@ -279,12 +279,30 @@ pub struct DeviceFacts {
     pub discard_max_bytes: Option<u64>,
     /// NVMe namespace ID, for passthrough.
     pub nvme_nsid: Option<u32>,
+    /// What an NVMe namespace stores beside each block, for passthrough.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<NvmeMetadata>,
     /// Its zones, if writes must be at write pointers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zones: Option<ZoneFacts>,
     /// Whether it is a SCSI disk, not a partition of one: its block addresses are those of SCSI commands.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub scsi_disk: bool,
+}
+
+/// Metadata of an NVMe namespace's blocks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct NvmeMetadata {
+    /// Bytes per block.
+    pub bytes: u16,
+    /// Type of protection information: 1 to 3, or 0 for none.
+    pub protection: u8,
+    /// The protection information is in the first bytes, not the last.
+    pub leads: bool,
+    /// It is transferred at the end of each block's data, not apart.
+    pub extended: bool,
+    /// Its checksums have 64 bits, not 16.
+    pub wide_guard: bool,
 }
 
 /// Zones of a block device.

@@ -308,7 +308,8 @@ fn passthrough(target: &TargetFacts) -> Result<FileKind, String> {
             target.path
         ));
     };
-    Ok(FileKind::NvmeGeneric { nsid, lba_bytes })
+    let metadata = device.and_then(|device| device.metadata);
+    Ok(FileKind::NvmeGeneric { nsid, lba_bytes, metadata })
 }
 
 /// SCSI commands count logical blocks of the whole disk, even if sent to a partition.
@@ -343,7 +344,10 @@ mod tests {
             let device = DeviceFacts { nvme_nsid, logical_block: 4096, ..DeviceFacts::default() };
             passthrough(&TargetFacts { device: Some(device), ..TargetFacts::default() })
         };
-        assert!(matches!(kind(Some(7)), Ok(FileKind::NvmeGeneric { nsid: 7, lba_bytes: 4096 })));
+        assert!(matches!(
+            kind(Some(7)),
+            Ok(FileKind::NvmeGeneric { nsid: 7, lba_bytes: 4096, .. })
+        ));
         assert!(kind(None).is_err());
         assert!(passthrough(&TargetFacts::default()).is_err_and(|e| e.contains("namespace ID")));
     }

@@ -151,6 +151,11 @@ impl Node {
         Some((node, nsid))
     }
 
+    /// The kernel's name of the format of its integrity data (integrity/format), such as `T10-DIF-TYPE1-CRC`; empty without.
+    pub fn integrity(&self) -> String {
+        text(self.dir.join("integrity/format")).unwrap_or_default()
+    }
+
     pub fn name(&self) -> String {
         let name = self.dir.file_name().unwrap_or_default().to_string_lossy();
         name.replace('!', "/")
@@ -283,6 +288,7 @@ impl Node {
             write_cache: of_queue("write_cache"),
             discard_max_bytes: number(queue.join("discard_max_bytes")),
             nvme_nsid: self.nsid(),
+            metadata: None,
             zones: zones(&queue),
             scsi_disk: self.is_scsi_disk(),
         }

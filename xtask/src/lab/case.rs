@@ -35,6 +35,8 @@ pub struct Machine {
     pub is_virtio: bool,
     /// Whether the NVMe disks have zones of 4 MiB.
     pub is_zoned: bool,
+    /// Whether they store 8 bytes of protection information (type 1) beside each block.
+    pub is_protected: bool,
     /// Whether the disks are below one PCIe switch, and how many bytes per second they move together.
     pub uplink_bytes_per_s: Option<u64>,
     /// One CPU, and clocks that advance by a nanosecond per instruction.
@@ -55,6 +57,7 @@ impl Machine {
             memory_mib: 1024,
             is_virtio: false,
             is_zoned: false,
+            is_protected: false,
             uplink_bytes_per_s: None,
             counts_instructions: false,
         };
@@ -79,9 +82,10 @@ impl Machine {
                 "memory" => machine.memory_mib = number(word, value, 512, 4096)?,
                 "disks" if value == "virtio" => machine.is_virtio = true,
                 "disks" if value == "zoned" => machine.is_zoned = true,
+                "disks" if value == "protected" => machine.is_protected = true,
                 "clock" if value == "instructions" => machine.counts_instructions = true,
                 _ => {
-                    let keys = "nvme, lba, roots, nodes, uplink, disk, memory, disks=virtio|zoned, clock=instructions";
+                    let keys = "nvme, lba, roots, nodes, uplink, disk, memory, disks=virtio|zoned|protected, clock=instructions";
                     return Err(format!("{word}: a machine has {keys}").into());
                 }
             }

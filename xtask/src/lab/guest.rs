@@ -151,7 +151,7 @@ impl Guest {
 }
 
 fn disk(index: usize, machine: &Machine) -> Value {
-    if machine.is_zoned {
+    if machine.is_zoned || machine.is_protected {
         // Without a drive, it has namespaces of its own.
         return json!({
             "driver": "nvme", "id": format!("nvme{index}"), "serial": format!("LAB{index}"),
@@ -172,9 +172,16 @@ fn disk(index: usize, machine: &Machine) -> Value {
     disk
 }
 
-/// A namespace with zones of which 3 of 4 MiB can be written, 4 may be open and 6 partly written.
+/// A namespace whose blocks are protected, or with zones of which 3 of 4 MiB can be written, 4 may be open and 6 partly written.
 fn namespace(index: usize, machine: &Machine) -> Value {
     let lba_bytes = machine.lba_bytes[index];
+    if machine.is_protected {
+        return json!({
+            "driver": "nvme-ns", "drive": format!("disk{index}"), "bus": format!("nvme{index}"),
+            "logical_block_size": lba_bytes, "physical_block_size": lba_bytes,
+            "ms": 8, "mset": 0, "pi": 1,
+        });
+    }
     json!({
         "driver": "nvme-ns", "drive": format!("disk{index}"), "bus": format!("nvme{index}"),
         "logical_block_size": lba_bytes, "physical_block_size": lba_bytes,
@@ -315,7 +322,7 @@ fn attach(setup: &Setup, add: &mut impl FnMut(&str, String)) {
         );
         blockdevs(setup, index).into_iter().for_each(|blockdev| add("-blockdev", blockdev));
         add("-device", disk(index, machine).to_string());
-        if machine.is_zoned {
+        if machine.is_zoned || machine.is_protected {
             add("-device", namespace(index, machine).to_string());
         }
     }

@@ -129,7 +129,7 @@ fn dispatch_commands<'a>(task: &Task<'a>, plan: &plan::Uring, slab: Slab) -> Bui
         let queue = UringQueue::new(&parts(task, plan, &slab), uring::Bsg::new(depth, scsi))?;
         return with_full(task, queue, slab);
     }
-    if !uring::Commands::apply(&plan.nvme, job.trims()) {
+    if !uring::Commands::apply(&plan.nvme, task.files, job.trims()) {
         let queue = UringQueue::new(&parts(task, plan, &slab), uring::Passthrough::new(depth))?;
         return with_fixed(task, queue, slab);
     }

@@ -302,7 +302,7 @@ impl Passthrough {
         request: &Request,
     ) -> [[u64; 8]; 2] {
         let (nsid, lba_bytes) = match target.files[request.file as usize].kind {
-            FileKind::NvmeGeneric { nsid, lba_bytes } if is_command(lba_bytes, request) => {
+            FileKind::NvmeGeneric { nsid, lba_bytes, .. } if is_command(lba_bytes, request) => {
                 (nsid, lba_bytes)
             }
             // Set-up excludes all other requests; should one occur, it must fail (EINVAL).
@@ -434,7 +434,7 @@ mod tests {
     #[test]
     fn passthrough_refuses_what_no_command_can_say() {
         let opcode = |op, offset, len| {
-            let kind = FileKind::NvmeGeneric { nsid: 1, lba_bytes: 4096 };
+            let kind = FileKind::NvmeGeneric { nsid: 1, lba_bytes: 4096, metadata: None };
             let target = TargetView {
                 files: &[Handle { number: 3, flags: 0, kind, read: 0, write: 0 }],
                 buffers: BufferRegistration {

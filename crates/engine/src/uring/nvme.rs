@@ -2,11 +2,13 @@
 
 use super::mode::{Mode, NVME_WRITE, Passthrough, TargetView};
 use super::ring::Sqe;
-use crate::files::FileKind;
+use crate::files::{FileKind, OpenFile};
 use crate::queue::{Op, Request};
 use crate::source::{RangeTable, below};
+use crc::{CRC_16_T10_DIF, Crc, Table};
 use fathom_model::Dir;
-use fathom_model::plan::{NvmeCommands, WriteMode};
+use fathom_model::facts::NvmeMetadata;
+use fathom_model::plan::{NvmeCommands, Protection, WriteMode};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
 use std::rc::Rc;
@@ -18,6 +20,16 @@ const NVME_VERIFY: u8 = 12;
 /// Bits of command dword 12.
 const FORCE_UNIT_ACCESS: u64 = 1 << 30;
 const DEALLOCATE: u64 = 1 << 25;
+/// The controller adds and removes protection information, and what it checks of it.
+const ACTION: u64 = 1 << 29;
+const CHECK_GUARD: u64 = 1 << 28;
+const CHECK_APPLICATION: u64 = 1 << 27;
+const CHECK_REFERENCE: u64 = 1 << 26;
+/// Bytes of protection information with a checksum of 16 bits (NVM Command Set Specification, Protection Information).
+const TUPLE: usize = 8;
+/// The application tag of blocks that are not checked, such as those never written.
+const UNCHECKED: u16 = 0xffff;
+static GUARD: Crc<u16, Table<16>> = Crc::<u16, Table<16>>::new(&CRC_16_T10_DIF);
 /// Attribute of Dataset Management, in command dword 11.
 const ATTRIBUTE_DEALLOCATE: u64 = 4 << 32;
 
@@ -29,11 +41,89 @@ pub(crate) struct Commands {
     table: Option<Rc<RangeTable>>,
     /// The ranges of each slot as the command has them, and how many.
     ranges: Vec<Vec<[u64; 2]>>,
+    /// The metadata of each slot's blocks, where they are transferred, and what to check of them when they are read.
+    metadata: Vec<Vec<u8>>,
+    reads: Vec<Option<Protected>>,
+}
+
+/// Blocks in memory, and their metadata's format.
+#[derive(Clone, Copy)]
+struct Protected {
+    address: u64,
+    bytes: u32,
+    lba_bytes: u32,
+    /// The first one's address on the disk.
+    lba: u64,
+    format: NvmeMetadata,
+}
+
+impl Protected {
+    /// The data of each block.
+    fn blocks(&self) -> impl Iterator<Item = &[u8]> {
+        // SAFETY: a request's buffer is mapped as long as the queue, and nobody else writes it between the request's
+        // preparation and its completion being reported.
+        let all =
+            unsafe { std::slice::from_raw_parts(self.address as *const u8, self.bytes as usize) };
+        all.chunks_exact(self.lba_bytes as usize)
+    }
+
+    /// Where the protection information is in a block's metadata.
+    fn at(&self) -> usize {
+        if self.format.leads { 0 } else { usize::from(self.format.bytes) - TUPLE }
+    }
+
+    /// The checksum of a block, and of the metadata before it.
+    fn guard(&self, block: &[u8], metadata: &[u8]) -> [u8; 2] {
+        let mut digest = GUARD.digest();
+        digest.update(block);
+        digest.update(&metadata[..self.at()]);
+        digest.finalize().to_be_bytes()
+    }
+
+    fn reference(&self, index: usize) -> [u8; 4] {
+        (self.lba as u32).wrapping_add(index as u32).to_be_bytes()
+    }
+
+    /// Type 3 does not define reference tags.
+    fn has_references(&self) -> bool {
+        self.format.protection < 3
+    }
+
+    fn write(&self, plan: &Protection, metadata: &mut [u8]) {
+        let of_blocks = metadata.chunks_exact_mut(self.format.bytes.into());
+        for (index, (block, metadata)) in self.blocks().zip(of_blocks).enumerate() {
+            let guard = self.guard(block, metadata);
+            let tuple = &mut metadata[self.at()..][..TUPLE];
+            tuple[..2].copy_from_slice(&guard);
+            tuple[2..4].copy_from_slice(&plan.tag.to_be_bytes());
+            let reference = if self.has_references() { self.reference(index) } else { [0; 4] };
+            tuple[4..].copy_from_slice(&reference);
+        }
+    }
+
+    /// Whether what was read is as `plan` expects it.
+    fn holds(&self, plan: &Protection, metadata: &[u8]) -> bool {
+        let of_blocks = metadata.chunks_exact(self.format.bytes.into());
+        self.blocks().zip(of_blocks).enumerate().all(|(index, (block, metadata))| {
+            let tuple = &metadata[self.at()..][..TUPLE];
+            let tag = u16::from_be_bytes([tuple[2], tuple[3]]);
+            let is_unchecked =
+                tag == UNCHECKED && (self.has_references() || tuple[4..] == [0xff; 4]);
+            is_unchecked
+                || (!plan.guard || tuple[..2] == self.guard(block, metadata))
+                    && (!plan.application || (tag ^ plan.tag) & plan.mask == 0)
+                    && (!plan.reference
+                        || !self.has_references()
+                        || tuple[4..] == self.reference(index))
+        })
+    }
 }
 
 impl Commands {
-    pub fn apply(plan: &NvmeCommands, trims: bool) -> bool {
-        trims || *plan != NvmeCommands::default()
+    pub fn apply(plan: &NvmeCommands, files: &[OpenFile], trims: bool) -> bool {
+        let has_metadata =
+            |file: &OpenFile| matches!(file.kind, FileKind::NvmeGeneric { metadata: Some(_), .. });
+        trims || *plan != NvmeCommands::default() || files.iter().any(has_metadata)
     }
 
     pub fn new(slots: u32, plan: &NvmeCommands, table: Option<Rc<RangeTable>>, seed: u64) -> Self {
@@ -44,6 +134,8 @@ impl Commands {
             random: Xoshiro256PlusPlus::seed_from_u64(seed),
             table,
             ranges: (0..slots).map(|_| Vec::with_capacity(most)).collect(),
+            metadata: vec![Vec::new(); slots as usize],
+            reads: vec![None; slots as usize],
         }
     }
 
@@ -117,6 +209,7 @@ impl Commands {
         else {
             return Passthrough::INVALID;
         };
+        self.reads[slot as usize] = None;
         if lba_bytes == 0 || self.fill_ranges(slot, lba_bytes, request).is_none() {
             return Passthrough::INVALID;
         }
@@ -128,6 +221,10 @@ impl Commands {
 
     fn transfer(&mut self, target: &TargetView<'_>, slot: u32, request: &Request) -> [[u64; 8]; 2] {
         let [mut entry, mut rest] = self.inner.entry(target, slot, request);
+        self.reads[slot as usize] = None;
+        if [entry, rest] != Passthrough::INVALID {
+            self.protect(&mut rest, target, slot, request);
+        }
         match request.op {
             Op::Io(Dir::Read) if self.plan.read_fua => rest[4] |= FORCE_UNIT_ACCESS,
             Op::Io(Dir::Write) => {
@@ -145,11 +242,57 @@ impl Commands {
                 // These transfer no data.
                 (entry[3], entry[5]) = (0, 0);
                 entry[6] = entry[6] & !0xff | u64::from(opcode);
-                (rest[1], rest[2]) = (0, 0);
+                (rest[0], rest[1], rest[2]) = (0, 0, 0);
             }
             _ => {}
         }
         [entry, rest]
+    }
+
+    /// Adds to a read or write what the namespace's metadata and their protection need.
+    fn protect(
+        &mut self,
+        rest: &mut [u64; 8],
+        target: &TargetView<'_>,
+        slot: u32,
+        request: &Request,
+    ) {
+        let FileKind::NvmeGeneric { lba_bytes, metadata: Some(format), .. } =
+            target.files[request.file as usize].kind
+        else {
+            return;
+        };
+        let Op::Io(dir) = request.op else { return };
+        let plan = &self.plan.protection;
+        let blocks = Protected {
+            address: target.buffers.address(slot, request),
+            bytes: request.len,
+            lba_bytes,
+            lba: request.offset / u64::from(lba_bytes),
+            format,
+        };
+        let is_protected = format.protection > 0;
+        if is_protected {
+            let bit = |on: bool, bit: u64| if on { bit } else { 0 };
+            rest[4] |= bit(!plan.by_host, ACTION)
+                | bit(plan.guard, CHECK_GUARD)
+                | bit(plan.application, CHECK_APPLICATION)
+                | bit(plan.reference && blocks.has_references(), CHECK_REFERENCE);
+            rest[5] = u64::from(blocks.lba as u32)
+                | u64::from(plan.tag) << 32
+                | u64::from(plan.mask) << 48;
+        }
+        if is_protected && !plan.by_host && usize::from(format.bytes) == TUPLE {
+            return;
+        }
+        let metadata = &mut self.metadata[slot as usize];
+        metadata.resize((request.len / lba_bytes) as usize * usize::from(format.bytes), 0);
+        (rest[0], rest[2]) = (metadata.as_ptr() as u64, rest[2] | metadata.len() as u64);
+        match dir {
+            Dir::Write if is_protected && plan.by_host => blocks.write(plan, metadata),
+            Dir::Read if is_protected && plan.by_host => self.reads[slot as usize] = Some(blocks),
+            _ => {}
+        }
     }
 }
 
@@ -161,7 +304,12 @@ impl Mode for Commands {
     }
 
     fn result(&self, slot: u32, result: i32) -> i32 {
-        self.inner.result(slot, result)
+        let read = self.reads.get(slot as usize).copied().flatten().filter(|_| result == 0);
+        let metadata = || &self.metadata[slot as usize];
+        match read {
+            Some(read) if !read.holds(&self.plan.protection, metadata()) => -libc::EILSEQ,
+            _ => self.inner.result(slot, result),
+        }
     }
 }
 
@@ -174,8 +322,16 @@ mod tests {
     use fathom_model::plan::Buffers;
 
     fn encoded(commands: &mut Commands, request: Request) -> [[u64; 8]; 2] {
+        encoded_with(commands, request, None)
+    }
+
+    fn encoded_with(
+        commands: &mut Commands,
+        request: Request,
+        metadata: Option<NvmeMetadata>,
+    ) -> [[u64; 8]; 2] {
         let slab = Slab::new(1, 4096, &Buffers::default()).unwrap();
-        let kind = FileKind::NvmeGeneric { nsid: 3, lba_bytes: 512 };
+        let kind = FileKind::NvmeGeneric { nsid: 3, lba_bytes: 512, metadata };
         let fd = tempfile::tempfile().unwrap().into();
         let files = [OpenFile { fd, kind, path: "ng".into(), created: false, trims: None }];
         commands.command(&RingTarget::new(&files, &slab).view(), 0, &request)
@@ -236,6 +392,46 @@ mod tests {
         let read = NvmeCommands { read_fua: true, ..plain() };
         let [entry, rest] = encoded(&mut Commands::new(1, &read, None, 1), request(Dir::Read));
         assert_eq!((entry[6] as u8, rest[4]), (2, 7 | FORCE_UNIT_ACCESS));
+    }
+
+    #[test]
+    fn protected_blocks_are_checked_as_asked() {
+        let format = NvmeMetadata { bytes: 8, protection: 1, ..NvmeMetadata::default() };
+        let by_host = |tag| Protection {
+            by_host: true,
+            guard: true,
+            reference: true,
+            application: true,
+            tag,
+            ..Protection::default()
+        };
+        let plan = |protection| NvmeCommands { protection, ..NvmeCommands::default() };
+        let mut commands = Commands::new(1, &plan(Protection::default()), None, 1);
+        let [_, rest] = encoded_with(&mut commands, request(Dir::Write), Some(format));
+        // The controller adds it: nothing more is transferred.
+        assert_eq!((rest[0], rest[2], rest[4]), (0, 4096 << 32, 7 | ACTION));
+        assert_eq!(rest[5], 16 | 0x1234 << 32 | 0xffff << 48);
+
+        let mut commands = Commands::new(1, &plan(by_host(0x1234)), None, 1);
+        let [_, rest] = encoded_with(&mut commands, request(Dir::Write), Some(format));
+        assert_eq!((rest[2], rest[4] >> 26), (4096 << 32 | 64, 7));
+        // The checksum of zeroes is 0.
+        assert_eq!(commands.metadata[0][8..16], [0, 0, 0x12, 0x34, 0, 0, 0, 17]);
+
+        let data = [b'1', b'2', b'3', b'4', b'5', b'6', b'7', b'8', b'9'];
+        let read =
+            Protected { address: data.as_ptr() as u64, bytes: 9, lba_bytes: 9, lba: 17, format };
+        // The check value of the catalogue of CRCs.
+        let good = [0xd0, 0xdb, 0x12, 0x34, 0, 0, 0, 17];
+        assert!(read.holds(&by_host(0x1234), &good));
+        for (at, byte) in [(0, 0), (3, 0), (7, 18)] {
+            let mut bad = good;
+            bad[at] = byte;
+            assert!(!read.holds(&by_host(0x1234), &bad), "{at}");
+        }
+        assert!(read.holds(&by_host(0x1234), &[0, 0, 0xff, 0xff, 0, 0, 0, 0]), "never written");
+        let masked = Protection { mask: 0xff00, ..by_host(0x1299) };
+        assert!(read.holds(&masked, &good), "of the tag, the upper half");
     }
 
     #[test]

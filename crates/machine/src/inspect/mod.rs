@@ -1,7 +1,7 @@
 //! Reads the data that `fathom doctor` checks: kernel files of the machine and of disks, and reports of NVMe
 //! controllers. Interprets nothing.
 
-mod nvme;
+pub(crate) mod nvme;
 
 use crate::topology::{irqs_above, is_numbered, multipath, name_of};
 use fathom_model::facts::DeviceFacts;

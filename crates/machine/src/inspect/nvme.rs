@@ -1,6 +1,7 @@
 //! What an NVMe controller reports. Offsets are those of the NVM Express Base and NVM Command Set Specifications.
 
 use crate::ioctl::{NvmeRead, nvme_read};
+use fathom_model::facts::NvmeMetadata;
 use fathom_model::inspection::{
     FirmwareSlots, LbaFormat, NvmeNamespace, NvmeReport, NvmeSmart, PowerState,
 };
@@ -52,6 +53,27 @@ pub(super) fn throttled_seconds(controller: &str) -> Option<u64> {
     let mut log = [0; 512];
     nvme_read(&device, NvmeRead::Log(LOG_SMART), &mut log).ok()?;
     Some(smart(&log).throttled_seconds())
+}
+
+/// What a namespace stores beside each block, by its generic device; `None` if that is nothing or cannot be read.
+pub(crate) fn metadata(path: &str, namespace: u32) -> Option<NvmeMetadata> {
+    let device = File::open(path).ok()?;
+    let mut page = [0; 4096];
+    nvme_read(&device, NvmeRead::Namespace(namespace), &mut page).ok()?;
+    metadata_of(&page)
+}
+
+fn metadata_of(page: &[u8; 4096]) -> Option<NvmeMetadata> {
+    let namespace = namespace(page);
+    let format = namespace.formats.get(usize::from(namespace.format))?;
+    let metadata = NvmeMetadata {
+        bytes: format.metadata_bytes,
+        protection: page[29] & 7,
+        leads: page[29] & 8 != 0,
+        extended: page[26] & 16 != 0,
+        wide_guard: false,
+    };
+    (metadata.bytes > 0).then_some(metadata)
 }
 
 fn identified(controller: &str, page: &[u8; 4096]) -> NvmeReport {
@@ -192,6 +214,23 @@ mod tests {
         let idle =
             PowerState { milliwatts: 50, is_operational: false, entry_us: 210, exit_us: 1200 };
         assert_eq!(report.power_states[1..], [idle]);
+    }
+
+    #[test]
+    fn the_metadata_of_the_format_in_use_is_decoded() {
+        let mut page = [0; 4096];
+        (page[25], page[26], page[29]) = (1, 0x11, 0x0a);
+        page[132..136].copy_from_slice(&[16, 0, 12, 0]);
+        let metadata = NvmeMetadata {
+            bytes: 16,
+            protection: 2,
+            leads: true,
+            extended: true,
+            wide_guard: false,
+        };
+        assert_eq!(metadata_of(&page), Some(metadata));
+        page[26] = 0;
+        assert_eq!(metadata_of(&page), None);
     }
 
     #[test]

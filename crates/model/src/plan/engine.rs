@@ -194,6 +194,46 @@ pub struct NvmeCommands {
     pub deallocate: bool,
     /// Ranges of one deallocation (`num_range`); 0 and 1 for one.
     pub ranges: u32,
+    /// Protection information, on namespaces that have it.
+    #[serde(default, skip_serializing_if = "Protection::is_default")]
+    pub protection: Protection,
+}
+
+/// How the protection information of NVMe blocks is made and checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Protection {
+    /// It is transferred: made and checked by the host (`pi_act=0`) instead of added and removed by the controller.
+    pub by_host: bool,
+    /// Check the checksum of the data (`pi_chk=GUARD`).
+    pub guard: bool,
+    /// Check the block's address (`pi_chk=REFTAG`).
+    pub reference: bool,
+    /// Check the application tag (`pi_chk=APPTAG`).
+    pub application: bool,
+    /// Application tag of writes, and of reads that are checked (`apptag`).
+    pub tag: u16,
+    /// The bits of it that are checked (`apptag_mask`).
+    pub mask: u16,
+}
+
+impl Default for Protection {
+    /// fio's.
+    fn default() -> Self {
+        Self {
+            by_host: false,
+            guard: false,
+            reference: false,
+            application: false,
+            tag: 0x1234,
+            mask: 0xffff,
+        }
+    }
+}
+
+impl Protection {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// The command that a write is.

@@ -126,6 +126,18 @@ keys! { Engine;
         @(Engine::IoUringCmd(_)) -> ring.nvme.deallocate;
     value("COUNT") "num_range": "Ranges of each trim, from 1 to 256 (io_uring_cmd)"
         @(Engine::IoUringCmd(_)) @off "1" => ring.nvme.ranges = count32(1, 256);
+    value("0|1") "pi_act": "Protection information: 1, the controller adds and removes it; 0, it is transferred, and made and checked by \
+         fathom (io_uring_cmd)",
+        "On namespaces with 16-bit guards whose metadata are transferred apart from the data."
+        @(Engine::IoUringCmd(_)) @off "1" => |job, v| job.ring.nvme.protection.by_host = !v.flag()?;
+    value("GUARD,REFTAG,APPTAG") "pi_chk": "Parts of the protection information to check (io_uring_cmd)"
+        @(Engine::IoUringCmd(_)) = protection_checks;
+    value("NUMBER") "apptag": "Application tag of the protection information; default: 0x1234 (io_uring_cmd)"
+        @(Engine::IoUringCmd(_)) => |job, v| job.ring.nvme.protection.tag = v.count32(0, u32::from(u16::MAX))? as u16;
+    value("NUMBER") "apptag_mask": "Bits of apptag to check; default: 0xffff (io_uring_cmd)"
+        @(Engine::IoUringCmd(_)) => |job, v| job.ring.nvme.protection.mask = v.count32(0, u32::from(u16::MAX))? as u16;
+    value("SIZE") "md_per_io_size": "No effect: buffers of metadata are as large as the I/Os need",
+        "fio needs it on namespaces whose metadata are transferred apart from the data." = |_, v| v.bytes().map(|_| ());
     value("MODE") "sg_write_mode": "SCSI command of writes: write, write_and_verify, write_same, write_same_ndob, \
          write_stream, verify_bytchk_00, verify_bytchk_01 or verify_bytchk_11 (sg)"
         @(Engine::Sg(_)) @off "write" => scsi.write = choice(&[
@@ -165,6 +177,22 @@ keys! { Engine;
         = |_, v| v.choice(&[("inline", ()), ("offload", ())]);
     any "thread" | "threads": "Run jobs as threads (always the case)",
         "Jobs are always threads. As in fio, `threads` is accepted, too." = accept_flag;
+}
+
+fn protection_checks(job: &mut Job, v: KeyValue<'_>) -> Result<(), String> {
+    let words = v.text.split(',').map(|word| {
+        v.with(word.trim()).choice(&[
+            ("GUARD", "GUARD"),
+            ("REFTAG", "REFTAG"),
+            ("APPTAG", "APPTAG"),
+        ])
+    });
+    let words = words.collect::<Result<Vec<_>, _>>()?;
+    let checks = &mut job.ring.nvme.protection;
+    checks.guard = words.contains(&"GUARD");
+    checks.reference = words.contains(&"REFTAG");
+    checks.application = words.contains(&"APPTAG");
+    Ok(())
 }
 
 fn engine(job: &mut Job, v: KeyValue<'_>) -> Result<(), String> {

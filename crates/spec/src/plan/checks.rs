@@ -369,7 +369,7 @@ pub(super) fn target(job: &Job, file: &File<'_>, spec: &Spec) -> Result<(), Stri
         (Engine::IoUringCmd(_), _) if job.bsg => Err(format!(
             "cmd_type=bsg needs the bsg device of a SCSI disk, such as /dev/bsg/0:0:0:0, which {path} is not"
         )),
-        (Engine::IoUringCmd(_), TargetKind::NvmeGeneric) => Ok(()),
+        (Engine::IoUringCmd(_), TargetKind::NvmeGeneric) => metadata(job, file),
         (Engine::IoUringCmd(_), _) => Err(format!(
             "ioengine=io_uring_cmd needs an NVMe generic device such as /dev/ng0n1, which {path} is not"
         )),
@@ -391,6 +391,27 @@ pub(super) fn target(job: &Job, file: &File<'_>, spec: &Spec) -> Result<(), Stri
         )),
         _ => discard(job, file),
     }
+}
+
+/// What passthrough commands cannot transfer of a namespace's metadata.
+fn metadata(job: &Job, file: &File<'_>) -> Result<(), String> {
+    let Some(metadata) = file.facts.device.as_ref().and_then(|device| device.metadata) else {
+        return Ok(());
+    };
+    let path = &file.path;
+    if metadata.extended {
+        return Err(format!(
+            "{path} transfers {} bytes of metadata with each block, so that I/Os are no multiples of its block size; format it to \
+             transfer them apart (nvme format --ms=0), or use another namespace",
+            metadata.bytes
+        ));
+    }
+    if job.ring.nvme.protection.by_host && metadata.wide_guard {
+        return Err(format!(
+            "{path} has checksums of 64 bits, which fathom does not make; remove pi_act=0, so that the controller makes them"
+        ));
+    }
+    Ok(())
 }
 
 fn discard(job: &Job, file: &File<'_>) -> Result<(), String> {
