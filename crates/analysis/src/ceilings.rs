@@ -7,7 +7,7 @@ mod run;
 mod specs;
 
 pub use limit::{PeakCeilings, of_limit};
-pub(crate) use path::{DeviceLoad, LinkLoad, link_loads};
+pub(crate) use path::{DeviceLoad, LinkLoad, REAL_MAX, link_loads};
 pub use run::of_run;
 pub use specs::{KnownModel, known_model};
 

@@ -188,6 +188,9 @@ pub(super) fn root_complexes(
     }
 }
 
+/// A link that carried more than it can by this factor is one that a hypervisor reports, and which limits nothing.
+pub(crate) const REAL_MAX: f64 = 1.1;
+
 /// The links on the way to the disks.
 pub(crate) fn link_loads(topology: &Topology, loads: &[DeviceLoad]) -> Vec<LinkLoad> {
     let disks = on_disks(topology, loads);
@@ -210,6 +213,9 @@ pub(crate) fn link_loads(topology: &Topology, loads: &[DeviceLoad]) -> Vec<LinkL
             LinkStandard::Pcie => sum.read.max(sum.write),
             LinkStandard::Sata => sum.read + sum.write,
         };
+        if carried > carries * REAL_MAX {
+            return;
+        }
         found.push(LinkLoad {
             name: name(hop, link, &below),
             disks: below.iter().map(ToString::to_string).collect(),

@@ -5,7 +5,7 @@ use super::device::DEVICE;
 #[cfg(test)]
 use super::testing::Scene;
 use super::view::{CPUS_BUSY_MIN, WAIT_MIN, share_text};
-use crate::ceilings::{DeviceLoad, LinkLoad, link_loads};
+use crate::ceilings::{DeviceLoad, LinkLoad, REAL_MAX, link_loads};
 #[cfg(test)]
 use crate::rules::testing::{Case, complex, port, topology};
 use crate::rules::{Check, Claim, Rule};
@@ -40,9 +40,10 @@ pub(in crate::rules) static FULL_LINK: Rule = Rule {
         format!(
             "A PCIe link carried {:.0}% or more of its usable bandwidth in one direction (SATA: in both together), and threads \
              waited for I/O {} of the time or more. Only where the topology is known: in `run`. A root complex does not report \
-             its capacity.",
+             its capacity. A link that carried more than {:.0}% is one that only a hypervisor reports.",
             FULL_MIN * 100.0,
-            share_text(WAIT_MIN)
+            share_text(WAIT_MIN),
+            REAL_MAX * 100.0
         )
     },
     remedy: "Expect no more through this link; compare with disks on other root ports",
@@ -67,6 +68,8 @@ pub(in crate::rules) static FULL_LINK: Rule = Rule {
             summary: "PCIe link of nvme0n1 (disk0), 16 GT/s ×4 carried 6.29 GiB/s, 94% of the 6.71 GiB/s that it can. Both of its \
                       ends could do 13.4 GiB/s.",
         },
+        // A virtual machine's, which is none.
+        Case::NearMiss(|s| on_link(s, 2_000_000)),
         Case::View {
             holds: |s| behind_switch(s, 825_000),
             near_miss: |s| behind_switch(s, 700_000),
