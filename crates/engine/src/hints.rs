@@ -57,7 +57,7 @@ pub(crate) fn pre_read(
     Ok(())
 }
 
-fn is_passthrough(file: &OpenFile) -> bool {
+pub(crate) fn is_passthrough(file: &OpenFile) -> bool {
     matches!(file.kind, FileKind::NvmeGeneric { .. } | FileKind::Scsi { .. })
 }
 

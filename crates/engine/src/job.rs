@@ -287,7 +287,8 @@ fn read_back<'a>(task: &Task<'a>, worker: &mut (dyn AnyWorker<'a> + 'a), stats: 
     let from_ns = clock::now_ns();
     worker.core().now_ns = from_ns;
     // No page that is dirty can be dropped.
-    for (index, file) in task.files.iter().enumerate() {
+    let cached = task.files.iter().enumerate().filter(|(_, file)| !hints::is_passthrough(file));
+    for (index, file) in cached {
         worker.core().verifier().into_iter().for_each(|v| v.flush_begun(index as u32));
         if let Err(error) = rustix::fs::fdatasync(&file.fd) {
             let error = EngineError::by(Operation::Fdatasync)(error).on(&file.path);

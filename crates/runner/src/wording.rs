@@ -97,6 +97,10 @@ impl Vocabulary {
                 "use CPUs that are online and allowed for this process".into()
             }
             Operation::PreRead(_) => "remove pre_read".into(),
+            // Of a file system, it may also be a checksum of its own.
+            Operation::Io { .. } if error.errno == Errno::ILSEQ.raw_os_error() => {
+                "its checksum or protection information is another than expected (pi_chk, apptag), or the data are damaged".into()
+            }
             Operation::FreeBlocks => "remove unlink_each_loop".into(),
             Operation::ResetZone(_) | Operation::FinishZone(_) => {
                 "zones that are read-only or offline cannot be written; use offset and size".into()
@@ -412,6 +416,8 @@ mod tests {
             words(read, Errno::PERM, Hint::None),
             "read of 4096 bytes at offset 8192 of /x failed: Operation not permitted (os error 1)"
         );
+        let read = Operation::Io { dir: Dir::Read, len: 4096, offset: 8192 };
+        assert!(words(read, Errno::ILSEQ, Hint::None).contains("protection information"));
         let queue = Operation::UseQueue { engine: "libaio", in_flight: 7 };
         assert_eq!(
             words(queue, Errno::BADF, Hint::None),
