@@ -437,12 +437,12 @@ mod tests {
     #[test]
     fn a_wake_ends_a_wait_for_several() {
         on_ring(2, |ring, wake| {
+            let began = Instant::now();
             std::thread::scope(|scope| {
                 scope.spawn(|| {
                     std::thread::sleep(Duration::from_millis(100));
                     wake.wake();
                 });
-                let began = Instant::now();
                 while ring.armed > 0 {
                     ring.submit_and_wait(2, None).unwrap();
                     let mut count = 0;
