@@ -142,6 +142,7 @@ pub(in crate::rules) static SMALL_BATCHES: Rule = Rule {
         )
     },
     remedy: "Submit more at once: a higher iodepth_batch_submit and iodepth_batch_complete_min with io_uring or libaio",
+    confirmation: Some(Confirmation::gain(Change::LargerBatches)),
     checks: &[Check::View(small_batches)],
     #[cfg(test)]
     cases: &[
@@ -240,6 +241,7 @@ pub(in crate::rules) static SQPOLL_STARVED: Rule = Rule {
     },
     remedy: "Leave out SQPOLL (sqthread_poll), give its thread a CPU of its own (sqthread_poll_cpu), or submit more I/Os at a time",
     supersedes: &[&OWN_TIME, &BUSY_CPUS],
+    confirmation: Some(Confirmation::gain(Change::NoSqPoll)),
     checks: &[Check::View(sqpoll_starved)],
     #[cfg(test)]
     cases: &[
