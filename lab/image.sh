@@ -19,13 +19,13 @@ busybox=$packages/tools/bin/busybox
 # The guest's programs and the libraries that they link.
 tools="attr btrfs-progs busybox-static dmsetup e2fsprogs fdisk gojq libacl1 libattr1 libblkid1 libbsd0 libc6 libcap-ng0 libcap2
     libcom-err2 libcrypt1 libdbus-1-3 libdevmapper1.02.1 libedit2 libext2fs2 libfdisk1 libgcc-s1 libgcrypt20 libgpg-error0
-    libinih1 libjson-c5 liblz4-1 liblzma5 liblzo2-2 libmd0 libmount1 libnvme1 libpcre2-8-0 libreadline8 libselinux1
-    libsmartcols1 libss2 libssl3 libsystemd0 libtinfo6 libudev1 liburcu8 libuuid1 libzstd1 mdadm mount nvme-cli util-linux
+    libhwloc15 libinih1 libjson-c5 liblz4-1 liblzma5 liblzo2-2 libmd0 libmount1 libnvme1 libpcre2-8-0 libreadline8 libselinux1
+    libslurm38 libsmartcols1 libss2 libssl3 libsystemd0 libtinfo6 libudev1 liburcu8 libuuid1 libzstd1 mdadm mount mpich nvme-cli util-linux
     xfsprogs zlib1g"
 # Modules that cases may load, with what they depend on. Some kernels lack some of them or have them built in.
 modules="bfq brd btrfs configfs crc32c_generic crc32c_intel crc32c_cryptoapi crct10dif_generic dm_crypt dm_delay dm_dust
-    dm_flakey dm_log_writes dm_mod dm_snapshot ext4 libcrc32c loop lzo lzo_rle md_mod null_blk nvme overlay raid0 raid1
-    scsi_debug sd_mod sg vfat virtio_blk virtio_console virtio_pci xfs zram"
+    dm_flakey dm_log_writes dm_mod dm_snapshot ext4 libcrc32c loop lzo lzo_rle md_mod null_blk nvme nvme_tcp nvmet_tcp overlay raid0 raid1
+    scsi_debug sd_mod sg vfat virtio_blk virtio_console virtio_net virtio_pci xfs zram"
 
 die() {
     echo "lab: $*" >&2
@@ -193,9 +193,13 @@ own() {
     mkdir -p "$stage"/{dev,proc,sys,run,tmp,mnt,root,etc,lab/bin,lab/cases}
     install "$here/guest/init.sh" "$stage/init"
     install -m 644 "$here/guest/lib.sh" "$stage/lab"
+    install "$here/guest/ssh.sh" "$stage/lab/bin/ssh"
     install -m 644 "$here"/cases/*.sh "$stage/lab/cases"
     printf '%s\n' root:x:0:0::/root:/bin/sh nobody:x:65534:65534::/tmp:/bin/sh >"$stage/etc/passwd"
     printf '%s\n' root:x:0: nogroup:x:65534: >"$stage/etc/group"
+    echo 127.0.0.1 localhost >"$stage/etc/hosts"
+    for n in 0 1 2 3; do echo "10.0.0.$((n + 1)) node$n"; done >>"$stage/etc/hosts"
+    echo hosts: files >"$stage/etc/nsswitch.conf"
     for program in fathom deny-io-uring; do
         strip -o "$stage/lab/bin/$program" "$programs/$program"
         for library in $(ldd "$programs/$program" | grep -o '/[^ ]*'); do

@@ -121,6 +121,8 @@ pub struct Case {
     pub modules: Vec<String>,
     /// The kernels that it is for, the most important one first; none if any will do.
     pub kernels: Vec<Kernel>,
+    /// The kernels of further guests on the same network.
+    pub peers: Vec<Kernel>,
     /// Whether the case changes the machine, so that no other case may share its boot.
     pub own_boot: bool,
     /// Whether it needs its share of the host's time, and therefore runs only with `--all` or by its name.
@@ -138,6 +140,7 @@ impl Case {
             cmdline: String::new(),
             modules: Vec::new(),
             kernels: Vec::new(),
+            peers: Vec::new(),
             own_boot: false,
             only_with_all: false,
             limit_s: 300,
@@ -169,6 +172,10 @@ impl Case {
                 self.kernels =
                     value.split_whitespace().map(Kernel::parse).collect::<Result<_>>()?;
             }
+            "peers" => {
+                self.peers = value.split_whitespace().map(Kernel::parse).collect::<Result<_>>()?;
+                self.own_boot = true;
+            }
             "boot" => {
                 self.own_boot = match value {
                     "own" => true,
@@ -185,7 +192,7 @@ impl Case {
             }
             "limit" => self.limit_s = number("limit", value.trim_end_matches('s'), 1, 600)?,
             _ => {
-                let known = "machine, cmdline, modules, kernels, boot, when, limit";
+                let known = "machine, cmdline, modules, kernels, peers, boot, when, limit";
                 return Err(format!("unknown key {key}: there are {known}").into());
             }
         }
@@ -218,6 +225,12 @@ mod tests {
         assert_eq!(case.kernels, [Kernel::V6_1, Kernel::V7]);
         assert_eq!((case.own_boot, case.only_with_all, case.limit_s), (true, true, 90));
         assert_eq!(case.cmdline, "nvme.poll_queues=1");
+    }
+
+    #[test]
+    fn peers_have_kernels_and_a_boot_of_their_own() {
+        let case = Case::parse("ranks", "# They agree.\n# peers: 7 6.1\ntrue\n").unwrap();
+        assert_eq!((case.peers, case.own_boot), (vec![Kernel::V7, Kernel::V6_1], true));
     }
 
     #[test]

@@ -25,6 +25,10 @@ pub struct Setup<'a> {
     pub kernel: Kernel,
     pub machine: &'a Machine,
     pub cmdline: &'a str,
+    /// The kernels of further guests, without disks, on the same network.
+    pub peers: &'a [Kernel],
+    /// Of this guest among its peers: 0 has them.
+    pub number: usize,
     /// Whether writes are logged, so that a power cut can undo those not flushed.
     pub logged: bool,
     /// Directory of disks and sockets, which outlive the guest.
@@ -39,12 +43,15 @@ pub struct Guest {
     qmp: Qmp,
     part_of_line: Vec<u8>,
     pub boot_time: Duration,
+    /// Killed with it.
+    _peers: Vec<Guest>,
 }
 
 impl Guest {
     /// Starts the guest and waits until it is ready for cases.
     pub fn boot(setup: &Setup) -> Result<Guest> {
         let start = Instant::now();
+        let peers = boot_peers(setup)?;
         make_disks(setup)?;
         let listen = |name: &str| -> Result<UnixListener> {
             let path = setup.dir.join(name);
@@ -64,9 +71,15 @@ impl Guest {
         let qmp = accept(&qmp, &mut qemu)?;
         let channel = BufReader::new(channel);
         let qmp = Qmp::greet(qmp)?;
-        let mut guest =
-            Guest { qemu, channel, qmp, part_of_line: Vec::new(), boot_time: Duration::ZERO };
-        let ready = guest.line(start + BOOT_LIMIT)?;
+        let mut guest = Guest {
+            qemu,
+            channel,
+            qmp,
+            part_of_line: Vec::new(),
+            boot_time: Duration::ZERO,
+            _peers: peers,
+        };
+        let ready = guest.line(Instant::now() + BOOT_LIMIT)?;
         match ready.as_deref() {
             Some(line) if line.starts_with("ready") => {
                 guest.boot_time = start.elapsed();
@@ -148,6 +161,33 @@ impl Guest {
         }
         added.map(drop)
     }
+}
+
+/// They wait for what the guest sends.
+fn boot_peers(setup: &Setup) -> Result<Vec<Guest>> {
+    let machine = Machine::parse("nvme=0")?;
+    let boot = |(index, kernel): (usize, &Kernel)| {
+        let dir = peer_dir(&setup.dir, index + 1);
+        fs::create_dir_all(&dir)?;
+        let console = setup.console.with_extension(format!("peer{}.console", index + 1));
+        drop(fs::remove_file(&console));
+        Guest::boot(&Setup {
+            images: setup.images,
+            kernel: *kernel,
+            machine: &machine,
+            cmdline: "",
+            peers: &[],
+            number: index + 1,
+            logged: false,
+            dir,
+            console,
+        })
+    };
+    setup.peers.iter().enumerate().map(boot).collect()
+}
+
+fn peer_dir(dir: &Path, number: usize) -> PathBuf {
+    dir.join(format!("peer{number}"))
 }
 
 fn disk(index: usize, machine: &Machine) -> Value {
@@ -246,11 +286,14 @@ pub enum GuestPeer {
 pub fn arguments(setup: &Setup, talk: GuestPeer) -> Vec<String> {
     let machine = setup.machine;
     // Mitigations are pointless under emulation and would take seconds of each boot.
-    let cmdline = format!(
+    let mut cmdline = format!(
         "console=ttyS0 quiet loglevel=4 panic=-1 mitigations=off audit=0 apparmor=0 random.trust_cpu=on \
          no_timer_check tsc=reliable sysrq_always_enabled {}",
         setup.cmdline
     );
+    if has_network(setup) {
+        cmdline.push_str(&format!(" lab.guest={}", setup.number));
+    }
     let memory = format!("{}M", machine.memory_mib);
     let processors: &[&str] = if machine.counts_instructions {
         &["-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off", "-smp", "1"]
@@ -287,7 +330,34 @@ pub fn arguments(setup: &Setup, talk: GuestPeer) -> Vec<String> {
         }
     }
     attach(setup, &mut add);
+    if has_network(setup) {
+        join(setup, &mut add);
+    }
     args
+}
+
+fn has_network(setup: &Setup) -> bool {
+    setup.number > 0 || !setup.peers.is_empty()
+}
+
+/// One network, whose hub is the guest that has peers.
+fn join(setup: &Setup, add: &mut impl FnMut(&str, String)) {
+    let wire = |id: &str, dir: &Path, is_server: &str| {
+        let path = dir.join("wire");
+        format!("stream,id={id},server={is_server},addr.type=unix,addr.path={}", path.display())
+    };
+    if setup.number > 0 {
+        add("-netdev", wire("net", &setup.dir, "on"));
+    } else {
+        add("-netdev", "hubport,id=net,hubid=0".into());
+    }
+    for number in 1..=setup.peers.len() {
+        let dir = peer_dir(&setup.dir, number);
+        add("-netdev", wire(&format!("wire{number}"), &dir, "off"));
+        add("-netdev", format!("hubport,id=hub{number},hubid=0,netdev=wire{number}"));
+    }
+    let mac = format!("52:54:00:00:00:{:02x}", setup.number);
+    add("-device", format!("virtio-net-pci,netdev=net,bus=pcie.0,mac={mac}"));
 }
 
 /// The NUMA nodes, root complexes and ports, and the disks at these.

@@ -78,7 +78,8 @@ pub fn run(options: &Options) -> Result<()> {
     let lab = root.join("target/lab");
     fs::create_dir_all(&lab)?;
     let dir = tempfile::Builder::new().prefix("fathom-lab-").tempdir()?;
-    let mut kernels: Vec<Kernel> = boots.iter().map(|boot| boot.kernel).collect();
+    let of_peers = boots.iter().flat_map(|boot| &boot.cases[0].peers).copied();
+    let mut kernels: Vec<Kernel> = boots.iter().map(|boot| boot.kernel).chain(of_peers).collect();
     if is_shell {
         kernels.push(options.kernel.unwrap_or(Kernel::V6_1));
     }
@@ -149,6 +150,8 @@ fn shell(options: &Options, kernel: Kernel, dir: &Path) -> Result<()> {
         kernel,
         machine: &Machine::parse(&options.machine)?,
         cmdline: &format!("lab.shell {}", options.cmdline),
+        peers: &[],
+        number: 0,
         logged: false,
         dir: dir.to_path_buf(),
         console: dir.join("console"),

@@ -122,6 +122,8 @@ impl Guests<'_> {
             kernel: self.boot.kernel,
             machine: &self.boot.machine,
             cmdline: &self.boot.cmdline,
+            peers: &case.peers,
+            number: 0,
             logged: case.own_boot,
             dir: self.dir.to_path_buf(),
             console: self.console.clone(),
