@@ -9,8 +9,8 @@ use fathom_analysis::hosts::{HostsReport, InspectedHost};
 use fathom_analysis::ranks::{OfRank, merge, over_time};
 use fathom_analysis::watch::Observed;
 use fathom_engine::clock::unix_ns;
-use fathom_machine::Roots;
-use fathom_model::facts::{HeldBy, TargetFacts};
+use fathom_machine::{Roots, device};
+use fathom_model::facts::{HeldBy, TargetFacts, TargetKind};
 use fathom_model::plan::Target;
 use fathom_model::record::RunRecord;
 use fathom_model::{Dir, Facts, Plan, Progress, escape, list, split_mix};
@@ -57,8 +57,8 @@ pub fn join(args: &[String]) -> Result<Option<Joined>, String> {
         return Ok(None);
     }
     let signals = Signals::take()?;
-    let gone = signals.of_lost_rank()?;
-    let Some(ranks) = Ranks::join(var, signals.cancel_token(), &gone)? else { return Ok(None) };
+    signals.ignore_loss()?;
+    let Some(ranks) = Ranks::join(var, signals.cancel_token())? else { return Ok(None) };
     Ok(Some(Joined { ranks, signals, clock: ClockBounds::NONE }))
 }
 
@@ -221,7 +221,9 @@ impl Member {
             .filter_map(|region| facts.targets.get(region.target));
         let (shared, here): (Vec<&TargetFacts>, Vec<&TargetFacts>) =
             written.partition(|target| target.held_by == HeldBy::Hidden);
-        let shared = shared.into_iter().filter(|_| is_checked);
+        let devices = here.iter().filter_map(|target| on_other_hosts(target));
+        let shared = shared.into_iter().map(|target| target.resolved.clone()).chain(devices);
+        let shared = shared.filter(|_| is_checked).collect::<Vec<_>>();
         let here = here.into_iter().chain(laid_out(plan, facts));
         let host = &facts.host;
         let boot = host.boot_id.get(..8).unwrap_or(&host.boot_id);
@@ -230,7 +232,7 @@ impl Member {
             format!("{path} (on {}, boot {boot})", host.hostname)
         });
         let journal = output.journal.iter().map(|dir| format!("--journal={dir}"));
-        let all = shared.map(|target| target.resolved.clone()).chain(here).chain(journal);
+        let all = shared.into_iter().chain(here).chain(journal);
         self.together.borrow().writes(list::ascending(all));
         Ok(())
     }
@@ -360,6 +362,14 @@ fn split(plan: &mut Plan, rank: u32, size: u32) -> Result<(), String> {
         job.until.bytes = job.until.bytes.map(share);
     }
     Ok(())
+}
+
+/// The name of a device that other hosts may have, too.
+fn on_other_hosts(target: &TargetFacts) -> Option<String> {
+    let is_device = target.kind == TargetKind::BlockDevice || target.kind.is_generic();
+    let device = target.device.as_ref().filter(|_| is_device)?;
+    let node = device::Node::named(&Roots::default(), &device.name)?;
+    node.world_wide_name().map(|name| format!("device {name}"))
 }
 
 /// The files that are created or extended before the first I/O.

@@ -57,12 +57,10 @@ impl Signals {
         Ok(this)
     }
 
-    /// Becomes true when the launcher says that another rank was killed. Without a handler, its signal would end this one.
-    pub fn of_lost_rank(&self) -> Result<Arc<AtomicBool>, String> {
-        let gone = Arc::default();
-        flag::register(SIGUSR1, Arc::clone(&gone))
-            .map_err(|e| format!("cannot install signal handlers: {e}"))?;
-        Ok(gone)
+    /// Hydra sends SIGUSR1 when another rank was killed, which would end this one. Which one, the ranks find out.
+    pub fn ignore_loss(&self) -> Result<(), String> {
+        let ignored = flag::register(SIGUSR1, Arc::default());
+        ignored.map(|_| ()).map_err(|e| format!("cannot install signal handlers: {e}"))
     }
 
     /// Waits for signals in a separate thread, so that a second one ends the program even if other threads hang.

@@ -23,9 +23,6 @@ use serde::de::DeserializeOwned;
 use std::io::Read;
 use std::ops::Range;
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 /// A rank that says nothing for so long, beyond what it announced, is considered lost.
@@ -53,22 +50,18 @@ pub struct Ranks {
     cancel: CancelToken,
     /// Barriers so far, which number the messages.
     round: u32,
-    /// Whether the launcher said that a rank was killed.
-    gone: Arc<AtomicBool>,
     /// Whether a signal ends a wait. Not once a run began, whose results are collected in any case.
     heeds_signals: bool,
 }
 
 impl Ranks {
-    /// Joins the others, if the environment names a process manager and more than one rank. `gone` becomes true when the launcher
-    /// says that one was killed: Hydra sends SIGUSR1.
+    /// Joins the others, if the environment names a process manager and more than one rank.
     ///
     /// # Errors
     /// The environment is inconsistent, or the process manager does not speak PMI-1.
     pub fn join(
         var: impl Fn(&str) -> Option<String>,
         cancel: &CancelToken,
-        gone: &Arc<AtomicBool>,
     ) -> Result<Option<Self>, String> {
         let number = |name: &str| {
             let Some(text) = var(name) else { return Ok(None) };
@@ -82,7 +75,7 @@ impl Ranks {
         if size < 2 {
             return Ok(None);
         }
-        let joined = connect(fd).and_then(|stream| Self::over(stream, (rank, size), cancel, gone));
+        let joined = connect(fd).and_then(|stream| Self::over(stream, (rank, size), cancel));
         joined.map(Some).map_err(|why| {
             format!(
                 "cannot join {size} ranks (PMI_FD={fd}): {why}; --no-ranks runs without the others"
@@ -94,7 +87,6 @@ impl Ranks {
         stream: UnixStream,
         (rank, size): (u32, u32),
         cancel: &CancelToken,
-        gone: &Arc<AtomicBool>,
     ) -> Result<Self, Lost> {
         let stop = || cancel.reason();
         let wait = Wait { time: START, stop: &stop };
@@ -105,8 +97,7 @@ impl Ranks {
             // For the others, should this one be lost.
             pmi.put(&format!("fathom-host-{rank}"), &host, &wait)?;
         }
-        let (cancel, gone) = (cancel.clone(), Arc::clone(gone));
-        Ok(Self { pmi, rank, size, cancel, round: 0, gone, heeds_signals: true })
+        Ok(Self { pmi, rank, size, cancel: cancel.clone(), round: 0, heeds_signals: true })
     }
 
     /// Gives everybody what rank 0 has. The others' `own` is ignored.
@@ -159,19 +150,11 @@ impl Ranks {
         time: Duration,
     ) -> Result<Vec<String>, Lost> {
         let (cancel, heeds_signals) = (self.cancel.clone(), self.heeds_signals);
-        let gone = Arc::clone(&self.gone);
-        let stop = || match gone.load(Relaxed) {
-            true => Some("another rank was killed"),
-            false => cancel.reason().filter(|_| heeds_signals),
-        };
+        let stop = || cancel.reason().filter(|_| heeds_signals);
         let wait = Wait { time, stop: &stop };
         self.round += 1;
         let (round, rank) = (self.round, self.rank);
         let key = |rank: u32, part: usize| format!("fathom-{round}-{rank}-{part}");
-        if own.is_none() && !from.is_empty() {
-            // That it is here. Where clocks are compared, that would take time.
-            self.pmi.put(&key(rank, 0), "0.", &wait)?;
-        }
         if let Some(own) = own {
             // The first part begins with the number of parts.
             let room = self.pmi.value_max.saturating_sub(16).max(1);
@@ -186,7 +169,7 @@ impl Ranks {
                 self.pmi.put(&key(rank, at), &value, &wait)?;
             }
         }
-        self.pmi.barrier(&wait).map_err(|lost| match lost {
+        self.pmi.barrier(&here(round, rank), &wait).map_err(|lost| match lost {
             Lost::Silent(None) if rank == 0 => Lost::Silent(self.absent()),
             lost => lost,
         })?;
@@ -205,29 +188,31 @@ impl Ranks {
         Ok(found)
     }
 
-    /// Which ranks did not come to the last barrier. Hydra tells that of other hosts; Slurm does not.
+    /// Which ranks did not come to the last barrier, if the process manager tells.
     fn absent(&mut self) -> Option<String> {
         let wait = Wait { time: ANSWER, stop: &|| None };
-        let (round, size) = (self.round, self.size);
-        let mut get = |key: String| match self.pmi.get(&key, &wait) {
-            Ok(value) => Ok(Some(value)),
-            // There is no such value.
-            Err(Lost::Manager(_)) => Ok(None),
-            Err(lost) => Err(lost),
-        };
-        get(format!("fathom-{round}-0-0")).ok()??;
         let mut absent = Vec::new();
-        for rank in 1..size {
-            if get(format!("fathom-{round}-{rank}-0")).ok()?.is_none() {
-                let host = get(format!("fathom-host-{rank}")).ok()?;
-                absent.push(match host {
-                    Some(host) => format!("{host} (rank {rank})"),
-                    None => format!("rank {rank}"),
-                });
+        for rank in 0..self.size {
+            if self.pmi.is_published(&here(self.round, rank), &wait).ok()? {
+                continue;
             }
+            if rank == 0 {
+                return None;
+            }
+            // Known since the first barrier.
+            let host = self.pmi.get(&format!("fathom-host-{rank}"), &wait);
+            absent.push(match host {
+                Ok(host) => format!("{host} (rank {rank})"),
+                Err(_) => format!("rank {rank}"),
+            });
         }
         (!absent.is_empty()).then(|| list::few(&absent, NAMED))
     }
+}
+
+/// What a rank that waits for the others publishes.
+fn here(round: u32, rank: u32) -> String {
+    format!("fathom-{round}-{rank}")
 }
 
 fn nothing() -> Lost {

@@ -236,6 +236,21 @@ impl Node {
         text(self.dir.join("dm/uuid"))
     }
 
+    /// What names the same device on each machine that has it, as over NVMe-oF, iSCSI or Fibre Channel: none where it may be
+    /// made up of a model and a serial number, which virtual disks have in common.
+    pub fn world_wide_name(&self) -> Option<String> {
+        let disk = self.disk().dir;
+        let names = ["dm/uuid", "wwid", "device/wwid"].map(|name| text(disk.join(name)));
+        let is_unique = |name: &String| {
+            ["mpath-", "uuid.", "eui.", "naa."].iter().any(|kind| name.starts_with(kind))
+        };
+        let name = names.into_iter().flatten().find(is_unique)?;
+        Some(match text(self.dir.join("partition")) {
+            Some(partition) => format!("{name}, partition {partition}"),
+            None => name,
+        })
+    }
+
     pub fn dir(&self) -> &Path {
         &self.dir
     }
@@ -356,6 +371,9 @@ mod tests {
             std::fs::write(block.join(dir).join("dev"), number).unwrap();
         }
         std::fs::write(block.join("sda/sda1/partition"), "1").unwrap();
+        std::fs::create_dir_all(block.join("sda/device")).unwrap();
+        std::fs::write(block.join("sda/device/wwid"), "naa.5000c500a1b2c3d4\n").unwrap();
+        std::fs::write(block.join("sdb/wwid"), "nvme.1b36-4c414230-51454d55-00000001").unwrap();
         std::fs::create_dir_all(root.path().join("class/block")).unwrap();
         symlink("../../block/sda/sda1", root.path().join("class/block/sda1")).unwrap();
         for member in ["sda1", "sdb", "gone"] {
@@ -367,5 +385,9 @@ mod tests {
         };
         assert_eq!(of(&["sda1", "sda", "gone"]), ["sda"]);
         assert_eq!(of(&["dm-0"]), ["dm-0", "sdb", "sda"]);
+        let name = |name: &str| Node::named(&roots, name).unwrap().world_wide_name();
+        assert_eq!(name("sda1").as_deref(), Some("naa.5000c500a1b2c3d4, partition 1"));
+        assert_eq!(name("sda").as_deref(), Some("naa.5000c500a1b2c3d4"));
+        assert_eq!((name("sdb"), name("dm-0")), (None, None));
     }
 }

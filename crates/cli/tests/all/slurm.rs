@@ -2,7 +2,7 @@
 //! tested.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use crate::common::{FATHOM, MIB, Place, Running, as_root, says, until};
+use crate::common::{Answer, FATHOM, MIB, Place, Running, as_root, says, until};
 use crate::ranks::{SLOWER, records};
 use fathom_model::experiment::ExperimentRecord;
 use rustix::process::{Pid, Signal, kill_process};
@@ -130,47 +130,106 @@ fn all_commands_of_ranks_work_under_slurm() {
     assert_eq!(of_search.count(), 4);
 }
 
-#[test]
-fn the_others_keep_their_results_when_slurm_loses_one() {
-    let Some(_alone) = as_root("host names") else { return };
-    let place = Place::new();
-    let Some(cluster) = Cluster::new(&place) else { return };
-    place.data("data", MIB);
-    let args = ["run", "--eta=never", "--sampling=off", "--rw=randread", "--bs=4k", "--runtime=60"];
-    let args = [&args[..], &["--time_based", "data"]].concat();
-    let running = cluster.srun(&place, &args);
-    let begun = || {
-        let runs = fs::read_dir(place.home().join(".local/state/fathom/runs"));
-        let samples = |dir: fs::DirEntry| fs::metadata(dir.path().join("samples.ndjson"));
-        let has_begun = |dir: fs::DirEntry| samples(dir).is_ok_and(|file| file.len() > 0);
-        runs.is_ok_and(|runs| {
-            runs.flatten().filter_map(|dir| has_begun(dir).then_some(())).count() == 4
-        })
-    };
-    until("the jobs of all ranks", begun);
-    // The one whose rank is 2.
-    let of_rank = |pid: &u32| {
+/// Its process, below `place`.
+fn of_rank(place: &Place, rank: u32) -> Pid {
+    let home = format!("HOME={}", place.home().display());
+    let is_it = |pid: &i32| {
         let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
         let has =
             |words: &str| environment.split(|byte| *byte == 0).any(|one| one == words.as_bytes());
         let program = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
-        has("PMI_RANK=2")
-            && has(&format!("HOME={}", place.home().display()))
-            && program.ends_with("fathom")
+        has(&format!("PMI_RANK={rank}")) && has(&home) && program.ends_with("fathom")
     };
     let all = fs::read_dir("/proc").unwrap().flatten();
     let mut pids = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    let victim = pids.find(of_rank).unwrap();
-    kill_process(Pid::from_raw(victim as i32).unwrap(), Signal::KILL).unwrap();
+    Pid::from_raw(pids.find(is_it).unwrap()).unwrap()
+}
+
+/// Waits until all four have stored something in their file with this name.
+fn until_stored(place: &Place, name: &str) {
+    let stored = || {
+        let runs = fs::read_dir(place.home().join(".local/state/fathom/runs"));
+        let file = |dir: fs::DirEntry| fs::metadata(dir.path().join(name));
+        let has_some = |dir: fs::DirEntry| file(dir).is_ok_and(|file| file.len() > 0);
+        runs.is_ok_and(|runs| runs.flatten().map(has_some).filter(|has| *has).count() == 4)
+    };
+    until("the work of all ranks", stored);
+}
+
+/// What interrupted each record that is complete.
+fn interrupted(place: &Place) -> Vec<(String, String)> {
+    let runs = fs::read_dir(place.home().join(".local/state/fathom/runs")).unwrap();
+    let of_run = |dir: fs::DirEntry| {
+        let text = fs::read(dir.path().join("record.json")).ok()?;
+        let record: Value = serde_json::from_slice(&text).ok()?;
+        let host = record["facts"]["host"]["hostname"].as_str()?.to_string();
+        Some((host, record["outcome"]["interrupted"]["by"].as_str()?.to_string()))
+    };
+    let mut all: Vec<_> = runs.flatten().filter_map(of_run).collect();
+    all.sort();
+    all
+}
+
+/// The others end in order, keep what they have, and rank 0 names n3.
+fn without_n3(place: &Place, running: Running) -> Answer {
     let answer = running.wait();
     assert_ne!(answer.code, Some(0));
-    says(&answer.stderr, &["has its own result only", "(rank 0 of 4)"]);
-    // Slurm may end srun before it has passed on what rank 0 printed.
-    let runs = fs::read_dir(place.home().join(".local/state/fathom/runs")).unwrap();
-    let complete = runs.flatten().filter(|run| {
-        let record = fs::read(run.path().join("record.json")).unwrap_or_default();
-        let record: serde_json::Value = serde_json::from_slice(&record).unwrap_or_default();
-        record["jobs"][0]["dirs"]["read"]["counts"]["ios"].as_u64() > Some(0)
-    });
-    assert_eq!(complete.count(), 3, "{}", answer.stderr);
+    says(&answer.stderr, &["no answer from n3 (rank 2)"]);
+    let all = interrupted(place);
+    let hosts: Vec<_> = all.iter().map(|(host, _)| host.as_str()).collect();
+    assert_eq!(hosts, ["n1", "n2", "n4"], "{all:?} {}", answer.stderr);
+    assert_eq!(all[0].1, "the loss of n3 (rank 2)");
+    answer
+}
+
+const READ: [&str; 8] = [
+    "run",
+    "--eta=never",
+    "--sampling=off",
+    "--rw=randread",
+    "--bs=4k",
+    "--time_based",
+    "--runtime=60",
+    "data",
+];
+
+#[test]
+fn the_others_keep_their_results_when_slurm_loses_a_rank() {
+    let Some(_alone) = as_root("host names") else { return };
+    let place = Place::new();
+    let Some(cluster) = Cluster::new(&place) else { return };
+    let kill = |args: &[&str], file: &str| {
+        let place = Place::new();
+        place.data("data", MIB);
+        let running = cluster.srun(&place, args);
+        until_stored(&place, file);
+        kill_process(of_rank(&place, 2), Signal::KILL).unwrap();
+        without_n3(&place, running)
+    };
+    let answer = kill(&READ, "samples.ndjson");
+    says(&answer.stderr, &["n1 (rank 0 of 4) has its own result only"]);
+    kill(&["limit", "-t", "60", "--bs=4k", "--sampling=off", "data"], "windows.ndjson");
+    kill(&[&["try", "-t", "60", "--sampling=off"], &SLOWER[..]].concat(), "windows.ndjson");
+    let sweep = ["sweep", "-t", "60", "--sampling=off", "--key=ioengine=null", "--key=size=1m"];
+    kill(&sweep, "windows.ndjson");
+}
+
+#[test]
+fn the_others_keep_their_results_when_slurm_loses_a_node() {
+    let Some(_alone) = as_root("host names") else { return };
+    let place = Place::new();
+    let Some(cluster) = Cluster::new(&place) else { return };
+    place.data("data", MIB);
+    let running = cluster.srun(&place, &READ);
+    until_stored(&place, "samples.ndjson");
+    // munged and slurmctld come first.
+    kill_process(Pid::from_child(&cluster.daemons[4]), Signal::KILL).unwrap();
+    // srun waits for the node; who is lost, it does not tell until then.
+    until("the end of all ranks", || interrupted(&place).len() == 4);
+    let all = interrupted(&place);
+    assert!(all.iter().all(|(_, by)| by == "the loss of another rank"), "{all:?}");
+    let said = || running.so_far("stderr");
+    until("what rank 0 prints", || said().contains("n1 (rank 0 of 4) has its own result only"));
+    running.signal(Signal::KILL);
+    running.wait();
 }

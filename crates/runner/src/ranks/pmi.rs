@@ -12,6 +12,8 @@ const LINE_MAX: usize = 1 << 16;
 const VALUE_MAX: usize = 800;
 /// Between two checks whether the wait is to end.
 const TICK: Duration = Duration::from_millis(100);
+/// A barrier that takes longer than this, of the time that it may take, is one in which ranks may be missing.
+const LONG: Duration = Duration::from_secs(5);
 
 /// A connection to the process manager.
 pub(super) struct Pmi {
@@ -96,9 +98,27 @@ impl Pmi {
         value.ok_or_else(|| unexpected(&answer))
     }
 
-    /// Waits, without using a CPU, until all ranks do.
-    pub fn barrier(&mut self, wait: &Wait) -> Result<(), Lost> {
-        self.ask("cmd=barrier_in", "barrier_out", wait).map(|_| ())
+    /// Waits, without using a CPU, until all ranks do. If that takes long, publishes `name`, so that rank 0 knows who is here:
+    /// values are not visible before all are.
+    pub fn barrier(&mut self, name: &str, wait: &Wait) -> Result<(), Lost> {
+        self.say("cmd=barrier_in")?;
+        let early = LONG.min(wait.time / 2);
+        match self.answer("barrier_out", &Wait { time: early, stop: wait.stop }) {
+            Err(Lost::Silent(_)) => {}
+            answer => return answer.map(|_| ()),
+        }
+        self.say(&format!("cmd=publish_name service={name} port=0"))?;
+        self.answer("barrier_out", &Wait { time: wait.time - early, stop: wait.stop }).map(|_| ())
+    }
+
+    /// Whether a rank has published `name`.
+    pub fn is_published(&mut self, name: &str, wait: &Wait) -> Result<bool, Lost> {
+        self.say(&format!("cmd=lookup_name service={name}"))?;
+        let answer = self.line(wait)?;
+        match field(&answer, "cmd") {
+            Some("lookup_result") => Ok(field(&answer, "port").is_some()),
+            _ => Err(unexpected(&answer)),
+        }
     }
 
     /// Says that this rank ends in order. Others may still be at work.
@@ -107,7 +127,15 @@ impl Pmi {
     }
 
     fn ask(&mut self, line: &str, expected: &str, wait: &Wait) -> Result<String, Lost> {
-        self.stream.write_all(format!("{line}\n").as_bytes())?;
+        self.say(line)?;
+        self.answer(expected, wait)
+    }
+
+    fn say(&mut self, line: &str) -> Result<(), Lost> {
+        Ok(self.stream.write_all(format!("{line}\n").as_bytes())?)
+    }
+
+    fn answer(&mut self, expected: &str, wait: &Wait) -> Result<String, Lost> {
         let answer = self.line(wait)?;
         let is_done = field(&answer, "rc").is_none_or(|rc| rc == "0");
         match field(&answer, "cmd") {
@@ -121,7 +149,12 @@ impl Pmi {
         loop {
             if let Some(end) = self.unread.iter().position(|byte| *byte == b'\n') {
                 let line = self.unread.drain(..=end).collect::<Vec<u8>>();
-                return Ok(String::from_utf8_lossy(&line).trim_end().to_string());
+                let line = String::from_utf8_lossy(&line).trim_end().to_string();
+                // It may come after the end of the barrier; whether it worked is found when the name is looked up.
+                if field(&line, "cmd") == Some("publish_result") {
+                    continue;
+                }
+                return Ok(line);
             }
             if self.unread.len() > LINE_MAX {
                 return Err(Lost::Manager("its answer is not PMI".into()));

@@ -232,6 +232,8 @@ fn conflicts(all: &[Status]) -> Vec<String> {
     let said = |(path, hosts): (&str, Vec<&str>)| {
         let advice = if path.starts_with("--journal") {
             "use $rank in its name"
+        } else if path.starts_with("device ") {
+            "--share=split gives each a part of it, and --share=same says that it is meant"
         } else if path.ends_with(')') {
             // Of one host.
             "use $rank in its name, --share=own, or one rank on each host; a file that is only read must exist before"
