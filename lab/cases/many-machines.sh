@@ -59,7 +59,7 @@ on_all 'mkdir -p /mnt/shared; mount -t ext4 -o ro,noload /dev/nvme0n1 /mnt/share
 expect 0 ranks run --name=r --rw=randread --bs=4k --direct=1 --number_ios=64 --time_based=0 --filename=/mnt/shared/data
 cat out
 says out "3 started within"
-for node in $nodes; do says out "$node"; done
+says out "$(on node2 'uname -r') on node2"
 expect 0 ranks run --name=r --rw=randread --bs=4k --direct=1 --number_ios=64 --time_based=0 --output-format=json --filename=/mnt/shared/data
 is out '[.jobs[].read.total_ios] | add' 192
 

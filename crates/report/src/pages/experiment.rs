@@ -118,7 +118,10 @@ fn ranks(page: &mut Document, record: &ExperimentRecord) {
     if is_whole {
         body.table(columns, selected(members, slowest, host, row));
     }
-    kernels(&mut body, record.ranks.iter().map(|rank| rank.kernel.as_str()));
+    kernels(
+        &mut body,
+        record.ranks.iter().map(|rank| (rank.kernel.as_str(), rank.hostname.as_str())),
+    );
     let about = text!(
         plural(record.ranks.len() as u64, "rank"),
         " measured each window together",

@@ -27,7 +27,7 @@ pub(super) fn ranks(page: &mut Document, record: &LimitRecord) {
             }
         }
     }
-    kernels(&mut body, all.iter().map(|rank| rank.kernel.as_str()));
+    kernels(&mut body, all.iter().map(|rank| (rank.kernel.as_str(), rank.hostname.as_str())));
     let about = text!(
         plural(all.len() as u64, "rank"),
         " measured together, with ",

@@ -32,7 +32,10 @@ pub(super) fn ranks(page: &mut Document, record: &RunRecord) {
     let rows = selected(all, |one| iops(&one.2), |one| host(one.1), row);
     let mut body = Document::default();
     body.table(columns, rows);
-    kernels(&mut body, record.ranks.iter().map(|rank| rank.kernel.as_str()));
+    kernels(
+        &mut body,
+        record.ranks.iter().map(|rank| (rank.kernel.as_str(), rank.hostname.as_str())),
+    );
     page.section("ranks", about, body);
 }
 
@@ -53,16 +56,23 @@ pub(in crate::pages) fn selected<T>(
     median.into_iter().chain(slowest).chain(all.last().map(named)).collect()
 }
 
-/// On how many machines each kernel runs, if they differ.
+/// On which machines each kernel runs, or on how many, if they differ.
 pub(in crate::pages) fn kernels<'a>(
     body: &mut Document,
-    of_ranks: impl Iterator<Item = &'a str> + Clone,
+    of_ranks: impl Iterator<Item = (&'a str, &'a str)> + Clone,
 ) {
-    let all = list::ascending(of_ranks.clone());
+    let all = list::ascending(of_ranks.clone().map(|(kernel, _)| kernel));
     if all.len() > 1 {
         let of = |kernel: &&str| {
-            let with = of_ranks.clone().filter(|other| other == kernel);
-            format!("{} on {}", escape::text(kernel), with.count())
+            let with = of_ranks.clone().filter(|(other, _)| other == kernel);
+            let hosts = list::ascending(with.map(|(_, host)| host));
+            let hosts = match hosts.len() {
+                few if few <= WORST => {
+                    hosts.iter().map(|host| escape::text(host)).collect::<Vec<_>>().join(", ")
+                }
+                many => many.to_string(),
+            };
+            format!("{} on {hosts}", escape::text(kernel))
         };
         body.entry("kernels differ:", all.iter().map(of).collect::<Vec<_>>().join(", "));
     }
@@ -111,4 +121,23 @@ fn row(name: String, (number, rank, done): &(usize, &RankRecord, JobRecord)) -> 
         text!("+", time(rank.started_ns as f64)),
         limited.unwrap_or_default().into(),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::render::{self, Style};
+
+    #[test]
+    fn few_hosts_with_another_kernel_are_named() {
+        let hosts = ["node0", "node1", "node2", "node3", "node4"];
+        let page = |odd: &str| {
+            let kernel = |host: &'static str| (if host == odd { "6.1" } else { "7.3" }, host);
+            let mut body = Document::default();
+            kernels(&mut body, hosts.into_iter().map(kernel));
+            render::text(&body, Style::default())
+        };
+        assert!(page("node3").contains("6.1 on node3, 7.3 on 4"), "{}", page("node3"));
+        assert!(!page("none").contains("kernels"));
+    }
 }
