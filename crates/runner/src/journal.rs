@@ -56,6 +56,11 @@ pub fn check(dir: &str, plan: &Plan, facts: &Facts) -> Result<Vec<String>, Vec<S
                 "--journal: job '{name}' has {} targets; use 1 to {TARGETS_MAX}",
                 job.regions.len()
             ));
+        } else if job.until.full && job.until.bytes.is_none() {
+            errors.push(format!(
+                "--journal: job '{name}' writes until its file system is full, so how much is not known; remove \
+                 fill_device, and set size"
+            ));
         }
     }
     let resolved = |region: &Region| {

@@ -260,7 +260,8 @@ options! {
     "latency-log" "…": "Write latency logs" ! LOGS;
     "inflate-log" "FILE": "Print a compressed log (log_store_compressed), and do nothing else"
         = |o, _, v| once(&mut o.inflate, v);
-    "merge-blktrace-only" "…": "Merge traces" ! "traces are not supported yet; remove the option";
+    "merge-blktrace-only" "…": "Merge traces, without I/O"
+        ! "fathom merges traces when it replays them, and writes no file; remove the option, or use fio";
     "cpuclock-test" "…": "Test the CPU clock" ! TESTS;
     "crctest" "…": "Test checksum speed" ! TESTS;
     "memcpytest" "…": "Test memory copy speed" ! TESTS;

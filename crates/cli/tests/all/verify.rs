@@ -1,7 +1,7 @@
 //! Verification of data. What it says of each kind of damage is tested in the engine.
 #![allow(clippy::unwrap_used)]
 
-use crate::common::{Place, says};
+use crate::common::{Place, Tmpfs, is_root, says};
 use std::fs;
 
 const BLOCK: usize = 4096;
@@ -153,10 +153,26 @@ fn what_cannot_be_verified_is_refused() {
         (&["--verify=crc64", "--verify_only"], &["does not exist", "written before"]),
         (&["--verify=pattern"], &["set verify_pattern"]),
         (&["--verify=crc32c", "--ioengine=splice"], &["use another ioengine"]),
+        (&["--verify=crc32c", "--fill_device=1", "--verify_only"], &["fill_device", "not known"]),
     ];
     for (keys, parts) in refused {
         place.refuses(&[&job[..], keys].concat(), parts);
     }
+}
+
+#[test]
+fn a_full_file_system_is_read_back() {
+    if !is_root("verify with fill_device") {
+        return;
+    }
+    let place = Place::new();
+    let _small = Tmpfs::new(&place, "small", 1);
+    let write = ["--name=a", "--filename=small/f", "--rw=write", "--fill_device=1", "--verify=md5"];
+    for engine in ["--ioengine=psync", "--ioengine=io_uring"] {
+        let page = place.run(&[&write[..], &[engine, "--iodepth=4", "--unlink=1"]].concat()).done();
+        verified_kib(&page.stdout, 1024);
+    }
+    place.refuses(&[&write[..], &["--journal=j"]].concat(), &["fill_device", "set size"]);
 }
 
 /// The blocks that a page says were verified.

@@ -24,16 +24,16 @@ pub(super) struct Written {
 
 struct Blocks {
     start: u64,
-    /// 0 for blocks that were not written, or that are not whole any more.
+    /// 0 for blocks that were not written, or that are not whole any more. Grows with a file of unknown size.
     last: Vec<u64>,
 }
 
 impl Written {
     pub fn new(job: &JobPlan, keeps_recent: bool) -> Self {
         let unit = job.place_unit();
-        let blocks = |region: &Region| Blocks {
-            start: region.start,
-            last: vec![0; usize::try_from(region.len.div_ceil(unit)).unwrap_or(0)],
+        let blocks = |region: &Region| {
+            let count = if job.until.full { 0 } else { region.len.div_ceil(unit) };
+            Blocks { start: region.start, last: vec![0; usize::try_from(count).unwrap_or(0)] }
         };
         let files = job.offset_regions().iter().map(blocks).collect();
         Self { files, unit, next: (0, 0), recent: VecDeque::new(), keeps_recent }
@@ -57,6 +57,9 @@ impl Written {
         self.cut(request.file as usize, first);
         self.cut(request.file as usize, end);
         let last = &mut self.files[request.file as usize].last;
+        if end > last.len() {
+            last.resize(end, 0);
+        }
         last[first..end].fill(number + 1);
         last[first] |= FIRST;
         if self.keeps_recent {
@@ -229,6 +232,19 @@ mod tests {
                 prop_assert_eq!(number, model[first as usize], "{} {}", first, count);
             }
         }
+    }
+
+    #[test]
+    fn blocks_of_a_file_that_fills_its_file_system_are_kept_as_they_are_written() {
+        let order = Order::Sequential { skip: 0 };
+        let mut job = JobPlan::new("t", Engine::Null, Mix::Only(Dir::Write), order);
+        job.regions = vec![Region { target: 0, start: 8192, len: 1 << 60 }];
+        job.until.full = true;
+        let mut table = Written::new(&job, false);
+        (0..3).for_each(|block| table.write(&write(block, 1), block));
+        table.forget(&write(2, 1));
+        table.forget(&write(3, 1));
+        assert_eq!((table.bytes_left(), blocks(&table.next_chunk())), (8192, vec![(0, 1), (1, 1)]));
     }
 
     #[test]

@@ -130,6 +130,24 @@ fn sequential_writes_keep_to_the_capacity_and_end_with_the_region() {
 }
 
 #[test]
+fn the_rest_of_a_zone_is_written_on_request() {
+    let rules = ZoneRules { writes_rest: true, ..rules() };
+    let zones = [0, 1].map(|number| zone(number, ZoneKind::Sequential, 4 * BLOCK + 512));
+    let targets = target(&rules, &zones);
+    let mut job = job(rules, 2, Mix::Only(Dir::Write), false);
+    job.access.block_sizes = PerDir::splat(BlockSizes::Fixed(3 * BLOCK));
+    let mut user = ZoneUser::new(&job, 0, &[], &targets).unwrap();
+    let write = Request { len: 3 * BLOCK as u32, ..io(Dir::Write, 0) };
+    let mut written = Vec::new();
+    while let Placed::At(placed) = user.place(&write) {
+        user.completed(Dir::Write, 0, placed.offset, true);
+        written.push((placed.offset, u64::from(placed.len)));
+    }
+    let of_zone = |start| [(start, 3 * BLOCK), (start + 3 * BLOCK, BLOCK + 512)];
+    assert_eq!(written, [of_zone(0), of_zone(ZONE)].concat());
+}
+
+#[test]
 fn sequential_io_skips_zones() {
     let rules = ZoneRules { skip: ZONE, ..rules() };
     let targets = target(&rules, &empty(5));

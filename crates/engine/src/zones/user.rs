@@ -310,7 +310,7 @@ impl ZoneUser {
             return Attempt::TooManyOpen;
         }
         let room = zone.room();
-        let is_full = room < least;
+        let is_full = room < if self.rules.writes_rest { 1 } else { least };
         let is_early = file.resets_early(zone, &self.rules);
         let resets = room == 0 || !is_full && is_early;
         if (is_full || resets) && !is_idle {
@@ -335,7 +335,10 @@ impl ZoneUser {
             }
             self.count_reset();
         }
-        let len = u64::from(len).min(zone.room()) / least * least;
+        let mut len = u64::from(len).min(zone.room());
+        if !self.rules.writes_rest || len > least {
+            len = len / least * least;
+        }
         if len == 0 {
             target.close(zone);
             return Attempt::Full;

@@ -22,6 +22,8 @@ keys! { Access;
     value("SIZE|Nz") "zoneskip": "Bytes to leave out after each zone; with zbd, sequential I/O only"
         => zone_skip = size_or_percent();
     flag "read_beyond_wp": "Also read above write pointers (zbd)" -> zone_rules.reads_beyond;
+    flag "write_zone_remainder": "Write the rest of a zone that is too short for a block, instead of finishing the zone (zbd)"
+        -> zone_rules.writes_rest;
     value("COUNT") "max_open_zones": "Zones of a target that all jobs together write at a time (zbd)",
         "By default the device's limit, also that on active zones." => zone_rules.open_max = count32(0, 4096);
     value("COUNT") "job_max_open_zones": "Of these, those that one clone opens (zbd)"

@@ -139,12 +139,10 @@ checks! {
         => "read_iolog and sprandom choose all offsets; remove zonemode";
     "fill_device": |job| job.until.full && (job.is_random() || job.access.mix != Mix::Only(Dir::Write))
         => "it writes from the start on until there is no space left; use rw=write";
-    "fill_device": |job| job.until.full && (job.verify.is_some() || job.engine == Engine::Mmap)
-        => "how much will be written is not known, as verify and mmap need it; remove one of them";
+    "fill_device": |job| job.until.full && (job.verify.as_ref().is_some_and(|verify| verify.only) || job.engine == Engine::Mmap)
+        => "how much will be written is not known, as verify_only and mmap need it; remove one of them";
     "log_issue_time": |job| job.logging.issue_time && !(job.logging.lat.is_some() && job.logging.offset)
         => "as in fio, it needs write_lat_log and log_offset; set these, too";
-    "log_issue_time": |job| job.logging.issue_time && job.logging.average_ns > 0
-        => "only entries of single I/Os have a time of issue; remove log_avg_msec";
     "cpuload": |job| matches!(job.engine, Engine::Cpu(load) if load.percent == 0)
         => "ioengine=cpuio needs the load in percent; set cpuload";
     "rate_min": |job| exceeds(&job.rate_floor.bytes, &job.rate_bytes)
@@ -676,7 +674,6 @@ mod tests {
         "--fill_device=1 --rw=randwrite",
         "--fill_device=1 --rw=write --ioengine=mmap",
         "--log_issue_time=1",
-        "--log_issue_time=1 --log_offset=1 --write_lat_log=a --log_avg_msec=10",
         "--ioengine=cpuio",
         "--rate=1m --rate_min=2m",
         "--rate_iops=1000 --rate_iops_min=2000",

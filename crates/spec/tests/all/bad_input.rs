@@ -68,7 +68,6 @@ fn refused_keys_name_the_reason() {
     for (key, engine) in [("program", "exec"), ("pingpong", "a network"), ("https", "http")] {
         refuses_file(&format!("[a]\n{key}=1"), &[key, "belongs to", engine, "not supported"]);
     }
-    refuses_file("[a]\nwrite_zone_remainder=1", &["is finished", "remove the key"]);
     refuses_file("[a]\nflow=-8", &["negative", "fio before 3.23", "flow=1"]);
 }
 
