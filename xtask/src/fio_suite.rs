@@ -23,10 +23,11 @@ const fn script(name: &'static str, how: &'static str) -> Script {
 }
 
 const PLAIN: &str = "-f FIO -a DIR";
-const SCRIPTS: [Script; 10] = [
+const SCRIPTS: [Script; 11] = [
     script("readonly", PLAIN),
     script("sequence", PLAIN),
-    Script { name: "log_compression", how: "-f FIO", lacks: (1, "compressed logs are refused") },
+    script("log_compression", "-f FIO"),
+    script("strided", PLAIN),
     script("verify_state_save", PLAIN),
     script("verify-trim", "-k -f FIO -a DIR --dut DEVICE"),
     script("latency_percentiles", PLAIN),

@@ -419,5 +419,9 @@ mod tests {
         let mut text = String::new();
         append(&mut text, &all, &no_io(500, Dir::Read), (3, Some(4)), None);
         assert_eq!(text, "500, 3, 4, 0, 0, 0, 0x0000\n");
+        let all = Logs { issue_time: true, ..all };
+        text.clear();
+        append(&mut text, &all, &no_io(500, Dir::Read), (3, Some(4)), None);
+        assert_eq!(text, "500, 3, 4, 0, 0, 0, 0x0000, 0\n");
     }
 }

@@ -27,7 +27,8 @@ keys! { Report;
     flag "log_unix_epoch" | "log_alternate_epoch": "Log times since 1970, not since the start of the job"
         -> logging.unix_epoch;
     flag "log_offset": "Log the offset of each I/O" -> logging.offset;
-    flag "log_issue_time": "Log when each I/O was issued, in nanoseconds; needs write_lat_log and log_offset" -> logging.issue_time;
+    flag "log_issue_time": "Log when each I/O was issued, in nanoseconds, and 0 for averages; needs write_lat_log and \
+         log_offset" -> logging.issue_time;
     flag "log_prio": "Log the priority of each I/O, not just whether it is real-time" -> logging.priority;
     value("COUNT") "log_entries": "No effect: entries are written as they arise", "No effect."
         = |_, v| v.bytes().map(|_| ());
