@@ -73,9 +73,11 @@ impl JobPlan {
         buffers.saturating_add(slots).saturating_add(more)
     }
 
-    /// The number of the last write of each block, if the job is to verify what it wrote, in bytes.
+    /// The number of the last write of each block, if the job is to verify what it wrote, in bytes. How many a file has that
+    /// fills its file system is not known.
     fn written_bytes(&self) -> u64 {
-        let verifies = self.verify.as_ref().is_some_and(|v| v.remembers());
+        let is_known = !self.until.full || self.until.bytes.is_some();
+        let verifies = is_known && self.verify.as_ref().is_some_and(|v| v.remembers());
         let blocks = |region: &Region| region.len.div_ceil(self.place_unit());
         let all: u64 = self.offset_regions().iter().map(blocks).sum();
         if verifies && self.access.mix.has(Dir::Write) { all.saturating_mul(8) } else { 0 }

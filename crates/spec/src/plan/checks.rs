@@ -88,8 +88,6 @@ checks! {
         => "a pattern is needed; set verify_pattern";
     "verify" = |job, _| small_interval(job);
     "verify_offset" = |job, _| overlapping_header(job);
-    "verify": |job| job.verify.is_some() && job.engine == Engine::Splice
-        => "splice does not bring data into memory; use another ioengine";
     "verify": |job| job.verify.is_some() && !job.ring.nvme.write_modes.is_empty()
         => "write_mode decides what is written; remove one of them";
     "verify_only": |job| job.verify.as_ref().is_some_and(|v| v.only) && job.time_based
@@ -646,7 +644,6 @@ mod tests {
         "--rw=write --verify=pattern",
         "--rw=write --verify=sha512 --bs=128",
         "--rw=write --verify=md5 --verify_offset=16",
-        "--ioengine=splice --rw=write --verify=md5",
         "--ioengine=io_uring_cmd --rw=write --verify=md5 --write_mode=zeroes",
         "--rw=write --verify=md5 --verify_only=1 --time_based --runtime=1",
         "--read_iolog=t --verify=md5 --bs=4k",
