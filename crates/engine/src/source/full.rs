@@ -20,6 +20,7 @@ pub(crate) struct FullSource {
     apart: bool,
     /// Whether a write comes first, so that there is something to read below a write pointer.
     writes_first: bool,
+    again: Option<Again>,
     /// What comes before the job's own I/Os.
     first: VecDeque<Request>,
 }
@@ -28,6 +29,29 @@ enum Blocks {
     Any(AnySource),
     TrimWrite(TrimWrite),
     Replay(Replayer),
+}
+
+/// A job whose random I/Os are to be verified, for a time, begins again with the same ones after each pass, as in fio: of
+/// what another job has written for some time, one pass is known to be written.
+struct Again {
+    job: Box<JobPlan>,
+    pass_bytes: u64,
+    left: u64,
+}
+
+impl Again {
+    fn of(job: &JobPlan) -> Option<Self> {
+        let may_miss = matches!(
+            &job.access.order,
+            Order::Random { distribution, .. } if *distribution != Distribution::EachOnce
+        );
+        let verifies = job.verify.is_some() && job.until.bytes.is_none();
+        if !may_miss || !verifies || job.replay.is_some() || job.access.mix == Mix::TrimThenWrite {
+            return None;
+        }
+        let pass_bytes = job.offset_regions().iter().map(|region| region.len).sum::<u64>();
+        (pass_bytes > 0).then(|| Self { job: Box::new(job.clone()), pass_bytes, left: pass_bytes })
+    }
 }
 
 struct Pass {
@@ -81,7 +105,8 @@ impl FullSource {
             has_pairs || job.serialize_overlap || Verifier::serializes(job, has_journal);
         let writes_first = matches!(job.access.zoning, Some(Zoning::WritePointers(z)) if !z.reads_beyond)
             && matches!(job.access.mix, Mix::ReadWrite { read_percent: ..100 });
-        Self { blocks, serializes, files, apart, writes_first, first: VecDeque::new() }
+        let again = Again::of(job);
+        Self { blocks, serializes, files, apart, writes_first, again, first: VecDeque::new() }
     }
 }
 
@@ -130,6 +155,10 @@ impl IoGenerator for FullSource {
         if let Some(Request { op: Op::Io(dir), .. }) = self.first.front() {
             return *dir;
         }
+        if let Some(again) = self.again.as_mut().filter(|again| again.left == 0) {
+            again.left = again.pass_bytes;
+            self.blocks = Blocks::Any(AnySource::new(&again.job));
+        }
         if std::mem::take(&mut self.writes_first) {
             return Dir::Write;
         }
@@ -149,6 +178,9 @@ impl IoGenerator for FullSource {
             Blocks::TrimWrite(pairs) => pairs.next_io(dir, max),
             Blocks::Replay(replay) => replay.next_io(dir, max),
         };
+        if let Some(again) = &mut self.again {
+            again.left = again.left.saturating_sub(request.len.into());
+        }
         let Some(pass) = self.files.get_mut(request.file as usize) else { return request };
         let left = &mut pass.left[if self.apart { dir } else { Dir::Read }];
         if *left < u64::from(request.len) {
@@ -198,7 +230,9 @@ impl IoGenerator for TrimWrite {
 mod tests {
     use super::*;
     use fathom_model::PerDir;
-    use fathom_model::plan::{BlockSizes, Distribution, Engine, JobPlan, Mix, Order, Region};
+    use fathom_model::plan::{
+        BlockSizes, Distribution, Engine, JobPlan, Mix, Order, Region, Verify,
+    };
 
     #[test]
     fn the_last_pair_is_of_one_size() {
@@ -216,6 +250,29 @@ mod tests {
             left -= len;
         }
         assert_eq!(bytes, [1 << 20; 2]);
+    }
+
+    #[test]
+    fn what_is_verified_for_a_time_is_the_same_in_each_pass() {
+        let order = Order::Random { distribution: Distribution::Uniform, run: 1 };
+        let mut job = JobPlan::new("t", Engine::Null, Mix::Only(Dir::Read), order);
+        job.regions = vec![Region { target: 0, start: 0, len: 64 * 4096 }];
+        job.access.block_sizes = PerDir::splat(BlockSizes::Fixed(4096));
+        job.invalidate = false;
+        job.verify = Some(Verify::default());
+        let passes = |job: &JobPlan| {
+            let mut source = FullSource::new(job, &[], &[], false);
+            let mut draw = || {
+                let dir = source.next_direction();
+                source.next_io(dir, u64::MAX).offset
+            };
+            [(); 2].map(|()| (0..64).map(|_| draw()).collect::<Vec<_>>())
+        };
+        let [first, second] = passes(&job);
+        assert_eq!(first, second);
+        job.until.bytes = Some(128 * 4096);
+        let [first, second] = passes(&job);
+        assert_ne!(first, second);
     }
 
     #[test]
