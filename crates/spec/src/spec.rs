@@ -430,7 +430,7 @@ fn notes(job: &Job) -> impl Iterator<Item = String> {
     let others = [opposite_units(job), other_clock(job), idle_priority(job), more_than_all(job)];
     let cut = job.given.iter().filter(|given| given.cut).map(|given| {
         format!(
-            "{}={}: as in fio, a number ends before an operator, and the rest is ignored; put an expression in \
+            "{}={}: as in fio, a number ends before an operator or a repeated unit, and the rest is ignored; put an expression in \
              parentheses",
             given.key, given.value
         )

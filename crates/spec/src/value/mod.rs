@@ -17,7 +17,7 @@ pub struct KeyValue<'a> {
     pub text: &'a str,
     /// The value of the `k` prefix: 1024 (the default) or 1000 (`kb_base`).
     pub kb_base: u64,
-    /// Whether a number ends before an operator, as in fio, and the rest is ignored.
+    /// Whether a number ends before an operator or a repeated unit, as in fio, and the rest is ignored.
     pub lax: bool,
 }
 
@@ -137,6 +137,8 @@ impl<'a> KeyValue<'a> {
             return unsigned(self.text, evaluate(self.text, &|number| self.with(number).bytes())?);
         }
         let (number, suffix) = self.split_number("number or size (16, 4k, 1m)")?;
+        let repeats = ["kk", "mm", "gg", "tt"].iter().any(|unit| suffix.eq_ignore_ascii_case(unit));
+        let suffix = if self.lax && repeats { &suffix[..1] } else { suffix };
         let (power, opposite) = match suffix.to_ascii_lowercase().as_str() {
             "" | "b" => (0, false),
             "k" | "kb" | "ki" => (1, false),
@@ -306,7 +308,9 @@ mod tests {
     #[test]
     fn numbers_end_before_an_operator_where_that_is_allowed() {
         let lax = |text| KeyValue { lax: true, ..v(text) };
-        for (text, bytes) in [("128*2", 128), ("4k/15:1024k:85", 4096), ("1m + 1m", 1 << 20)] {
+        let sizes =
+            [("128*2", 128), ("4k/15:1024k:85", 4096), ("1m + 1m", 1 << 20), ("1mm", 1 << 20)];
+        for (text, bytes) in sizes {
             assert_eq!(lax(text).bytes(), Ok(bytes), "{text}");
             assert!(v(text).bytes().is_err(), "{text}");
         }
