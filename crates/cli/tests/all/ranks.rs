@@ -117,20 +117,15 @@ fn on_nodes(place: &Place, args: &[&str]) -> Option<Answer> {
 }
 
 fn on_unequal_nodes(place: &Place, second: &str, args: &[&str]) -> Option<Answer> {
-    started_on_nodes(place, second, &[], args).map(Running::wait)
+    started_on_nodes(place, second, args).map(Running::wait)
 }
 
-fn started_on_nodes(
-    place: &Place,
-    second: &str,
-    options: &[&str],
-    args: &[&str],
-) -> Option<Running> {
+fn started_on_nodes(place: &Place, second: &str, args: &[&str]) -> Option<Running> {
     place.write("ssh", ssh(second));
     fs::set_permissions(place.path("ssh"), fs::Permissions::from_mode(0o755)).unwrap();
     let ssh = place.path("ssh");
     let launcher = ["-launcher", "ssh", "-launcher-exec", ssh.to_str().unwrap()];
-    let launcher = [&launcher[..], options, &["-hosts", "node1,node2,node3", "-n", "3"]].concat();
+    let launcher = [&launcher[..], &["-hosts", "node1,node2,node3", "-n", "3"]].concat();
     mpiexec(place, &launcher, args)
 }
 
@@ -373,22 +368,22 @@ fn has_windows(place: &Place) -> bool {
     })
 }
 
-/// A search or an experiment on three hosts, of which the last stops or is killed: its place, once all have ended.
-fn without_the_last(options: &[&str], signal: Signal, args: &[&str]) -> Option<Place> {
+/// A search or an experiment on three hosts, of which the last stops: its place, once all have ended. If one is killed, Hydra
+/// may kill the others, whatever its options.
+fn without_the_last(args: &[&str]) -> Option<Place> {
     if !is_root("host names") {
         return None;
     }
     let place = Place::new();
     place.data("data", MIB);
-    let running = started_on_nodes(&place, "", options, args)?;
+    let running = started_on_nodes(&place, "", args)?;
     until("the first windows", || has_windows(&place));
     let victim = Pid::from_raw(pids(&running)[2] as i32).unwrap();
-    kill_process(victim, signal).unwrap();
+    kill_process(victim, Signal::STOP).unwrap();
     let lost = || records(&place).into_iter().filter(is_lost).collect::<Vec<_>>();
     until("the end of the others", || lost().len() >= 2);
     let lost = lost();
-    // Unless it was killed.
-    let _ = kill_process(victim, Signal::CONT);
+    kill_process(victim, Signal::CONT).unwrap();
     let answer = running.wait();
     assert_ne!(answer.code, Some(0));
     says(&answer.stdout, &["INCOMPLETE", "the loss of node3 (rank 2)"]);
@@ -406,7 +401,7 @@ fn without_the_last(options: &[&str], signal: Signal, args: &[&str]) -> Option<P
 #[test]
 fn an_experiment_ends_in_order_when_a_rank_stops() {
     let args = [&["try", "-t", "60", "--sampling=off"], &SLOWER[..]].concat();
-    let Some(place) = without_the_last(&[], Signal::STOP, &args) else { return };
+    let Some(place) = without_the_last(&args) else { return };
     for record in records(&place).iter().filter(|one| is_lost(one)) {
         // Its own windows.
         assert!(record["report"]["windows"].as_u64().unwrap() > 0, "{record}");
@@ -421,9 +416,7 @@ fn an_experiment_ends_in_order_when_a_rank_stops() {
 #[test]
 fn a_search_ends_in_order_when_a_rank_stops() {
     let args = ["limit", "-t", "60", "--bs=4k", "--sampling=off", "data"];
-    without_the_last(&[], Signal::STOP, &args);
-    // Hydra leaves the others alone then.
-    without_the_last(&["-disable-auto-cleanup"], Signal::KILL, &args);
+    without_the_last(&args);
 }
 
 #[test]
