@@ -153,7 +153,8 @@ fn clean_lists_what_a_killed_run_was_writing() {
     let write = ["run", "--no-record", "--eta=never", "--rw=write", "--size=4m"];
     let running =
         works(place.start(&[&write[..], &["--time_based", "--runtime=50", "new"]].concat()));
-    until("the file", || place.path("new").exists());
+    let is_written = |data: Vec<u8>| data.iter().any(|byte| *byte != 0);
+    until("what it writes", || std::fs::read(place.path("new")).is_ok_and(is_written));
     let active = place.ask(&["clean"]).done();
     assert!(!active.stdout.contains("new "), "a file in use: {}", active.stdout);
     running.signal(Signal::KILL);
