@@ -199,7 +199,7 @@ fn tested_in(place: &Place, cgroup: &Cgroup, script: &str) -> Option<(String, bo
 
 #[test]
 fn another_program_is_tested_from_outside() {
-    let Some(_guard) = as_root("cgroups") else { return };
+    let Some(_guard) = as_root("settings of cgroups") else { return };
     let Some(cgroup) = Cgroup::new("cpu", "cpu.cfs_quota_us", "10000") else { return };
     let place = Place::new();
     place.data("data", 16 * MIB);
@@ -322,7 +322,7 @@ fn settings_of_a_killed_test_can_be_restored() {
 
 #[test]
 fn a_quota_that_a_killed_test_lifted_is_restored() {
-    let Some(_guard) = as_root("cgroups") else { return };
+    let Some(_guard) = as_root("settings of cgroups") else { return };
     let Some(cgroup) = Cgroup::new("cpu", "cpu.cfs_quota_us", "50000") else { return };
     let place = Place::new();
     place.data("data", 16 * MIB);

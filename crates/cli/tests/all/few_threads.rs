@@ -2,31 +2,28 @@
 //! panics.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use crate::common::{Answer, FATHOM, Running, as_root, says};
+use crate::common::{Answer, FATHOM, Running, is_root, says};
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
-/// A user who has no process but those of this test.
-const USER: u32 = 64_731;
-
-/// A directory of the user's, with the program in it.
-fn home() -> TempDir {
+/// A directory of a user who has no processes but those of one test, with the program in it.
+fn home(user: u32) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     fs::copy(FATHOM, dir.path().join("fathom")).unwrap();
     fs::write(dir.path().join("data"), vec![7; 1 << 20]).unwrap();
     for path in [dir.path(), &dir.path().join("data"), &dir.path().join("fathom")] {
         fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
-        chown(path, Some(USER), Some(USER)).unwrap();
+        chown(path, Some(user), Some(user)).unwrap();
     }
     dir
 }
 
 /// Runs fathom with at most so many threads.
 fn limited(home: &Path, threads: u32, args: &[&str]) -> Answer {
-    let id = USER.to_string();
+    let id = fs::metadata(home).unwrap().uid().to_string();
     let mut command = Command::new("setpriv");
     command.args(["--reuid", &id, "--regid", &id, "--clear-groups", "prlimit"]);
     command.arg(format!("--nproc={threads}")).arg("./fathom").args(args).current_dir(home);
@@ -40,8 +37,10 @@ fn limited(home: &Path, threads: u32, args: &[&str]) -> Answer {
 
 #[test]
 fn no_command_panics() {
-    let Some(_alone) = as_root("a limit of threads") else { return };
-    let home = home();
+    if !is_root("a limit of threads") {
+        return;
+    }
+    let home = home(64_731);
     let run = ["run", "--eta=never", "--rw=randread", "--time_based", "--runtime=200ms", "data"];
     let commands: [&[&str]; 7] = [
         &[&run[..], &["--sampling=full", "--numjobs=2"]].concat(),
@@ -71,8 +70,10 @@ fn no_command_panics() {
 
 #[test]
 fn a_worker_that_cannot_be_created_is_an_error_before_any_io() {
-    let Some(_alone) = as_root("a limit of threads") else { return };
-    let home = home();
+    if !is_root("a limit of threads") {
+        return;
+    }
+    let home = home(64_732);
     let args = ["run", "--no-record", "--sampling=off", "--rw=randread", "--numjobs=8", "data"];
     let answer = limited(home.path(), 5, &args);
     assert_eq!(answer.code, Some(1));
@@ -82,8 +83,10 @@ fn a_worker_that_cannot_be_created_is_an_error_before_any_io() {
 
 #[test]
 fn a_run_goes_on_without_what_watches_and_records_it() {
-    let Some(_alone) = as_root("a limit of threads") else { return };
-    let home = home();
+    if !is_root("a limit of threads") {
+        return;
+    }
+    let home = home(64_733);
     let args = ["run", "--eta=never", "--rw=randread", "--io_size=1m", "--sampling=full", "data"];
     // In this order: the main thread, signals, samples, the watcher, the supervisor, a worker.
     let answers: Vec<Answer> = (1..=10).map(|n| limited(home.path(), n, &args)).collect();

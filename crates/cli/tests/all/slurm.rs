@@ -2,7 +2,7 @@
 //! tested.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use crate::common::{Answer, FATHOM, MIB, Place, Running, as_root, says, until};
+use crate::common::{Answer, FATHOM, MIB, Place, Running, is_root, says, until};
 use crate::ranks::{SLOWER, records};
 use fathom_model::experiment::ExperimentRecord;
 use rustix::process::{Pid, Signal, kill_process};
@@ -11,10 +11,13 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const NODES: [&str; 4] = ["n1", "n2", "n3", "n4"];
 
+/// One at a time: its ports are those of this process.
 struct Cluster {
+    _alone: MutexGuard<'static, ()>,
     dir: PathBuf,
     daemons: Vec<Child>,
 }
@@ -26,6 +29,8 @@ impl Cluster {
             println!("skipped: no Slurm (Debian package slurm-wlm)");
             return None;
         }
+        static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+        let alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         let dir = place.path("slurm");
         fs::create_dir_all(dir.join("state")).unwrap();
         fs::write(dir.join("key"), [7; 128]).unwrap();
@@ -47,7 +52,7 @@ impl Cluster {
             ));
         }
         fs::write(dir.join("slurm.conf"), conf).unwrap();
-        let mut this = Self { dir, daemons: Vec::new() };
+        let mut this = Self { _alone: alone, dir, daemons: Vec::new() };
         let munge = format!(
             "munged -F --force --socket={at}/munge --key-file={at}/key --pid-file={at}/munged.pid --log-file={at}/munged.log \
              --seed-file={at}/seed"
@@ -106,7 +111,9 @@ fn hosts(all: &Value) -> Vec<&str> {
 
 #[test]
 fn all_commands_of_ranks_work_under_slurm() {
-    let Some(_alone) = as_root("host names") else { return };
+    if !is_root("host names") {
+        return;
+    }
     let place = Place::new();
     let Some(cluster) = Cluster::new(&place) else { return };
     place.data("data", MIB);
@@ -195,7 +202,9 @@ const READ: [&str; 8] = [
 
 #[test]
 fn the_others_keep_their_results_when_slurm_loses_a_rank() {
-    let Some(_alone) = as_root("host names") else { return };
+    if !is_root("host names") {
+        return;
+    }
     let place = Place::new();
     let Some(cluster) = Cluster::new(&place) else { return };
     let kill = |args: &[&str], file: &str| {
@@ -216,7 +225,9 @@ fn the_others_keep_their_results_when_slurm_loses_a_rank() {
 
 #[test]
 fn the_others_keep_their_results_when_slurm_loses_a_node() {
-    let Some(_alone) = as_root("host names") else { return };
+    if !is_root("host names") {
+        return;
+    }
     let place = Place::new();
     let Some(cluster) = Cluster::new(&place) else { return };
     place.data("data", MIB);

@@ -9,6 +9,7 @@ use std::hash::{DefaultHasher, Hasher};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -270,7 +271,7 @@ pub fn is_root(test: &str) -> bool {
     is_root
 }
 
-/// Tests that make devices, mount them, or see others' mounts run one at a time on the machine, and only as root.
+/// Tests that make devices, mount them, see others' mounts, or change settings, run one at a time on the machine, and only as root.
 pub fn as_root(test: &str) -> Option<impl Sized + use<>> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     if !is_root(test) {
@@ -332,7 +333,9 @@ pub struct Cgroup(PathBuf);
 impl Cgroup {
     /// `None` where there is no such hierarchy.
     pub fn new(controller: &str, file: &str, limit: &str) -> Option<Self> {
-        let name = format!("fathom-test-{}", std::process::id());
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("fathom-test-{}-{number}", std::process::id());
         let dir = Path::new("/sys/fs/cgroup").join(controller).join(name);
         if let Err(error) = fs::create_dir(&dir) {
             println!("skipped: {}: {error}", dir.display());

@@ -469,7 +469,9 @@ mod tests {
         let confirm =
             |record: &mut RunRecord| confirm(&idle_targets(), record, None, &cancel, &mut ());
         let mut untestable = record(&["swapping", "device"]);
-        confirm(&mut untestable).unwrap();
+        let base = untestable.plan.clone();
+        let test = (&idle_targets(), Workload::Jobs(&base), Duration::from_secs(1));
+        test_causes(test, &mut untestable, &mut Among::Alone, &cancel, &mut ()).unwrap();
         let [first, second] = untestable.header.findings.as_slice() else { panic!() };
         let found = first.confirmed.clone().unwrap();
         assert_eq!(found, Confirmed::not_tested("there is no confirmation test for this cause"));
