@@ -1,8 +1,6 @@
 //! The search for what a target can do on this machine. What limits it is for [`crate::rules`] to say.
 //!
-//! [`Search`] is a state machine that does no I/O: it returns the next window to measure
-//! ([`Search::next_probe`]), takes the result ([`Search::observe`], [`Search::refuse`]) and makes a
-//! report of what it knows at any time ([`Search::finish`]). The same windows always give
+//! [`Search`] is a [`Design`] that makes a report of what it knows at any time ([`Search::finish`]). The same windows always give
 //! the same report, so that a stored search can be repeated ([`replay`]).
 //!
 //! Its stages (`climb`, `counter`, `knee`, `rated`, `combined`, and those of `stage` that only repeat windows) request
@@ -23,7 +21,7 @@ pub(crate) mod thresholds;
 #[cfg(test)]
 mod tests;
 
-use crate::experiment::{Budget, Planned, Schedule};
+use crate::experiment::{self, Budget, Design, Planned, Schedule};
 use climb::{Climb, Confirm};
 use combined::CombinedStage;
 use counter::Counter;
@@ -77,32 +75,9 @@ impl Search {
         }
     }
 
-    /// The next window to measure; `None` at the end of the search. Returns the same window until its result is given.
-    pub fn next_probe(&mut self) -> Option<Probe> {
-        if let Some((_, probe)) = &self.pending {
-            return Some(probe.clone());
-        }
-        loop {
-            let current = self.current.take();
-            let (mut planned, until_ns) = current.or_else(|| self.schedule.begin(&self.budget))?;
-            let request = planned.stage.next(&mut self.state);
-            let open = request.is_some();
-            if let Some(request) = request {
-                let probe = probe(&request, &self.state);
-                if self.budget.fits(requested_ns(&probe), until_ns) {
-                    self.current = Some((planned, until_ns));
-                    self.pending = Some((request, probe.clone()));
-                    return Some(probe);
-                }
-            }
-            planned.stage.close(&mut self.state);
-            self.schedule.end(planned, open);
-        }
-    }
-
-    /// Takes the measurement of the window from [`Self::next_probe`]; without one it is ignored. Windows with
+    /// Takes the measurement of the window that was asked for; without one it is ignored. Windows with
     /// errors or short transfers are recorded as problems and do not count.
-    pub fn observe(&mut self, window: &Measurement) {
+    fn observe(&mut self, window: &Measurement) {
         let Some((request, probe)) = self.pending.take() else { return };
         self.budget.charge_window(requested_ns(&probe), window.took_ns as f64);
         let error = self.add_bad_window(&request, window);
@@ -113,8 +88,8 @@ impl Search {
         self.pass_on(error.as_deref().map_or(Ok(window), Err));
     }
 
-    /// The window from [`Self::next_probe`] could not be measured, for this reason.
-    pub fn refuse(&mut self, message: &str) {
+    /// The window that was asked for could not be measured, for this reason.
+    fn refuse(&mut self, message: &str) {
         let Some((request, _)) = self.pending.take() else { return };
         // Refusals must take time, or a search that only gets refusals would not end.
         self.budget.charge(SLOT_MIN_NS / 100.0);
@@ -124,19 +99,18 @@ impl Search {
         self.pass_on(Err(message));
     }
 
-    /// The used share of the planned time, from 0 to 1.
-    pub fn done(&self) -> f64 {
-        self.budget.done()
+    pub fn config(&self) -> &Config {
+        &self.state.config
     }
 
     pub fn finish(mut self) -> LimitReport {
         // Without a further request, only what did not fit into the time is missing.
-        let finished = self.pending.is_none() && self.next_probe().is_none();
+        let finished = self.pending.is_none() && self.next().is_none();
         let seconds_planned = self.budget.planned_ns() / 1e9;
         // All stages report what they have, as when the time is up.
         self.budget.close();
         self.pending = None;
-        while self.next_probe().is_some() {}
+        while self.next().is_some() {}
         LimitReport {
             seconds_planned,
             seconds_used: self.budget.used_ns() / 1e9,
@@ -174,6 +148,46 @@ impl Search {
     }
 }
 
+impl Design for Search {
+    type Asked = Probe;
+    type Window = Window;
+
+    fn next(&mut self) -> Option<Probe> {
+        if let Some((_, probe)) = &self.pending {
+            return Some(probe.clone());
+        }
+        loop {
+            let current = self.current.take();
+            let (mut planned, until_ns) = current.or_else(|| self.schedule.begin(&self.budget))?;
+            let request = planned.stage.next(&mut self.state);
+            let open = request.is_some();
+            if let Some(request) = request {
+                let probe = probe(&request, &self.state);
+                if self.budget.fits(requested_ns(&probe), until_ns) {
+                    self.current = Some((planned, until_ns));
+                    self.pending = Some((request, probe.clone()));
+                    return Some(probe);
+                }
+            }
+            planned.stage.close(&mut self.state);
+            self.schedule.end(planned, open);
+        }
+    }
+
+    /// Without a window that was asked for, it is ignored. One with errors or short transfers is recorded as a problem and
+    /// does not count.
+    fn take(&mut self, window: &Window) {
+        match &window.outcome {
+            Ok(measured) => self.observe(measured),
+            Err(message) => self.refuse(message),
+        }
+    }
+
+    fn done(&self) -> f64 {
+        self.budget.done()
+    }
+}
+
 fn requested_ns(probe: &Probe) -> f64 {
     (probe.ramp_ns + probe.window_ns) as f64
 }
@@ -181,16 +195,8 @@ fn requested_ns(probe: &Probe) -> f64 {
 /// Replays a search from its windows. These do not show whether the search was interrupted: `finished` may differ.
 pub fn replay(config: Config, windows: &[Window]) -> Result<LimitReport, String> {
     let mut search = Search::new(config);
-    for (n, window) in windows.iter().enumerate() {
-        match search.next_probe() {
-            Some(probe) if probe == window.probe => {}
-            _ => return Err(format!("window {n} is not what this version requests")),
-        }
-        match &window.outcome {
-            Ok(measured) => search.observe(measured),
-            Err(message) => search.refuse(message),
-        }
-    }
+    experiment::replay(&mut search, windows)
+        .map_err(|index| format!("window {index} is not what this version requests"))?;
     Ok(search.finish())
 }
 

@@ -6,7 +6,7 @@ use fathom_model::window::Probe;
 use fathom_model::{Plan, Progress, escape, units};
 use fathom_report::live;
 use fathom_runner::Hooks;
-use fathom_runner::experiment::TrialProgress;
+use fathom_runner::experiment::RoundProgress;
 use fathom_runner::ranks::Status;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -186,7 +186,7 @@ impl Hooks for MeasureView {
         }
     }
 
-    fn trying(&mut self, now: &TrialProgress) {
+    fn trying(&mut self, now: &RoundProgress) {
         if self.line.is_due() {
             self.show(&live::experiment_line(&now.label, now.rounds, now.done, now.seconds));
         }

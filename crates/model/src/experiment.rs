@@ -185,7 +185,7 @@ pub struct Protocol {
     pub seed: u64,
 }
 
-/// The `record.json` of a trial. `windows.ndjson` in the same directory holds the windows, one [`TrialWindow`] per line.
+/// The `record.json` of an experiment. `windows.ndjson` in the same directory holds the windows, one [`RoundWindow`] per line.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ExperimentRecord {
     /// What all records have.
@@ -197,15 +197,15 @@ pub struct ExperimentRecord {
     #[serde(default)]
     pub conditions: Vec<Conditions>,
     /// What was found.
-    pub report: TrialReport,
+    pub report: ExperimentReport,
     /// The machines that measured together, by rank; empty for one alone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub ranks: Vec<TrialRank>,
+    pub ranks: Vec<ExperimentRank>,
 }
 
 /// One of several machines that measured an experiment together.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct TrialRank {
+pub struct ExperimentRank {
     /// Its host name.
     pub hostname: String,
     /// Kernel release.
@@ -244,9 +244,9 @@ pub struct Request {
     pub peaks: BTreeMap<String, f64>,
 }
 
-/// A window of a trial and its result: a line of `windows.ndjson`.
+/// A window of an experiment and its result: a line of `windows.ndjson`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct TrialWindow {
+pub struct RoundWindow {
     /// Index of the condition.
     pub condition: usize,
     /// Number of the round, from 0; the first ones warm up.
@@ -392,9 +392,9 @@ impl WindowResult {
     }
 }
 
-/// What a trial found.
+/// What an experiment found.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct TrialReport {
+pub struct ExperimentReport {
     /// Time that the windows took, in seconds.
     pub seconds_used: f64,
     /// Windows measured, those of warm-up rounds included.

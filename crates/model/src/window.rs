@@ -103,6 +103,12 @@ pub struct Window {
     pub outcome: Result<Measurement, String>,
 }
 
+impl From<&Window> for Probe {
+    fn from(window: &Window) -> Self {
+        window.probe.clone()
+    }
+}
+
 /// The result of a window. Everything except `took_ns` covers the measured time only.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Measurement {

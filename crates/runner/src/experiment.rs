@@ -11,17 +11,18 @@ pub use command::Limits;
 pub use confirm::{confirm, confirm_as_rank, confirm_recorded, confirm_watched};
 
 use crate::cancel::CancelToken;
+use crate::design;
 use crate::ranks::{Ranks, SILENCE};
 use crate::run::Hooks;
 use crate::session::{Measuring, RecordTo, Session, new_header};
 use crate::targets::{OpenTargets, scratch_file};
 use crate::wording::Vocabulary;
 use executor::{ConditionExecutor, Failure};
-use fathom_analysis::experiment::{Trial, Turn, report};
+use fathom_analysis::experiment::{Design, Rounds, Turn, report};
 use fathom_analysis::rules::judge_experiment;
 use fathom_machine::guard::Permissions;
 use fathom_machine::scratch::ScratchSize;
-use fathom_model::experiment::{Condition, Detail, ExperimentRecord, Load, Request, TrialWindow};
+use fathom_model::experiment::{Condition, Detail, ExperimentRecord, Load, Request, RoundWindow};
 use fathom_model::outcome::{Outcome, RecordKind};
 use fathom_model::plan::Plan;
 use fathom_model::window::Conditions;
@@ -50,7 +51,7 @@ pub struct ExperimentOptions {
 
 /// The window that begins, for a progress line.
 #[derive(Debug, Clone)]
-pub struct TrialProgress {
+pub struct RoundProgress {
     pub label: String,
     pub rounds: u32,
     /// The share of the time that is used, from 0 to 1.
@@ -64,7 +65,7 @@ pub struct Resolved {
     plans: Plans,
     conditions: Vec<Conditions>,
     options: ExperimentOptions,
-    earlier: Vec<TrialWindow>,
+    earlier: Vec<RoundWindow>,
 }
 
 impl ExperimentRunner {
@@ -77,7 +78,7 @@ impl ExperimentRunner {
             None => (Session::open(&options.record, notice)?, Vec::new()),
         };
         // Before anything is written.
-        Trial::replayed(&options.request, &earlier)?;
+        Rounds::replayed(&options.request, &earlier)?;
         let needs_scratch = plans::needs_scratch(&options);
         let (targets, plans) = match needs_scratch {
             true => on_scratch(&options, hooks)?,
@@ -129,8 +130,8 @@ impl ExperimentRunner {
     /// host. If another rank is gone, that is of its own windows, and says so.
     pub fn serve(&mut self, ranks: Ranks) -> Result<(Ranks, ExperimentRecord), String> {
         let mut peers = Peers::meet(ranks, &self.targets.facts.host);
-        let mut trial = Trial::replayed(&self.how.options.request, &[])?;
-        let mut record = ExperimentRecord { ranks: peers.record(), ..self.new_record(&trial) };
+        let mut design = Rounds::replayed(&self.how.options.request, &[])?;
+        let mut record = ExperimentRecord { ranks: peers.record(), ..self.new_record(&design) };
         let unfinished = ExperimentRecord { header: record.header.unfinished(), ..record.clone() };
         let Self { targets, session, how: Resolved { plans, options, .. } } = self;
         // A host without a record of its own measures nevertheless.
@@ -138,13 +139,12 @@ impl ExperimentRunner {
         let began = Instant::now();
         let executor = ConditionExecutor::new(targets, plans, &options.request, &options.cancel);
         let served = peers.serve(&mut executor.at(peers.place()), &mut |window| {
-            let outcome = window.outcome.as_ref().map_err(String::as_str);
-            trial.observe(Turn::from(&window), outcome, window.rejects);
+            design.take(&window);
             session.window(&window);
         });
         let told = served.and_then(|()| peers.broadcast(&None::<ExperimentRecord>, SILENCE));
         record.header.elapsed_ns = began.elapsed().as_nanos() as u64;
-        record.report = report(&trial, &options.request, &[]);
+        record.report = report(&design, &options.request, &[]);
         match told {
             Ok(Some(all)) => {
                 let mut header = record.header;
@@ -172,8 +172,8 @@ impl ExperimentRunner {
         let cancel = self.how.options.cancel.clone();
         self.peaks(hooks, peers)?;
         let request = self.how.options.request.clone();
-        let mut trial = Trial::replayed(&request, &self.how.earlier)?;
-        let mut record = self.new_record(&trial);
+        let mut design = Rounds::replayed(&request, &self.how.earlier)?;
+        let mut record = self.new_record(&design);
         let of_ranks =
             |peers: &Option<Peers>| peers.as_ref().map(Peers::record).unwrap_or_default();
         record.ranks = of_ranks(peers);
@@ -183,18 +183,19 @@ impl ExperimentRunner {
         let began = Instant::now();
         let executor = ConditionExecutor::new(&self.targets, &self.how.plans, &request, &cancel);
         let mut executor = executor.among(peers.take());
-        executor.number = u64::from(trial.windows());
-        let measured = rounds(&mut trial, &mut executor, hooks, None, &mut |window, hooks| {
+        executor.number = u64::from(design.windows());
+        let measured = rounds(&mut design, &mut executor, hooks, |window, hooks| {
             session.window(window);
             session.report(&mut |text: &str| hooks.notice(text));
+            true
         });
         let details = measured
-            .and_then(|interrupted| Ok((interrupted, details(&mut executor, &trial, hooks)?)));
+            .and_then(|interrupted| Ok((interrupted, details(&mut executor, &design, hooks)?)));
         *peers = executor.peers.take();
         let (interrupted, details) = details?;
         record.header.elapsed_ns = began.elapsed().as_nanos() as u64;
         record.header.outcome = interrupted.map_or(Outcome::Finished, Outcome::interrupted);
-        record.report = report(&trial, &request, &details);
+        record.report = report(&design, &request, &details);
         record.ranks = of_ranks(peers);
         record.header.findings = judge_experiment(&record);
         Ok(record)
@@ -217,7 +218,7 @@ impl ExperimentRunner {
             }
             let label = format!("peak of {key}");
             let (done, seconds) = (0.0, request.protocol.seconds);
-            hooks.trying(&TrialProgress { label, rounds: 0, done, seconds });
+            hooks.trying(&RoundProgress { label, rounds: 0, done, seconds });
             let mut rates: Vec<f64> = Vec::new();
             for _ in 0..PEAK_WINDOWS {
                 match executor.window(index, length, hooks) {
@@ -240,7 +241,7 @@ impl ExperimentRunner {
         fatal
     }
 
-    fn new_record(&self, trial: &Trial) -> ExperimentRecord {
+    fn new_record(&self, design: &Rounds) -> ExperimentRecord {
         let mut facts = self.targets.facts.clone();
         if facts.targets.is_empty() {
             // Those of commands are not opened.
@@ -250,41 +251,30 @@ impl ExperimentRunner {
             header: new_header(RecordKind::Experiment, facts),
             request: self.how.options.request.clone(),
             conditions: self.how.conditions.clone(),
-            report: report(trial, &self.how.options.request, &[]),
+            report: report(design, &self.how.options.request, &[]),
             ranks: Vec::new(),
         }
     }
 }
 
-/// Measures the windows of `trial` and passes them to `take`, until it ends or `deadline` is over; returns what interrupted
-/// it, if so.
+/// Measures the windows of `design` and passes them to `take`, until it ends or that returns `false`; returns what interrupted it,
+/// if so.
 fn rounds(
-    trial: &mut Trial,
+    design: &mut Rounds,
     executor: &mut ConditionExecutor<'_>,
     hooks: &mut dyn Hooks,
-    deadline: Option<Instant>,
-    take: &mut dyn FnMut(&TrialWindow, &mut dyn Hooks),
+    take: impl FnMut(&RoundWindow, &mut dyn Hooks) -> bool,
 ) -> Result<Option<&'static str>, String> {
-    let request = executor.request;
-    let length = Duration::from_nanos(request.protocol.window_ns);
-    while executor.cancel.reason().is_none() {
-        let turn = trial.next_turn().filter(|_| deadline.is_none_or(|end| Instant::now() < end));
-        let Some(turn) = turn else { return Ok(None) };
-        hooks.trying(&progress(trial, request, turn.condition));
+    let length = Duration::from_nanos(executor.request.protocol.window_ns);
+    let cancel = executor.cancel;
+    let window = |turn: Turn, hooks: &mut dyn Hooks| {
         executor.round = Some(turn.round);
-        let measured = executor.window(turn.condition, length, hooks);
-        if let Err(Failure { why, is_fatal: true, .. }) = measured {
-            return Err(why);
+        match executor.window(turn.condition, length, hooks) {
+            Err(Failure { why, is_fatal: true, .. }) => Err(why),
+            measured => Ok(executor::round_window(turn.condition, turn.round, measured)),
         }
-        // A window that was cut short is not what was requested.
-        if executor.cancel.reason().is_some() {
-            break;
-        }
-        let window = executor::trial_window(turn.condition, turn.round, measured);
-        trial.observe(turn, window.outcome.as_ref().map_err(String::as_str), window.rejects);
-        take(&window, hooks);
-    }
-    Ok(executor.cancel.reason())
+    };
+    design::measure(design, hooks, || cancel.reason(), window, take)
 }
 
 /// What distinguishes the peaks of a grid: the keys without the rate, and how many ranks take part.
@@ -330,34 +320,34 @@ fn on_scratch(options: &ExperimentOptions, hooks: &mut dyn Hooks) -> Result<Open
     Ok((OpenTargets::with(host, vec![scratch], Vocabulary::Keys), plans))
 }
 
-fn progress(trial: &Trial, request: &Request, index: usize) -> TrialProgress {
-    let experiment = &request.experiment;
-    TrialProgress {
-        label: experiment.conditions[index].label(&experiment.axes),
-        rounds: trial.rounds(),
-        done: trial.done(),
-        seconds: request.protocol.seconds,
+/// The window of condition `index`, for a progress line.
+pub(crate) fn progress(design: &Rounds, index: usize) -> RoundProgress {
+    RoundProgress {
+        label: design.label(index),
+        rounds: design.rounds(),
+        done: design.done(),
+        seconds: design.seconds(),
     }
 }
 
 /// A window with full sampling of every condition that was measured.
 fn details(
     executor: &mut ConditionExecutor<'_>,
-    trial: &Trial,
+    design: &Rounds,
     hooks: &mut dyn Hooks,
 ) -> Result<Vec<Option<Detail>>, String> {
     let request = executor.request;
     let mut all = Vec::new();
     executor.round = None;
     for (index, condition) in request.experiment.conditions.iter().enumerate() {
-        let was_measured = trial.totals(index).is_some_and(|totals| totals.windows() > 0);
+        let was_measured = design.totals(index).is_some_and(|totals| totals.windows() > 0);
         let wanted = request.details
             && was_measured
             && condition.repeats.is_none()
-            && trial.rejected(index).is_none()
+            && design.rejected(index).is_none()
             && executor.cancel.reason().is_none();
         if wanted {
-            hooks.trying(&progress(trial, request, index));
+            hooks.trying(&progress(design, index));
         }
         // What is not known then is left out of the report.
         let detail = match wanted.then(|| executor::detail(executor, index, hooks)) {

@@ -34,6 +34,7 @@
 
 mod cancel;
 pub mod cost;
+mod design;
 mod dump;
 pub mod experiment;
 pub mod journal;

@@ -5,12 +5,13 @@ mod ranks;
 mod targets;
 
 use crate::cancel::CancelToken;
+use crate::design;
 use crate::ranks::{Ranks, SILENCE};
 use crate::run::Hooks;
 use crate::session::{Measuring, RecordTo, Session, new_header};
 use crate::targets::OpenTargets;
 use crate::{cost, memory};
-use executor::{EngineExecutor, Executor, Place};
+use executor::{EngineExecutor, Place};
 use fathom_analysis::derive;
 use fathom_analysis::limit::Search;
 use fathom_analysis::processes::competitors;
@@ -26,7 +27,7 @@ use fathom_model::limit::{
 use fathom_model::outcome::{Outcome, RecordKind};
 use fathom_model::record::{Cost, JobRecord};
 use fathom_model::watch::Level;
-use fathom_model::window::{Conditions, Load, Point, Probe, Window};
+use fathom_model::window::{Conditions, Load, Measurement, Point, Probe, Window};
 use fathom_watch::disks::driver_tags;
 use fathom_watch::system::CgroupSampler;
 use ranks::RanksExecutor;
@@ -131,11 +132,11 @@ impl Limit {
         let mut is_whole = Ok(());
         if let Some(ranks) = ranks.as_deref_mut() {
             let mut executor = RanksExecutor::new(executor, ranks, cancel, about);
-            search(&mut record, &mut executor, session, hooks, stop);
+            search(&mut record, |probe| executor.window(probe), session, hooks, stop);
             is_whole = executor.end(&mut record);
             record.costs_missing = Some(COSTS_OF_RANKS.into());
         } else {
-            search(&mut record, &mut executor, session, hooks, stop);
+            search(&mut record, |probe| executor.window(probe), session, hooks, stop);
         }
         record.header.elapsed_ns = began.elapsed().as_nanos() as u64;
         record.header.heat = self.targets.heat();
@@ -267,31 +268,21 @@ fn queues(targets: &OpenTargets, limits: &[String]) -> Vec<QueueFacts> {
 /// `record`.
 fn search(
     record: &mut LimitRecord,
-    executor: &mut impl Executor,
+    mut measure: impl FnMut(&Probe) -> Result<Measurement, String>,
     session: &mut Session,
     hooks: &mut dyn Hooks,
-    mut stop: impl FnMut() -> Option<&'static str>,
+    stop: impl FnMut() -> Option<&'static str>,
 ) {
     let mut search = Search::new(record.config.clone());
-    // It may have been cancelled while a scratch file was filled.
-    let mut interrupted = stop();
-    while interrupted.is_none() {
-        let Some(probe) = search.next_probe() else { break };
-        hooks.probing(&record.config, &probe, search.done());
-        let outcome = executor.window(&probe);
-        // A window that was cut short is discarded.
-        interrupted = stop();
+    let window = |probe: Probe, _: &mut dyn Hooks| Ok(Window { outcome: measure(&probe), probe });
+    let measured = design::measure(&mut search, hooks, stop, window, |window, hooks| {
         while session.next(Duration::ZERO).is_some() {}
-        if interrupted.is_some() {
-            break;
-        }
-        match &outcome {
-            Ok(measured) => search.observe(measured),
-            Err(message) => search.refuse(message),
-        }
-        session.window(&Window { probe, outcome });
+        session.window(window);
         session.report(&mut |text: &str| hooks.notice(text));
-    }
+        true
+    });
+    // No failure of a window ends a search.
+    let interrupted = measured.unwrap_or_default();
     record.header.outcome = interrupted.map_or(Outcome::Finished, Outcome::interrupted);
     record.report = search.finish();
 }

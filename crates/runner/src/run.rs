@@ -1,7 +1,7 @@
 //! The run loop: workers, samplers, the record and the caller's view of them.
 
 use crate::cancel::CancelToken;
-use crate::experiment::TrialProgress;
+use crate::experiment::RoundProgress;
 use crate::journal::JournalDir;
 use crate::ring_threads::RingThreads;
 use crate::session::{Measuring, RecordTo, Session};
@@ -42,7 +42,7 @@ pub trait Hooks {
     fn progress(&mut self, _progress: &Progress) {}
     /// A window of a search begins; `done` is the share of the search's time that is used.
     fn probing(&mut self, _config: &Config, _probe: &Probe, _done: f64) {}
-    fn trying(&mut self, _progress: &TrialProgress) {}
+    fn trying(&mut self, _progress: &RoundProgress) {}
     /// What takes the entries of the logs of the job with this index, which has one for each I/O.
     fn io_log(&mut self, _job: usize) -> Option<EntrySender> {
         None

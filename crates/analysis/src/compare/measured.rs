@@ -10,7 +10,7 @@ use crate::machine::DiskRates;
 use crate::metrics::{DISK, JOB, JobFigures, PROCESS};
 use crate::rules::from_disk;
 use crate::watch::Observed;
-use fathom_model::experiment::{Condition, ExperimentRecord, Load, MeasuredCondition, TrialWindow};
+use fathom_model::experiment::{Condition, ExperimentRecord, Load, MeasuredCondition, RoundWindow};
 use fathom_model::facts::{Facts, TargetFacts};
 use fathom_model::limit::{BlockLimit, LimitRecord};
 use fathom_model::outcome::{Outcome, RecordKind};
@@ -301,7 +301,7 @@ impl Measured {
         Self { parts: unique(parts), ..all }
     }
 
-    pub fn of_experiment(name: &str, record: &ExperimentRecord, windows: &[TrialWindow]) -> Self {
+    pub fn of_experiment(name: &str, record: &ExperimentRecord, windows: &[RoundWindow]) -> Self {
         let experiment = &record.request.experiment;
         let found = experiment.conditions.iter().zip(&record.report.conditions);
         let counted = || {

@@ -1,9 +1,9 @@
 //! The results of a run whose final record is missing, from its samples or windows.
 
-use crate::experiment::{Trial, report};
+use crate::experiment::{Rounds, report};
 use crate::limit::replay;
 use fathom_model::Dir;
-use fathom_model::experiment::{ExperimentRecord, TrialWindow};
+use fathom_model::experiment::{ExperimentRecord, RoundWindow};
 use fathom_model::limit::LimitRecord;
 use fathom_model::outcome::Outcome;
 use fathom_model::progress::{JobSample, Phase};
@@ -72,15 +72,15 @@ pub fn complete_limit(record: &mut LimitRecord, windows: &[Window], is_active: b
 /// The same for an experiment.
 pub fn complete_experiment(
     record: &mut ExperimentRecord,
-    windows: &[TrialWindow],
+    windows: &[RoundWindow],
     is_active: bool,
 ) {
-    let found = Trial::replayed(&record.request, windows).or_else(|why| match &record.ranks[..] {
+    let found = Rounds::replayed(&record.request, windows).or_else(|why| match &record.ranks[..] {
         [] => Err(why),
         // Those of one of several ranks, in the order that rank 0 chose by its own.
-        _ => Ok(Trial::of_rank(&record.request, windows)),
+        _ => Ok(Rounds::of_rank(&record.request, windows)),
     });
-    let found = found.map(|trial| record.report = report(&trial, &record.request, &[]));
+    let found = found.map(|design| record.report = report(&design, &record.request, &[]));
     record.header.outcome = of_windows(found.map(|()| record.report.seconds_used), is_active);
 }
 
@@ -105,7 +105,7 @@ fn add(job: &mut JobRecord, seen: &JobSample, before_ns: u64, now_ns: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fathom_model::experiment::{Condition, Experiment, Request, TrialRank, WindowResult};
+    use fathom_model::experiment::{Condition, Experiment, ExperimentRank, Request, WindowResult};
     use fathom_model::progress::Counts;
 
     fn job(phase: Phase, ios: u64) -> [JobSample; 1] {
@@ -120,15 +120,15 @@ mod tests {
         let condition = Condition { name: "a".into(), ..Condition::default() };
         let experiment = Experiment { conditions: vec![condition], ..Experiment::default() };
         let request = Request { experiment, ..Request::default() };
-        let report = report(&Trial::of_rank(&request, &[]), &request, &[]);
+        let report = report(&Rounds::of_rank(&request, &[]), &request, &[]);
         let (header, conditions, ranks) = Default::default();
         let mut record = ExperimentRecord { header, request, conditions, report, ranks };
         let outcome = Ok(WindowResult { ios: 9, elapsed_ns: 9, ..WindowResult::default() });
         // Never in this round.
-        let window = TrialWindow { condition: 0, round: 7, outcome, rejects: false };
+        let window = RoundWindow { condition: 0, round: 7, outcome, rejects: false };
         complete_experiment(&mut record, std::slice::from_ref(&window), false);
         assert!(matches!(record.header.outcome, Outcome::Failed { .. }));
-        record.ranks = vec![TrialRank::default(); 2];
+        record.ranks = vec![ExperimentRank::default(); 2];
         complete_experiment(&mut record, &[window], false);
         assert_eq!(record.report.conditions[0].windows, 1, "{:?}", record.header.outcome);
     }

@@ -1,39 +1,39 @@
-//! The record of a trial (`fathom try`, `fathom sweep`), and what it found.
+//! The record of an experiment (`fathom try`, `fathom sweep`), and what it found.
 
+use super::rounds::Rounds;
 use super::totals::Totals;
-use super::trial::Trial;
 use crate::limit::KNEE_SHARE;
 use crate::stats;
-use fathom_model::experiment::{Detail, Experiment, MeasuredCondition, Request, TrialReport};
+use fathom_model::experiment::{Detail, Experiment, ExperimentReport, MeasuredCondition, Request};
 
-/// What `trial` shows so far; `details` by condition.
-pub fn report(trial: &Trial, request: &Request, details: &[Option<Detail>]) -> TrialReport {
+/// What `design` shows so far; `details` by condition.
+pub fn report(design: &Rounds, request: &Request, details: &[Option<Detail>]) -> ExperimentReport {
     let count = request.experiment.conditions.len();
     let mut conditions: Vec<MeasuredCondition> = (0..count)
         .map(|index| MeasuredCondition {
             detail: details.get(index).cloned().flatten(),
-            ..measured(trial, index)
+            ..measured(design, index)
         })
         .collect();
     if request.is_sweep {
-        curves(&request.experiment).iter().for_each(|curve| judge(curve, trial, &mut conditions));
+        curves(&request.experiment).iter().for_each(|curve| judge(curve, design, &mut conditions));
     }
-    TrialReport {
-        seconds_used: trial.seconds_used(),
-        windows: trial.windows(),
-        rounds: trial.rounds(),
+    ExperimentReport {
+        seconds_used: design.seconds_used(),
+        windows: design.windows(),
+        rounds: design.rounds(),
         conditions,
     }
 }
 
-fn measured(trial: &Trial, index: usize) -> MeasuredCondition {
+fn measured(design: &Rounds, index: usize) -> MeasuredCondition {
     MeasuredCondition {
-        metric: trial.estimate(index),
-        corrected: trial.corrected(index),
-        effect: trial.effect(index),
-        control: trial.control(index),
-        rejected: trial.rejected(index).map(str::to_string),
-        ..trial.totals(index).map(Totals::figures).unwrap_or_default()
+        metric: design.estimate(index),
+        corrected: design.corrected(index),
+        effect: design.effect(index),
+        control: design.control(index),
+        rejected: design.rejected(index).map(str::to_string),
+        ..design.totals(index).map(Totals::figures).unwrap_or_default()
     }
 }
 
@@ -57,18 +57,18 @@ pub fn curves(experiment: &Experiment) -> Vec<Vec<usize>> {
 
 /// Compares the cells of one curve with its best, and marks the knee: the first cell that reaches 95% of the best, or
 /// under a given load the one with the most throughput per latency (Kleinrock's power, 1979).
-fn judge(curve: &[usize], trial: &Trial, conditions: &mut [MeasuredCondition]) {
+fn judge(curve: &[usize], design: &Rounds, conditions: &mut [MeasuredCondition]) {
     let iops = |index: usize, of: &[MeasuredCondition]| of[index].iops;
     let best =
         curve.iter().copied().max_by(|a, b| iops(*a, conditions).total_cmp(&iops(*b, conditions)));
     let Some(best) = best.filter(|best| iops(*best, conditions) > 0.0) else { return };
     for index in curve.iter().copied().filter(|index| *index != best) {
-        let pairs = trial.pairs_of(index, best);
+        let pairs = design.pairs_of(index, best);
         conditions[index].to_best = stats::paired_robust(&pairs).or_else(|| stats::paired(&pairs));
     }
     conditions[best].is_best = true;
     let peak = iops(best, conditions);
-    let knee = match trial.has_rate(best) {
+    let knee = match design.has_rate(best) {
         true => {
             let power = |index: usize| {
                 let latency = conditions[index].clat_mean_ns;

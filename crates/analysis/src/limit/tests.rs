@@ -84,7 +84,7 @@ fn the_knee_reaches_its_share_of_the_peak_that_is_reported() {
         // After the climb the deeper queues are 10% faster: the peak is measured then, too.
         let mut sim = Sim { cores: 2, latency_ns: 600_000.0, noise: 0.05, seed, ..Sim::default() };
         let mut search = Search::new(sim.config(1, 20.0));
-        while let Some(probe) = search.next_probe() {
+        while let Some(probe) = search.next() {
             let tests = [Phase::Counter, Phase::CounterOne, Phase::Confirm].contains(&probe.phase);
             sim.device_iops = if tests { 125_000.0 } else { 100_000.0 };
             search.observe(&sim.window(&probe).unwrap());
@@ -262,7 +262,7 @@ fn a_target_that_disappears_is_not_measured_further() {
     let mut sim = Sim::default();
     let mut search = Search::new(sim.config(1, 60.0));
     let mut refused = 0;
-    while let Some(probe) = search.next_probe() {
+    while let Some(probe) = search.next() {
         let reads = probe.loads.iter().any(|l| l.target.is_some());
         if reads && search.done() > 0.15 {
             refused += 1;
@@ -295,7 +295,7 @@ fn memory_bounds_what_is_in_flight() {
     let mut config = sim.config(1, 15.0);
     config.buffers_bytes_max = 16 << 20;
     let mut search = Search::new(config);
-    while let Some(probe) = search.next_probe() {
+    while let Some(probe) = search.next() {
         let bytes: u64 = probe
             .loads
             .iter()
@@ -314,7 +314,7 @@ fn the_configuration_sets_block_sizes_direction_and_queue_depth() {
     let mut config = sim.config(1, 15.0);
     config.blocks = vec![BlockSpec { block_bytes: 65_536, rw: Rw::Write, depth_max: 8 }];
     let mut search = Search::new(config);
-    while let Some(probe) = search.next_probe() {
+    while let Some(probe) = search.next() {
         let rw = if probe.phase == Phase::Own { Rw::Randread } else { Rw::Write };
         assert_eq!((probe.block_bytes, probe.rw), (65_536, rw));
         let deepest = if probe.phase == Phase::Counter { 16 } else { 8 };
@@ -346,7 +346,7 @@ fn an_interrupted_search_reports_what_it_has() {
     let mut sim = Sim::default();
     let mut search = Search::new(sim.config(1, 60.0));
     for _ in 0..20 {
-        let probe = search.next_probe().unwrap();
+        let probe = search.next().unwrap();
         search.observe(&sim.window(&probe).unwrap());
     }
     let report = search.finish();
@@ -396,7 +396,7 @@ fn no_question_is_left_for_lack_of_time_while_there_is_time() {
 fn unlucky(seconds: f64, seed: u64) -> LimitReport {
     let mut sim = Sim { cores: 2, latency_ns: 600_000.0, noise: 0.12, seed, ..Sim::default() };
     let mut search = Search::new(sim.config(1, seconds));
-    while let Some(probe) = search.next_probe() {
+    while let Some(probe) = search.next() {
         let deep = probe.loads.iter().any(|l| l.setting.depth >= 128);
         sim.device_iops = if deep && probe.phase != Phase::Climb { 116_000.0 } else { 100_000.0 };
         sim.noise = if probe.phase == Phase::Climb { 0.0 } else { 0.12 };
@@ -500,7 +500,7 @@ proptest! {
         let mut search = Search::new(config);
         let mut longest = 0.0_f64;
         for n in 0.. {
-            let Some(probe) = search.next_probe() else { break };
+            let Some(probe) = search.next() else { break };
             prop_assert!(n < 60_000, "it does not end");
             let (ios, elapsed_ns, took_ns, kind) = answers[n % answers.len()];
             if kind == 0 {

@@ -7,7 +7,7 @@ use crate::compare::{ComparedRun, ComparedSide, Comparison, RunConditions};
 use crate::topology::analyze;
 use crate::watch::Observed;
 use fathom_model::experiment::{
-    Condition, Experiment, ExperimentRecord, MeasuredCondition, Request, TrialReport,
+    Condition, Experiment, ExperimentRecord, ExperimentReport, MeasuredCondition, Request,
 };
 use fathom_model::facts::{DeviceFacts, Host, TargetFacts, TargetKind};
 use fathom_model::finding::Finding;
@@ -345,7 +345,7 @@ pub(super) fn experiment() -> ExperimentRecord {
             ..Request::default()
         },
         conditions: vec![Conditions { direct: true, scratch: false }],
-        report: TrialReport { conditions: vec![found; 2], ..TrialReport::default() },
+        report: ExperimentReport { conditions: vec![found; 2], ..ExperimentReport::default() },
         ranks: Vec::new(),
     }
 }

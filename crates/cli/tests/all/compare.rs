@@ -1,7 +1,7 @@
 //! `fathom compare` as a user sees it, on recorded runs. None of these asserts a speed.
 
 use crate::common::{Loop, MIB, Place, as_root, assert_one_error, says, until};
-use fathom_model::experiment::{ExperimentRecord, TrialWindow};
+use fathom_model::experiment::{ExperimentRecord, RoundWindow};
 use fathom_model::outcome::Outcome;
 use fathom_model::window::CpuTime;
 use rustix::process::Signal;
@@ -305,7 +305,7 @@ fn on_kernel(place: &Place, name: &str, kernel: &str, buffered: f64, cpu: CpuTim
     }
     place.write(&format!("{name}/record.json"), serde_json::to_vec(&record).unwrap());
     let window = |line: &str| {
-        let mut window: TrialWindow = serde_json::from_str(line).unwrap();
+        let mut window: RoundWindow = serde_json::from_str(line).unwrap();
         // What else ran on this machine is no part of the test.
         let sample = window.outcome.as_mut().unwrap();
         (sample.cpu, sample.disk) = (Some(cpu), None);

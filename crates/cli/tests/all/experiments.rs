@@ -4,7 +4,7 @@ use crate::common::{
     FATHOM, Loop, MIB, Mounted, Place, Running, as_root, assert_one_error, checksum, fetched, says,
     tool, until,
 };
-use fathom_model::experiment::{ExperimentRecord, TrialWindow};
+use fathom_model::experiment::{ExperimentRecord, RoundWindow};
 use rustix::process::Signal;
 use std::fs;
 
@@ -30,7 +30,7 @@ fn two_jobs_are_compared_and_reprinted_byte_for_byte() {
     assert!(record.report.conditions[2].effect.is_some());
     assert!(record.report.conditions[1].control.is_some());
     let windows = place.read("kept/windows.ndjson");
-    let windows: Vec<TrialWindow> =
+    let windows: Vec<RoundWindow> =
         windows.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(windows.len(), record.report.windows as usize);
     assert_eq!(place.ask(&["show", "kept"]).done().stdout, answer.stdout);

@@ -169,9 +169,9 @@ fn the_first_screen_has_the_answer_and_the_main_figures() {
     let run = ["647k", "2.47 GiB/s", "p99", "Limited by: 1. 90%"];
     let watch = ["exit status 3", "from disks", "Limited by: inconclusive"];
     let limit = ["4 KiB random reads: 92.1k IOPS", "1 MiB random reads: 3.02 GiB/s", inconclusive];
-    let trial = ["bs=8k: inconclusive: −7.2%", "8.32k", "7.34k"];
+    let experiment = ["bs=8k: inconclusive: −7.2%", "8.32k", "7.34k"];
     for (kind, parts) in
-        [("run", &run[..]), ("watch", &watch), ("limit", &limit), ("experiment", &trial)]
+        [("run", &run[..]), ("watch", &watch), ("limit", &limit), ("experiment", &experiment)]
     {
         place.first_screen(&["show", &fixture(&format!("v2/{kind}"))], parts);
     }

@@ -102,10 +102,10 @@ fn settings_of_a_killed_run_stay_in_the_journal_until_they_are_seen() {
     let changed = variant(&format!("settings = {{ nomerges = \"{other}\" }}"));
     place.write("x.toml", EXPERIMENT.to_string() + &changed);
     let args = ["try", "x.toml", &device.0, "--no-record", "--duration=60", "--window=2s"];
-    let trial = start(&place, "true", &args);
+    let experiment = start(&place, "true", &args);
     until("a changed setting", || value() != before);
-    trial.signal(Signal::KILL);
-    trial.wait();
+    experiment.signal(Signal::KILL);
+    experiment.wait();
     let read = ["run", "--no-record", "--rw=read", "--bs=4k", "--number_ios=1", "data"];
     let restore = ["restore"];
     for args in [&read[..], &restore] {

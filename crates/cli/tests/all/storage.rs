@@ -76,13 +76,13 @@ fn every_result_is_printed_though_its_record_cannot_be_completed() {
     }
     let place = Place::new();
     place.data("data", 4 * MIB);
-    let trial = ["--duration=2", "--window=50ms", "--sampling=off"];
+    let experiment = ["--duration=2", "--window=50ms", "--sampling=off"];
     let jobs = ["rw=read bs=4k direct=1", "rw=read bs=8k direct=1"];
     let commands = [
         (vec!["run", "--eta=never", "--rw=read", "data"], "IOPS"),
         (vec!["limit", "-t", "5", "--rw=randread", "--bs=4k", "data"], "4 KiB random reads"),
-        ([&["try"], &jobs[..], &["data"], &trial].concat(), "A/A"),
-        ([&["sweep", "--iodepth=1,2", "data"], &trial[..]].concat(), "latency vs. throughput"),
+        ([&["try"], &jobs[..], &["data"], &experiment].concat(), "A/A"),
+        ([&["sweep", "--iodepth=1,2", "data"], &experiment[..]].concat(), "latency vs. throughput"),
         (vec!["watch", "-t", "1", "-i", "200ms"], "watched"),
         (vec!["watch", "-i", "200ms", "--", "true"], "exit status 0"),
         (vec!["threads", "-t", "500ms"], "fathom threads"),

@@ -11,8 +11,8 @@ use fathom_analysis::experiment::{RUN_DELAY_MIN, curves, higher_is_better};
 use fathom_analysis::layers::SAMPLES_MIN;
 use fathom_analysis::limit::KNEE_SHARE;
 use fathom_model::experiment::{
-    Claim, Condition, Direction, Effect, Experiment, ExperimentRecord, MeasuredCondition, Metric,
-    TrialRank,
+    Claim, Condition, Direction, Effect, Experiment, ExperimentRank, ExperimentRecord,
+    MeasuredCondition, Metric,
 };
 use fathom_model::window::{Estimate, Ratio};
 use fathom_model::{Finding, escape};
@@ -90,9 +90,9 @@ fn ranks(page: &mut Document, record: &ExperimentRecord) {
     let labels = shown.iter().map(|(_, condition, _)| condition.label(&experiment.axes));
     let title = experiment.metric.title();
     columns.extend(labels.map(|label| DataColumn::number(&format!("{title}, {label}"))));
-    let value = |rank: &TrialRank, index: usize| rank.metrics.get(index).copied().flatten();
+    let value = |rank: &ExperimentRank, index: usize| rank.metrics.get(index).copied().flatten();
     let row =
-        |name: String, (number, rank): &(usize, &TrialRank)| {
+        |name: String, (number, rank): &(usize, &ExperimentRank)| {
             let mut row: Vec<Text> = vec![name.into(), whole(*number as u64).into()];
             row.extend(shown.iter().map(|(index, _, _)| {
                 let mean = value(rank, *index);
@@ -102,14 +102,14 @@ fn ranks(page: &mut Document, record: &ExperimentRecord) {
             }));
             row
         };
-    let slowest = |one: &(usize, &TrialRank)| {
+    let slowest = |one: &(usize, &ExperimentRank)| {
         let value = shown.first().and_then(|(index, _, _)| value(one.1, *index)).unwrap_or(0.0);
         if higher_is_better(experiment.metric) { value } else { -value }
     };
-    let host = |one: &(usize, &TrialRank)| escape::text(&one.1.hostname).into_owned();
+    let host = |one: &(usize, &ExperimentRank)| escape::text(&one.1.hostname).into_owned();
     let mut body = Document::default();
     // Those that only waited are not the slowest.
-    let did = |(_, rank): &(usize, &TrialRank)| {
+    let did = |(_, rank): &(usize, &ExperimentRank)| {
         shown.iter().any(|(index, _, _)| value(rank, *index).is_some())
     };
     let members: Vec<_> = record.ranks.iter().enumerate().filter(did).collect();

@@ -7,7 +7,7 @@ use fathom_analysis::compare::Comparison;
 use fathom_analysis::hosts::HostsReport;
 use fathom_analysis::rules::Diagnosis;
 use fathom_analysis::topology::TopologyReport;
-use fathom_model::experiment::{ExperimentRecord, TrialWindow};
+use fathom_model::experiment::{ExperimentRecord, RoundWindow};
 use fathom_model::prediction::Prediction;
 use fathom_model::progress::Sample;
 use fathom_model::record::{PromiseReport, RunRecord};
@@ -43,5 +43,5 @@ fn published_schemas_are_current() {
     check("hosts.schema.json", &schemars::schema_for!(HostsReport));
     check("compare.schema.json", &schemars::schema_for!(Comparison));
     check("runs.schema.json", &schemars::schema_for!(Vec<RunRow>));
-    check("experiment-windows.schema.json", &schemars::schema_for!(TrialWindow));
+    check("experiment-windows.schema.json", &schemars::schema_for!(RoundWindow));
 }

@@ -11,7 +11,7 @@ use crate::run::Hooks;
 use crate::sources::System;
 use crate::targets::OpenTargets;
 use crate::wording::Vocabulary;
-use fathom_analysis::experiment::Trial;
+use fathom_analysis::experiment::Rounds;
 use fathom_analysis::rules::{ConfirmationTest, Workload, confirmation_test, repeatable};
 use fathom_machine::guard::Permissions;
 use fathom_machine::settings::{Settings, SettingsError};
@@ -368,7 +368,7 @@ fn measure(
     hooks: &mut dyn Hooks,
 ) -> Result<Confirmed, String> {
     let (request, plans) = windows(targets, workload, test, protocol);
-    let mut trial = Trial::new(request.experiment.clone(), protocol.clone());
+    let mut design = Rounds::new(request.experiment.clone(), protocol.clone());
     let executor = ConditionExecutor::new(targets, &plans, &request, cancel);
     let peers = match std::mem::replace(among, Among::Alone) {
         Among::Ranks(peers, own) => Some((peers, own)),
@@ -376,7 +376,8 @@ fn measure(
     };
     let (peers, own) = peers.map_or((None, None), |(peers, own)| (Some(*peers), Some(own)));
     let mut executor = executor.among(peers);
-    let ended = rounds(&mut trial, &mut executor, hooks, end, &mut |_, _| ());
+    let is_in_time = || end.is_none_or(|end| Instant::now() < end);
+    let ended = rounds(&mut design, &mut executor, hooks, |_, _| is_in_time());
     if let Some((mut peers, own)) = executor.peers.take().zip(own) {
         // One that is gone is noticed at the next step.
         let _ = peers.release();
@@ -386,11 +387,11 @@ fn measure(
         return Err(format!("interrupted by {reason}"));
     }
     let failure = |index: usize| {
-        let error = trial.totals(index).and_then(|totals| totals.sum.first_error.as_deref());
+        let error = design.totals(index).and_then(|totals| totals.sum.first_error.as_deref());
         let name = &request.experiment.conditions[index].name;
-        trial.rejected(index).or(error).map(|why| format!("{name}: {why}"))
+        design.rejected(index).or(error).map(|why| format!("{name}: {why}"))
     };
-    Ok(match (failure(BASE), failure(CHANGED), trial.effect(CHANGED)) {
+    Ok(match (failure(BASE), failure(CHANGED), design.effect(CHANGED)) {
         (None, None, Some(effect)) => test.judge(&effect),
         (_, Some(why), _) => Confirmed::not_tested(why),
         (why, None, _) => {

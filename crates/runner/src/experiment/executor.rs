@@ -13,7 +13,7 @@ use fathom_analysis::layers::{LayerTime, LayerTimes};
 use fathom_analysis::watch::Observed;
 use fathom_machine::settings::{Restored, RestoredHow, Settings, SettingsError};
 use fathom_model::experiment::{
-    Detail, LayerShare, Load, Metric, Request, TrialWindow, WindowResult,
+    Detail, LayerShare, Load, Metric, Request, RoundWindow, WindowResult,
 };
 use fathom_model::plan::Plan;
 use fathom_model::progress::Sample;
@@ -274,13 +274,13 @@ impl<'a> ConditionExecutor<'a> {
 }
 
 /// What is recorded of a window.
-pub(super) fn trial_window(
+pub(super) fn round_window(
     condition: usize,
     round: u32,
     measured: Result<WindowResult, Failure>,
-) -> TrialWindow {
+) -> RoundWindow {
     let rejects = measured.as_ref().err().is_some_and(|failure| failure.rejects);
-    TrialWindow { condition, round, outcome: measured.map_err(|failure| failure.why), rejects }
+    RoundWindow { condition, round, outcome: measured.map_err(|failure| failure.why), rejects }
 }
 
 /// Reports settings that others changed or that no longer exist; fails if one is still to be restored.

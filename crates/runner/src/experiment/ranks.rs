@@ -4,7 +4,7 @@ use super::executor::{self, ConditionExecutor, Failure};
 use crate::ranks::{Lost, Ranks, SILENCE};
 use crate::run::Hooks;
 use crate::window::add_rank;
-use fathom_model::experiment::{Load, Metric, TrialRank, TrialWindow, WindowResult};
+use fathom_model::experiment::{ExperimentRank, Load, Metric, RoundWindow, WindowResult};
 use fathom_model::facts::Host;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -30,7 +30,7 @@ pub(super) struct Asked {
 pub(super) struct Peers {
     ranks: Ranks,
     /// All, without what they did.
-    about: Vec<TrialRank>,
+    about: Vec<ExperimentRank>,
     /// On rank 0, what each did in the windows of each condition: amounts, and what they are per.
     sums: Vec<Vec<(f64, f64)>>,
     /// Once a rank is lost, nothing more is waited for.
@@ -61,7 +61,7 @@ impl Drop for Restorer {
 impl Peers {
     pub fn meet(ranks: Ranks, host: &Host) -> Self {
         let (hostname, kernel) = (host.hostname.clone(), host.kernel.clone());
-        let own = TrialRank { hostname, kernel, ..TrialRank::default() };
+        let own = ExperimentRank { hostname, kernel, ..ExperimentRank::default() };
         let (about, sums) = (Vec::new(), Vec::new());
         let mut this = Self { ranks, about, sums, lost: None, restorer: None };
         let all = this.gather(&own, SILENCE).and_then(|all| this.broadcast(&all, SILENCE));
@@ -156,13 +156,13 @@ impl Peers {
     pub fn serve(
         &mut self,
         executor: &mut ConditionExecutor<'_>,
-        take: &mut dyn FnMut(TrialWindow),
+        take: &mut dyn FnMut(RoundWindow),
     ) -> Result<(), Lost> {
         while let Some(asked) = self.broadcast(&None::<Asked>, SILENCE)? {
             let own = executor.own(&asked, Some(self), &mut ());
             self.answer(executor, &asked, &own)?;
             if let Some(round) = asked.round.filter(|_| executor.takes_part(&asked)) {
-                take(executor::trial_window(asked.condition, round, own));
+                take(executor::round_window(asked.condition, round, own));
             }
         }
         Ok(())
@@ -209,8 +209,8 @@ impl Peers {
         }
     }
 
-    pub fn record(&self) -> Vec<TrialRank> {
-        let rank = |(about, sums): (&TrialRank, &Vec<(f64, f64)>)| TrialRank {
+    pub fn record(&self) -> Vec<ExperimentRank> {
+        let rank = |(about, sums): (&ExperimentRank, &Vec<(f64, f64)>)| ExperimentRank {
             metrics: sums.iter().map(|(sum, per)| (*per > 0.0).then(|| sum / per)).collect(),
             ..about.clone()
         };

@@ -42,7 +42,7 @@ fn a_job_that_waits_is_slower_than_one_that_does_not() {
     // A factor of a thousand; whether that is claimed depends on how busy the machine is.
     assert!(effect.ratio.unwrap().value < 0.5, "{effect:?}");
     assert!(record.report.conditions[1].control.is_some());
-    let windows: Vec<TrialWindow> = fathom_store::read_windows(&dir.path().join("run")).unwrap();
+    let windows: Vec<RoundWindow> = fathom_store::read_windows(&dir.path().join("run")).unwrap();
     assert_eq!(windows.len(), record.report.windows as usize);
 }
 
@@ -51,7 +51,7 @@ fn an_interrupted_experiment_is_continued() {
     /// Interrupts in the third round.
     struct Interrupt(CancelToken);
     impl Hooks for Interrupt {
-        fn trying(&mut self, progress: &TrialProgress) {
+        fn trying(&mut self, progress: &RoundProgress) {
             if progress.rounds == 2 {
                 self.0.cancel();
             }
@@ -76,7 +76,7 @@ fn an_interrupted_experiment_is_continued() {
         (Outcome::Finished, true)
     );
     assert!(record.report.rounds >= 8);
-    let windows: Vec<TrialWindow> = fathom_store::read_windows(&dir.path().join("run")).unwrap();
+    let windows: Vec<RoundWindow> = fathom_store::read_windows(&dir.path().join("run")).unwrap();
     assert_eq!(windows.len(), record.report.windows as usize);
 }
 

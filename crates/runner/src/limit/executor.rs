@@ -16,10 +16,6 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-pub trait Executor {
-    fn window(&mut self, probe: &Probe) -> Result<Measurement, String>;
-}
-
 /// Which workers of a window are this machine's: worker `n` is on rank `n` modulo the number of ranks, so that two are on two
 /// machines.
 #[derive(Debug, Clone, Copy)]
@@ -68,10 +64,8 @@ impl<'a> EngineExecutor<'a> {
         let loads = vec![WindowResult::default(); probe.loads.len()];
         Measurement { elapsed_ns, took_ns: elapsed_ns, loads, cpu: to.cpu_since(&from) }
     }
-}
 
-impl Executor for EngineExecutor<'_> {
-    fn window(&mut self, probe: &Probe) -> Result<Measurement, String> {
+    pub fn window(&mut self, probe: &Probe) -> Result<Measurement, String> {
         self.number += 1;
         let plan = plan(probe, &self.targets.facts, &self.conditions, self.number, self.place)?;
         if plan.jobs.is_empty() {

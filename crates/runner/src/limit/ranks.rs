@@ -1,6 +1,6 @@
 //! A search that several ranks measure together: rank 0 searches, and each window is measured by all.
 
-use super::executor::{EngineExecutor, Executor, Place};
+use super::executor::{EngineExecutor, Place};
 use crate::cancel::CancelToken;
 use crate::ranks::{Lost, Ranks, SILENCE};
 use crate::window::add_rank;
@@ -108,6 +108,22 @@ impl<'a> RanksExecutor<'a> {
         Self { own, ranks, cancel: cancel.clone(), about, sums: BTreeMap::new(), lost: None }
     }
 
+    /// The window of all ranks.
+    pub fn window(&mut self, probe: &Probe) -> Result<Measurement, String> {
+        let all = self.all(probe).map_err(|lost| {
+            self.cancel.cancel_for_lost_rank(lost.who());
+            let why = lost.to_string();
+            self.lost = Some(lost);
+            why
+        })?;
+        let of_rank = |(one, about): (Result<Measurement, String>, &LimitRank)| {
+            one.map_err(|why| format!("{}: {why}", about.hostname))
+        };
+        let all = all.into_iter().zip(&self.about).map(of_rank);
+        let all = all.collect::<Result<Vec<Measurement>, String>>()?;
+        self.add(probe, &all);
+        Ok(merged(probe, all))
+    }
     fn all(&mut self, probe: &Probe) -> Result<Vec<Result<Measurement, String>>, Lost> {
         self.ranks.broadcast(&Some(probe.clone()), SILENCE)?;
         let own = self.own.window(probe);
@@ -176,24 +192,6 @@ impl<'a> RanksExecutor<'a> {
 /// Tells the others that there are no more windows.
 pub fn release(ranks: &mut Ranks) -> Result<(), Lost> {
     ranks.broadcast(&None::<Probe>, SILENCE).map(|_| ())
-}
-
-impl Executor for RanksExecutor<'_> {
-    fn window(&mut self, probe: &Probe) -> Result<Measurement, String> {
-        let all = self.all(probe).map_err(|lost| {
-            self.cancel.cancel_for_lost_rank(lost.who());
-            let why = lost.to_string();
-            self.lost = Some(lost);
-            why
-        })?;
-        let of_rank = |(one, about): (Result<Measurement, String>, &LimitRank)| {
-            one.map_err(|why| format!("{}: {why}", about.hostname))
-        };
-        let all = all.into_iter().zip(&self.about).map(of_rank);
-        let all = all.collect::<Result<Vec<Measurement>, String>>()?;
-        self.add(probe, &all);
-        Ok(merged(probe, all))
-    }
 }
 
 /// The window of all ranks as one.

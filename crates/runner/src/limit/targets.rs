@@ -1,6 +1,6 @@
 //! The targets of a search: those named by the user, or a scratch file.
 
-use super::executor::{EngineExecutor, Executor, Place};
+use super::executor::{EngineExecutor, Place};
 use super::{LimitOptions, OpenError};
 use crate::run::Hooks;
 use crate::sources::System;

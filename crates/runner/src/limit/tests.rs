@@ -3,25 +3,18 @@ use fathom_model::experiment::WindowResult;
 use fathom_model::record::Header;
 use fathom_model::window::{Estimate, Measurement, Probe, Setting};
 
-/// Answers every window with as many I/Os as are in flight.
-struct Fake {
-    windows: u32,
-}
-
-impl Executor for Fake {
-    fn window(&mut self, probe: &Probe) -> Result<Measurement, String> {
-        self.windows += 1;
-        let load = |l: &fathom_model::window::Load| WindowResult {
-            ios: 100 * l.setting.in_flight().min(8),
-            ..WindowResult::default()
-        };
-        Ok(Measurement {
-            elapsed_ns: probe.window_ns,
-            took_ns: probe.window_ns,
-            loads: probe.loads.iter().map(load).collect(),
-            cpu: None,
-        })
-    }
+/// Answers a window with as many I/Os as are in flight.
+fn answer(probe: &Probe) -> Result<Measurement, String> {
+    let load = |l: &fathom_model::window::Load| WindowResult {
+        ios: 100 * l.setting.in_flight().min(8),
+        ..WindowResult::default()
+    };
+    Ok(Measurement {
+        elapsed_ns: probe.window_ns,
+        took_ns: probe.window_ns,
+        loads: probe.loads.iter().map(load).collect(),
+        cpu: None,
+    })
 }
 
 fn record() -> LimitRecord {
@@ -52,13 +45,17 @@ fn record() -> LimitRecord {
 #[test]
 fn a_search_is_driven_to_its_end_and_every_window_is_kept() {
     let dir = tempfile::tempdir().unwrap();
-    let (mut record, mut executor) = (record(), Fake { windows: 0 });
+    let (mut record, mut windows) = (record(), 0);
+    let count = |probe: &Probe| {
+        windows += 1;
+        answer(probe)
+    };
     let to = RecordTo::Required(dir.path().join("r").to_str().map(String::from));
     let mut session = Session::open(&to, &mut |_: &str| {}).unwrap();
     session.begin(&record, &mut |_: &str| {}).unwrap();
-    search(&mut record, &mut executor, &mut session, &mut (), || None);
+    search(&mut record, count, &mut session, &mut (), || None);
     drop(session);
-    assert!(record.report.finished && record.report.windows == executor.windows);
+    assert!(record.report.finished && record.report.windows == windows);
     assert!(record.report.targets[0].blocks[0].peak.is_some());
     let lines = std::fs::read_to_string(dir.path().join("r/windows.ndjson")).unwrap();
     let windows: Vec<Window> = lines.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
@@ -68,15 +65,19 @@ fn a_search_is_driven_to_its_end_and_every_window_is_kept() {
 
 #[test]
 fn a_signal_ends_it_with_what_is_known() {
-    let (mut record, mut executor) = (record(), Fake { windows: 0 });
+    let (mut record, mut windows) = (record(), 0);
+    let count = |probe: &Probe| {
+        windows += 1;
+        answer(probe)
+    };
     let calls = std::cell::Cell::new(0);
     let stop = || {
         calls.set(calls.get() + 1);
         (calls.get() > 20).then_some("SIGINT")
     };
-    search(&mut record, &mut executor, &mut Session::default(), &mut (), stop);
+    search(&mut record, count, &mut Session::default(), &mut (), stop);
     assert_eq!(record.header.outcome, Outcome::interrupted("SIGINT"));
-    assert_eq!((record.report.windows, executor.windows), (19, 20));
+    assert_eq!((record.report.windows, windows), (19, 20));
     assert!(!record.report.finished && !record.is_complete());
 }
 

@@ -48,7 +48,7 @@ fn a_window_that_stalled_is_measured_again() {
     let mut sim = Sim::default();
     let mut search = Search::new(sim.config(1, 60.0));
     let mut stalled = std::collections::BTreeSet::new();
-    while let Some(probe) = search.next_probe() {
+    while let Some(probe) = search.next() {
         let mut window = sim.window(&probe).unwrap();
         let setting = probe.loads.first().filter(|l| l.target.is_some()).map(|l| l.setting);
         let first = setting

@@ -4,6 +4,7 @@
 //! Operational Analysis of Queueing Network Models", 1978): N/L for the I/Os in flight, the
 //! device's, the shared link's, the workers' CPUs', the machine's.
 
+use crate::experiment::Design;
 use crate::limit::Search;
 use fathom_model::Histogram;
 use fathom_model::experiment::WindowResult;
@@ -85,13 +86,10 @@ impl Sim {
     pub fn search(&mut self, config: Config) -> (LimitReport, Vec<Window>) {
         let mut search = Search::new(config);
         let mut windows = Vec::new();
-        while let Some(probe) = search.next_probe() {
-            let outcome = self.window(&probe);
-            match &outcome {
-                Ok(measured) => search.observe(measured),
-                Err(message) => search.refuse(message),
-            }
-            windows.push(Window { probe, outcome });
+        while let Some(probe) = search.next() {
+            let window = Window { outcome: self.window(&probe), probe };
+            search.take(&window);
+            windows.push(window);
         }
         (search.finish(), windows)
     }

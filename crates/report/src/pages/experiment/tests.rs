@@ -2,7 +2,7 @@ use super::*;
 use crate::render::{self, Style, assert_fits, html, unwrapped};
 use fathom_analysis::rules::judge_experiment;
 use fathom_model::experiment::{
-    Detail, Direction, Experiment, LayerShare, Published, Request, TrialReport,
+    Detail, Direction, Experiment, ExperimentReport, LayerShare, Published, Request,
 };
 use fathom_model::outcome::Outcome;
 use fathom_model::record::Header;
@@ -50,7 +50,7 @@ fn record(
     conditions: Vec<MeasuredCondition>,
     is_sweep: bool,
 ) -> ExperimentRecord {
-    let report = TrialReport { seconds_used: 30.0, windows: 33, rounds: 10, conditions };
+    let report = ExperimentReport { seconds_used: 30.0, windows: 33, rounds: 10, conditions };
     judged(ExperimentRecord {
         header: Header::default(),
         request: Request { experiment, is_sweep, ..Request::default() },
@@ -342,7 +342,7 @@ fn a_busy_machine_is_named_with_what_follows() {
 
 #[test]
 fn each_machine_has_a_row_with_what_it_did() {
-    let rank = |hostname: &str, base: f64| TrialRank {
+    let rank = |hostname: &str, base: f64| ExperimentRank {
         hostname: hostname.into(),
         kernel: "6.1".into(),
         metrics: vec![Some(base), Some(base), Some(base / 2.0), None, None],

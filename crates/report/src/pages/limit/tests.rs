@@ -2,6 +2,7 @@ use super::*;
 use crate::json;
 use crate::live::search_line;
 use crate::render::{self, assert_fits, unwrapped};
+use fathom_analysis::experiment::Design;
 use fathom_analysis::limit::Search;
 use fathom_analysis::rules::judge_limit;
 use fathom_model::experiment::WindowResult;
@@ -10,7 +11,7 @@ use fathom_model::limit::{BlockSpec, Config, PeakCost};
 use fathom_model::outcome::Outcome;
 use fathom_model::record::{Cost, Header};
 use fathom_model::watch::Unavailable;
-use fathom_model::window::{Conditions, CpuTime, Measurement, Probe, Rw, WorkerCpu};
+use fathom_model::window::{Conditions, CpuTime, Measurement, Probe, Rw, Window, WorkerCpu};
 use fathom_model::{Facts, Histogram};
 
 /// A device that does 100k I/Os per second, or 2 GB/s, at 100 µs, and costs 2 µs of CPU time.
@@ -74,8 +75,8 @@ fn record(targets: usize, windows: usize) -> LimitRecord {
     };
     let mut search = Search::new(config.clone());
     for _ in 0..windows {
-        let Some(probe) = search.next_probe() else { break };
-        search.observe(&window(&probe));
+        let Some(probe) = search.next() else { break };
+        search.take(&Window { outcome: Ok(window(&probe)), probe });
     }
     let facts = |name: &String| TargetFacts {
         path: name.clone(),
@@ -349,7 +350,7 @@ fn problems_and_findings_are_shown_worst_first() {
 #[test]
 fn progress_fits_a_line() {
     let mut search = Search::new(record(1, 0).config);
-    let probe = search.next_probe().unwrap();
+    let probe = search.next().unwrap();
     let text = search_line(&probe, &["/dev/sda".into()], 0.5, 60.0);
     assert_eq!(text, "[############------------]  30 s left · measuring the idle machine");
     let end = search_line(&probe, &[], f64::NAN, 60.0);

@@ -1,16 +1,16 @@
 //! Conditions compared: measured in rounds of random order until the effects are known well enough, or time is up.
 //!
 //! Each round measures every condition that is still open once. The order depends on the seed and the number of the
-//! round only, so that windows that were stored can be replayed and the trial continues where it ended. The first rounds
+//! round only, so that windows that were stored can be replayed and the experiment continues where it ended. The first rounds
 //! warm up and do not count. A group (a baseline, its repetition and what is compared with them) is closed when all its
 //! intervals are narrow enough.
 
-use super::Budget;
 use super::totals::{Totals, quotient};
 use super::verdict::{self};
+use super::{Budget, Design};
 use crate::stats;
 use fathom_model::experiment::{
-    Condition, Effect, Experiment, Metric, Protocol, Request, TrialWindow, WindowResult,
+    Condition, Effect, Experiment, Metric, Protocol, Request, RoundWindow, WindowResult,
 };
 use fathom_model::split_mix;
 use fathom_model::window::Estimate;
@@ -30,9 +30,9 @@ pub const RUN_DELAY_MIN: f64 = 0.05;
 /// A condition that failed this often is not measured again.
 const FAILURES_MAX: u32 = 2;
 
-/// The state of a trial. It does no I/O.
+/// An experiment, as far as its windows show.
 #[derive(Debug)]
-pub struct Trial {
+pub struct Rounds {
     experiment: Experiment,
     protocol: Protocol,
     conditions: Vec<State>,
@@ -75,74 +75,17 @@ pub struct Turn {
     pub round: u32,
 }
 
-impl From<&TrialWindow> for Turn {
-    fn from(window: &TrialWindow) -> Self {
+impl From<&RoundWindow> for Turn {
+    fn from(window: &RoundWindow) -> Self {
         Self { condition: window.condition, round: window.round }
     }
 }
 
-impl Trial {
-    pub fn new(experiment: Experiment, protocol: Protocol) -> Self {
-        let conditions = experiment.conditions.iter().map(|_| State::default()).collect();
-        let groups = groups(&experiment.conditions);
-        let budget = Budget::new(protocol.seconds * 1e9, OVERHEAD_MAX_NS);
-        let mut trial =
-            Self { experiment, protocol, conditions, groups, round: 0, rest: Vec::new(), budget };
-        trial.rest = trial.order();
-        trial
-    }
+impl Design for Rounds {
+    type Asked = Turn;
+    type Window = RoundWindow;
 
-    /// The trial of `request` after these windows, taken as if measured now.
-    pub fn replayed(request: &Request, windows: &[TrialWindow]) -> Result<Self, String> {
-        let mut trial = Self::new(request.experiment.clone(), request.protocol.clone());
-        for window in windows {
-            if trial.done() >= 1.0 {
-                return Err(format!(
-                    "the interrupted experiment already took {:.1} s; give a longer --duration",
-                    trial.seconds_used()
-                ));
-            }
-            let turn = Turn::from(window);
-            if trial.next_turn() != Some(turn) {
-                return Err("the stored windows belong to another experiment".to_string());
-            }
-            let outcome = window.outcome.as_ref().map_err(String::as_str);
-            trial.observe(turn, outcome, window.rejects);
-        }
-        Ok(trial)
-    }
-
-    /// That of one of several ranks: of its own windows, which ones rank 0 chose.
-    pub fn of_rank(request: &Request, windows: &[TrialWindow]) -> Self {
-        let mut trial = Self::new(request.experiment.clone(), request.protocol.clone());
-        for window in windows {
-            trial.observe(
-                window.into(),
-                window.outcome.as_ref().map_err(String::as_str),
-                window.rejects,
-            );
-        }
-        trial
-    }
-
-    pub fn done(&self) -> f64 {
-        self.budget.done()
-    }
-
-    pub fn seconds_used(&self) -> f64 {
-        self.budget.used_ns() / 1e9
-    }
-
-    pub fn windows(&self) -> u32 {
-        self.budget.windows()
-    }
-
-    pub fn rounds(&self) -> u32 {
-        self.round.saturating_sub(self.protocol.rounds_warm)
-    }
-
-    /// The next window; `None` once everything is known or time is up.
-    pub fn next_turn(&mut self) -> Option<Turn> {
+    fn next(&mut self) -> Option<Turn> {
         loop {
             while let Some(condition) = self.rest.last().copied() {
                 if self.is_measured(condition) {
@@ -160,9 +103,74 @@ impl Trial {
         }
     }
 
-    /// Takes the result of the window that [`Trial::next_turn`] returned. `rejects`: a failure means that the condition
+    fn take(&mut self, window: &RoundWindow) {
+        let outcome = window.outcome.as_ref().map_err(String::as_str);
+        self.observe(window.into(), outcome, window.rejects);
+    }
+
+    fn done(&self) -> f64 {
+        self.budget.done()
+    }
+}
+
+impl Rounds {
+    pub fn new(experiment: Experiment, protocol: Protocol) -> Self {
+        let conditions = experiment.conditions.iter().map(|_| State::default()).collect();
+        let groups = groups(&experiment.conditions);
+        let budget = Budget::new(protocol.seconds * 1e9, OVERHEAD_MAX_NS);
+        let mut design =
+            Self { experiment, protocol, conditions, groups, round: 0, rest: Vec::new(), budget };
+        design.rest = design.order();
+        design
+    }
+
+    /// The experiment of `request` after these windows, taken as if measured now.
+    pub fn replayed(request: &Request, windows: &[RoundWindow]) -> Result<Self, String> {
+        let mut design = Self::new(request.experiment.clone(), request.protocol.clone());
+        super::replay(&mut design, windows).map_err(|_| match design.done() >= 1.0 {
+            true => format!(
+                "the interrupted experiment already took {:.1} s; give a longer --duration",
+                design.seconds_used()
+            ),
+            false => "the stored windows belong to another experiment".to_string(),
+        })?;
+        Ok(design)
+    }
+
+    /// That of one of several ranks: of its own windows, which ones rank 0 chose.
+    pub fn of_rank(request: &Request, windows: &[RoundWindow]) -> Self {
+        let mut design = Self::new(request.experiment.clone(), request.protocol.clone());
+        for window in windows {
+            design.take(window);
+        }
+        design
+    }
+
+    /// The planned time.
+    pub fn seconds(&self) -> f64 {
+        self.protocol.seconds
+    }
+
+    /// What condition `index` is called.
+    pub fn label(&self, index: usize) -> String {
+        self.experiment.conditions[index].label(&self.experiment.axes)
+    }
+
+    pub fn seconds_used(&self) -> f64 {
+        self.budget.used_ns() / 1e9
+    }
+
+    pub fn windows(&self) -> u32 {
+        self.budget.windows()
+    }
+
+    pub fn rounds(&self) -> u32 {
+        self.round.saturating_sub(self.protocol.rounds_warm)
+    }
+
+    /// `rejects`: a failure means that the condition
     /// cannot be measured on this machine.
-    pub fn observe(&mut self, turn: Turn, outcome: Result<&WindowResult, &str>, rejects: bool) {
+    fn observe(&mut self, turn: Turn, outcome: Result<&WindowResult, &str>, rejects: bool) {
         self.rest.retain(|condition| *condition != turn.condition);
         let requested = (self.protocol.ramp_ns + self.protocol.window_ns) as f64;
         let took = outcome.map_or(0.0, |sample| sample.took_ns as f64);
@@ -268,7 +276,7 @@ impl Trial {
     }
 
     /// The metric of `index` and the sum over `against`, in each round that has all; with `mean`, that of a baseline is
-    /// its mean with its repetition. Corrected for waiting for a CPU where [`Trial::is_corrected`].
+    /// its mean with its repetition. Corrected for waiting for a CPU where [`Rounds::is_corrected`].
     fn pairs(&self, index: usize, against: &[usize], mean: bool) -> Vec<(f64, f64)> {
         let is_corrected = self.is_corrected(index);
         let at = |index: usize, round: usize| {

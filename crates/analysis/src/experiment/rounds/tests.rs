@@ -64,17 +64,17 @@ fn protocol(seed: u64) -> Protocol {
     }
 }
 
-/// Runs a trial to its end on a noisy machine; the factor of each condition is in `factors`.
-fn run(experiment: Experiment, seed: u64, factors: &[f64]) -> Trial {
+/// Runs an experiment to its end on a noisy machine; the factor of each condition is in `factors`.
+fn run(experiment: Experiment, seed: u64, factors: &[f64]) -> Rounds {
     let mut machine = Noisy::new(seed);
-    let mut trial = Trial::new(experiment, protocol(seed));
-    while let Some(turn) = trial.next_turn() {
-        trial.observe(turn, Ok(&machine.window(factors[turn.condition])), false);
+    let mut design = Rounds::new(experiment, protocol(seed));
+    while let Some(turn) = design.next() {
+        design.observe(turn, Ok(&machine.window(factors[turn.condition])), false);
     }
-    trial
+    design
 }
 
-/// In how many of 50 trials an effect of this size was claimed in its direction, and in the other one.
+/// In how many of 50 experiments an effect of this size was claimed in its direction, and in the other one.
 fn claims(factor: f64) -> (u32, u32) {
     let mut found = (0, 0);
     for seed in 0..50 {
@@ -109,12 +109,12 @@ fn without_a_delay_none_is_found() {
 
 #[test]
 fn rounds_are_in_random_order_and_each_has_every_condition_once() {
-    let mut trial = Trial::new(pair(), protocol(7));
+    let mut design = Rounds::new(pair(), protocol(7));
     let mut orders = Vec::new();
     for _ in 0..8 {
         let mut order = Vec::new();
         for _ in 0..3 {
-            let turn = trial.next_turn().unwrap();
+            let turn = design.next().unwrap();
             order.push(turn.condition);
             let window = WindowResult {
                 ios: 10,
@@ -122,7 +122,7 @@ fn rounds_are_in_random_order_and_each_has_every_condition_once() {
                 took_ns: 10,
                 ..WindowResult::default()
             };
-            trial.observe(turn, Ok(&window), false);
+            design.observe(turn, Ok(&window), false);
         }
         let mut all = order.clone();
         all.sort_unstable();
@@ -135,29 +135,29 @@ fn rounds_are_in_random_order_and_each_has_every_condition_once() {
 
 #[test]
 fn the_same_windows_lead_to_the_same_turns() {
-    let mut first = Trial::new(pair(), protocol(3));
+    let mut first = Rounds::new(pair(), protocol(3));
     let mut machine = Noisy::new(3);
     let mut windows = Vec::new();
     for _ in 0..20 {
-        let turn = first.next_turn().unwrap();
+        let turn = first.next().unwrap();
         let window = machine.window(1.0);
         first.observe(turn, Ok(&window), false);
         windows.push((turn, window));
     }
-    let mut second = Trial::new(pair(), protocol(3));
+    let mut second = Rounds::new(pair(), protocol(3));
     for (turn, window) in &windows {
-        assert_eq!(second.next_turn(), Some(*turn));
+        assert_eq!(second.next(), Some(*turn));
         second.observe(*turn, Ok(window), false);
     }
-    assert_eq!(second.next_turn(), first.next_turn());
+    assert_eq!(second.next(), first.next());
     assert_eq!(second.effect(2), first.effect(2));
 }
 
 #[test]
 fn a_condition_that_cannot_be_measured_is_left_out() {
-    let mut trial = Trial::new(pair(), protocol(5));
+    let mut design = Rounds::new(pair(), protocol(5));
     let mut turns = 0;
-    while let Some(turn) = trial.next_turn() {
+    while let Some(turn) = design.next() {
         turns += 1;
         let window = WindowResult {
             ios: 10,
@@ -166,14 +166,14 @@ fn a_condition_that_cannot_be_measured_is_left_out() {
             ..WindowResult::default()
         };
         match turn.condition {
-            2 => trial.observe(turn, Err("no such scheduler"), true),
-            _ => trial.observe(turn, Ok(&window), false),
+            2 => design.observe(turn, Err("no such scheduler"), true),
+            _ => design.observe(turn, Ok(&window), false),
         }
     }
-    assert_eq!(trial.rejected(2), Some("no such scheduler"));
+    assert_eq!(design.rejected(2), Some("no such scheduler"));
     // One warm-up round, ten that count, and the rejected window.
     assert_eq!(turns, 23);
-    assert!(matches!(trial.effect(2).unwrap().claim, Claim::Inconclusive(_)));
+    assert!(matches!(design.effect(2).unwrap().claim, Claim::Inconclusive(_)));
 }
 
 #[test]
@@ -199,9 +199,9 @@ fn groups_end_when_they_are_known_and_time_ends_all() {
         condition("d", &[2], None),
     ];
     let experiment = Experiment { conditions, ..Experiment::default() };
-    let mut trial = Trial::new(experiment, Protocol { seconds: 200.0, ..protocol(1) });
+    let mut design = Rounds::new(experiment, Protocol { seconds: 200.0, ..protocol(1) });
     let (mut machine, mut counts) = (Noisy::new(1), [0; 4]);
-    while let Some(turn) = trial.next_turn() {
+    while let Some(turn) = design.next() {
         counts[turn.condition] += 1;
         // The first pair is free of noise.
         let exact = WindowResult {
@@ -211,33 +211,33 @@ fn groups_end_when_they_are_known_and_time_ends_all() {
             ..WindowResult::default()
         };
         let window = if turn.condition < 2 { exact } else { machine.window(1.0) };
-        trial.observe(turn, Ok(&window), false);
+        design.observe(turn, Ok(&window), false);
     }
     assert_eq!(counts[..2], [11, 11]);
     assert!(counts[2] > 40, "{counts:?}");
-    assert!(trial.seconds_used() <= 201.0);
+    assert!(design.seconds_used() <= 201.0);
 }
 
 #[test]
 fn the_mean_of_the_repetition_does_not_hold_up_the_end() {
-    let mut trial = Trial::new(pair(), protocol(1));
+    let mut design = Rounds::new(pair(), protocol(1));
     let mut turns = 0;
-    while let Some(turn) = trial.next_turn() {
+    while let Some(turn) = design.next() {
         turns += 1;
         // All drift alike, so that ratios are exact.
         let ios = 1000 + 100 * u64::from(turn.round % 5);
         let exact =
             WindowResult { ios, elapsed_ns: 500_000_000, took_ns: 10, ..WindowResult::default() };
-        trial.observe(turn, Ok(&exact), false);
+        design.observe(turn, Ok(&exact), false);
     }
     assert_eq!(turns, 33);
 }
 
 #[test]
 fn a_rejected_baseline_ends_its_group() {
-    let mut trial = Trial::new(pair(), protocol(5));
+    let mut design = Rounds::new(pair(), protocol(5));
     let mut turns = 0;
-    while let Some(turn) = trial.next_turn() {
+    while let Some(turn) = design.next() {
         turns += 1;
         let window = WindowResult {
             ios: 10,
@@ -246,8 +246,8 @@ fn a_rejected_baseline_ends_its_group() {
             ..WindowResult::default()
         };
         match turn.condition {
-            0 => trial.observe(turn, Err("no such scheduler"), true),
-            _ => trial.observe(turn, Ok(&window), false),
+            0 => design.observe(turn, Err("no such scheduler"), true),
+            _ => design.observe(turn, Ok(&window), false),
         }
     }
     assert!(turns <= 3, "{turns}");
@@ -269,16 +269,16 @@ fn delayed(machine: &mut Noisy, factor: f64) -> WindowResult {
     }
 }
 
-/// A trial of at most 60 windows, whose samples `change` changes.
-fn busy(factors: [f64; 3], change: impl Fn(usize, &mut WindowResult)) -> Trial {
+/// An experiment of at most 60 windows, whose samples `change` changes.
+fn busy(factors: [f64; 3], change: impl Fn(usize, &mut WindowResult)) -> Rounds {
     let mut machine = Noisy::new(11);
-    let mut trial = Trial::new(pair(), Protocol { seconds: 66.0, ..protocol(11) });
-    while let Some(turn) = trial.next_turn() {
+    let mut design = Rounds::new(pair(), Protocol { seconds: 66.0, ..protocol(11) });
+    while let Some(turn) = design.next() {
         let mut sample = delayed(&mut machine, factors[turn.condition]);
         change(turn.condition, &mut sample);
-        trial.observe(turn, Ok(&sample), false);
+        design.observe(turn, Ok(&sample), false);
     }
-    trial
+    design
 }
 
 #[test]
@@ -297,7 +297,7 @@ fn waiting_for_a_cpu_does_not_hide_an_effect() {
 #[test]
 fn waiting_that_is_the_effect_is_not_corrected() {
     // The variant has more workers than CPUs: they wait for each other, and the correction is not valid for it.
-    let trial = busy([1.0, 1.0, 1.0], |condition, sample| {
+    let design = busy([1.0, 1.0, 1.0], |condition, sample| {
         let (run_delay_ns, undelayed_ns) = match condition {
             2 => (600_000_000, None),
             _ => (0, Some(sample.elapsed_ns)),
@@ -305,17 +305,17 @@ fn waiting_that_is_the_effect_is_not_corrected() {
         sample.ios = 100_000 - run_delay_ns / 10_000;
         (sample.run_delay_ns, sample.undelayed_ns) = (Some(run_delay_ns), undelayed_ns);
     });
-    let effect = trial.effect(2).unwrap();
-    assert_eq!((&effect.claim, trial.corrected(2)), (&Claim::Changed, None));
+    let effect = design.effect(2).unwrap();
+    assert_eq!((&effect.claim, design.corrected(2)), (&Claim::Changed, None));
     assert!((0.39..0.41).contains(&effect.ratio.unwrap().value), "{effect:?}");
 }
 
 #[test]
 fn hardly_any_waiting_is_not_corrected() {
-    let trial = busy([1.0, 1.0, 0.95], |_, sample| {
+    let design = busy([1.0, 1.0, 0.95], |_, sample| {
         let delay_ns = sample.elapsed_ns / 25;
         sample.run_delay_ns = Some(delay_ns);
         sample.undelayed_ns = Some(sample.elapsed_ns - delay_ns);
     });
-    assert_eq!(trial.corrected(2), None);
+    assert_eq!(design.corrected(2), None);
 }
