@@ -161,9 +161,8 @@ Examples:
     ///
     /// Samples the call chains of busy CPUs, as `perf record -g` does.
     ///
-    /// With -o, the extension of the file selects the output: a flame graph (.svg), a profile for
-    /// profiler.firefox.com (.json), the page (.html or .md) or folded stacks (.folded, .txt or none; `-` is standard
-    /// output). With --format, the page is written to any FILE.
+    /// With -o, the extension of the file selects the output: a flame graph (.svg), the page (.html, .md or .json) or folded
+    /// stacks (.folded, .txt or none; `-` is standard output). With --format, the page is written to any FILE.
     #[command(after_help = "\
 Examples:
   fathom stacks -t 30 -o flame.svg   a flame graph of the whole machine

@@ -114,7 +114,6 @@ impl SampleView for StacksView<'_> {
 
     fn finish(&mut self, record: &RunRecord, observed: &Observed) -> Result<(), String> {
         self.sampled.stacks.clone_from(&observed.known_stacks);
-        self.sampled.started_unix_ns = record.header.started_unix_ns;
         self.show(&record.header)
     }
 }
@@ -124,7 +123,6 @@ enum Profile {
     /// The page, in the format of the options or else in this one.
     Page(PageFormat),
     Flame,
-    Firefox,
     Folded,
 }
 
@@ -139,12 +137,12 @@ impl Profile {
             Some("html" | "htm") => Self::Page(PageFormat::Html),
             Some("md" | "markdown") => Self::Page(PageFormat::Markdown),
             Some("svg") => Self::Flame,
-            Some("json") => Self::Firefox,
+            Some("json") => Self::Page(PageFormat::Json),
             None | Some("folded" | "collapsed" | "txt") => Self::Folded,
             Some(other) => {
                 return Err(format!(
-                    "--output={file}: unknown kind of profile .{other}; use .svg (flame graph), .json (Firefox \
-                     profile), .folded, .html or .md, or --format"
+                    "--output={file}: unknown kind of profile .{other}; use .svg (flame graph), .folded, .html, .md or \
+                     .json, or --format"
                 ));
             }
         })
@@ -167,7 +165,6 @@ impl StacksView<'_> {
                 return options.print(&page, json, to);
             }
             Profile::Flame => (stacks::flame_graph(sampled, &title), Kind::Lines, "flame graph"),
-            Profile::Firefox => (stacks::firefox(sampled), Kind::Json, "Firefox profile"),
             Profile::Folded => (stacks::folded(sampled), Kind::Lines, "folded stacks"),
         };
         output::emit(&text, kind, to)?;

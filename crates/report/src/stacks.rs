@@ -1,9 +1,7 @@
-//! CPU samples as folded stacks, as a flame graph, for the Firefox profiler; [`crate::pages::stacks`] renders them as a page.
+//! CPU samples as folded stacks, as a flame graph; [`crate::pages::stacks`] renders them as a page.
 
-mod firefox;
 mod flame;
 
-pub use firefox::firefox;
 pub use flame::flame_graph;
 pub(crate) use flame::{FLAME_SCRIPT, flame_part};
 
@@ -20,7 +18,6 @@ pub struct Sampled {
     /// The end of each interval, in nanoseconds since the start, with its samples.
     pub intervals: Vec<(u64, StacksSample)>,
     pub stacks: Vec<Stack>,
-    pub started_unix_ns: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

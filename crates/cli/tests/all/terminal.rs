@@ -152,12 +152,12 @@ fn threads_and_samples() {
     until("samples", || clean(&place, &stacks, &[]).done().stdout.contains(shown));
     let folded = [&stacks[..], &["-o", "-"]].concat();
     until("folded stacks", || clean(&place, &folded, &[]).done().stdout.contains(shown));
-    for file in ["flame.svg", "profile.json"] {
+    for file in ["flame.svg", "page.json"] {
         clean(&place, &[&stacks[..], &["-o", file]].concat(), &[]).done();
         let text = place.read(file);
         assert!(!text.chars().any(|c| c != '\n' && escape::is_unsafe(c)), "{file}");
     }
-    serde_json::from_str::<serde_json::Value>(&place.read("profile.json")).unwrap();
+    serde_json::from_str::<serde_json::Value>(&place.read("page.json")).unwrap();
     clean(&place, &["watch", "--duration", "0.3", "--pid", &pid, "--record", "record"], &[]).done();
     let tree = ["watch", "--sampling", "default", "--", "true", EVIL];
     let quoted = r"true $'e\033[31m";

@@ -113,7 +113,7 @@ fn samples(page: &mut Document, seen: &Observed, of_machine: bool) {
     page.section_if_any("batches", "how many of them come at once", body);
     let intervals = seen.stacks().map(|stacks| (seen.elapsed_ns, stacks));
     let intervals = intervals.into_iter().collect();
-    let sampled = Sampled { intervals, stacks: seen.known_stacks.clone(), started_unix_ns: 0 };
+    let sampled = Sampled { intervals, stacks: seen.known_stacks.clone() };
     flame(page, &sampled, if of_machine { "whole machine: " } else { "" });
 }
 

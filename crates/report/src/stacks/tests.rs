@@ -1,7 +1,6 @@
 use super::*;
 use crate::pages;
 use crate::render::{self, Style, assert_fits};
-use serde_json::Value;
 
 fn stack(kernel: &[&str], user: &[&str]) -> Stack {
     let own = |names: &[&str]| names.iter().map(|name| (*name).to_string()).collect();
@@ -30,7 +29,6 @@ fn sampled() -> Sampled {
             stack(&[], &[]),
             stack(&["do_syscall_64"], &["main"]),
         ],
-        started_unix_ns: 1_795_000_000_000_000_000,
     }
 }
 
@@ -107,63 +105,4 @@ fn a_flame_graph_holds_each_frame_once_above_its_caller() {
     assert!(main.contains("<title>main (85 samples, 85.00%)</title>"), "{main}");
     assert_eq!(svg.matches("<g ").count(), svg.matches("</g>").count());
     assert!(flame_graph(&Sampled::default(), "").ends_with("</svg>\n"));
-}
-
-/// Checks that all arrays of a table have its length, and that numbers in `column` index a table of `bound` rows.
-fn check(table: &Value, references: &[(&str, usize)]) -> usize {
-    let length = table["length"].as_u64().unwrap() as usize;
-    for (name, column) in table.as_object().unwrap() {
-        assert!(column.as_array().is_none_or(|column| column.len() == length), "{name}");
-    }
-    for (name, bound) in references {
-        let column = table[name].as_array().unwrap();
-        let fits = |n: &Value| n.is_null() || n.as_u64().is_some_and(|n| n < *bound as u64);
-        assert!(column.iter().all(fits), "{name} {column:?}");
-    }
-    length
-}
-
-#[test]
-fn a_firefox_profile_leads_from_samples_to_names() {
-    let profile: Value = serde_json::from_str(&firefox(&sampled())).unwrap();
-    let threads = profile["threads"].as_array().unwrap();
-    assert_eq!(threads.len(), 3);
-    let mut weights = 0;
-    for thread in threads {
-        let strings = thread["stringArray"].as_array().unwrap();
-        let functions = check(&thread["funcTable"], &[("name", strings.len())]);
-        let frames = check(&thread["frameTable"], &[("func", functions), ("category", 3)]);
-        let length = thread["stackTable"]["length"].as_u64().unwrap() as usize;
-        let stacks = check(&thread["stackTable"], &[("frame", frames), ("prefix", length)]);
-        check(&thread["samples"], &[("stack", stacks)]);
-        for (at, prefix) in thread["stackTable"]["prefix"].as_array().unwrap().iter().enumerate() {
-            assert!(prefix.as_u64().is_none_or(|prefix| prefix < at as u64));
-        }
-        let times: Vec<f64> = thread["samples"]["time"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|t| t.as_f64().unwrap())
-            .collect();
-        assert!(times.is_sorted());
-        weights += thread["samples"]["weight"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|w| w.as_u64().unwrap())
-            .sum::<u64>();
-    }
-    assert_eq!(weights, 100);
-    let main = &threads[0];
-    assert_eq!(
-        (&main["name"], &main["pid"], &main["tid"]),
-        (&"fio".into(), &"10".into(), &10.into())
-    );
-    let names = ["main", "std::vec<int>::at", "do_syscall_64", "vfs_read"];
-    assert_eq!(main["stringArray"], Value::from(names.to_vec()));
-    // The second sample's stack ends one call below main.
-    let stack = main["samples"]["stack"][1].as_u64().unwrap() as usize;
-    assert_eq!(main["stackTable"]["frame"][stack], 2);
-    assert_eq!(main["stackTable"]["prefix"][stack], main["stackTable"]["prefix"][1]);
-    assert_eq!(profile["meta"]["preprocessedProfileVersion"], 48);
 }
