@@ -68,10 +68,11 @@ is stacked.json '[.topology.roots[] | recurse(.children[]?) | .disks[]?] | lengt
 dmsetup remove lab
 
 # The page and the picture name every disk.
-fathom topo --svg topo.svg >page
+fathom topo >page
+fathom topo -o topo.html
 for number in 0 1 2 3; do
     disk=$(disk $number)
     says page "${disk#/dev/}"
-    says topo.svg "${disk#/dev/}"
+    says topo.html "${disk#/dev/}"
 done
-keep topo.json page topo.svg
+keep topo.json page topo.html

@@ -191,7 +191,7 @@ Examples:
     #[command(after_help = "\
 Examples:
   fathom topo                        all disks, from CPU package to mount point
-  fathom topo /data --svg topo.svg   the disks of a file system, also as a diagram")]
+  fathom topo /data -o topo.html     the disks of a file system, with a diagram")]
     Topo(topo::Args),
     /// Check the settings and health of the machine and its disks
     ///

@@ -1,6 +1,6 @@
 //! `fathom topo`: where storage is attached, and what the links on the way carry.
 
-use crate::output::{self, Destination};
+use crate::output;
 use crate::page::{self, PageArgs};
 use crate::stdio::{Kind, error};
 use crate::{Command, ranks};
@@ -10,7 +10,7 @@ use fathom_machine::Roots;
 use fathom_machine::topology::{PCI_IDS, topology, volume_of};
 use fathom_report::doc::Heading;
 use fathom_report::pages::{self, Origin};
-use fathom_report::{json, machine_file, topo_svg};
+use fathom_report::{json, machine_file};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -23,9 +23,6 @@ pub struct Args {
     /// Read sys, proc and pci.ids below DIR, for example a copy from another machine
     #[arg(long, value_name = "DIR", default_value = "/")]
     root: PathBuf,
-    /// Also write a diagram to FILE
-    #[arg(long, value_name = "FILE")]
-    svg: Option<String>,
     /// Write the machine as a file for `fathom predict` instead
     #[arg(long)]
     as_machine: bool,
@@ -38,24 +35,20 @@ pub struct Args {
 
 pub fn command(args: &Args) -> Result<ExitCode, String> {
     let own = |command: &Command| match command {
-        Command::Topo(args) if args.svg.is_none() && !args.as_machine => {
+        Command::Topo(args) if !args.as_machine => {
             let (report, _, unknown) = args.read()?;
             match unknown.as_slice() {
                 [] => json::text(&report),
                 names => Err(unknown_target(&names.join(", "))),
             }
         }
-        _ => {
-            Err("--svg and --as-machine are for one machine; use --no-ranks for files of each"
-                .into())
-        }
+        _ => Err("--as-machine is for one machine; use --no-ranks for a file of each".into()),
     };
     if let Some((all_inspected, _)) = ranks::compare_hosts("topo", args.no_ranks, &args.page, own)?
     {
         return Ok(if all_inspected { ExitCode::SUCCESS } else { ExitCode::FAILURE });
     }
     let to = if args.as_machine { args.page.file(None) } else { args.page.destination(None) }?;
-    let picture = args.svg.as_deref().map(|file| Destination::open(file, None)).transpose()?;
     let (report, roots, unknown) = args.read()?;
     unknown.iter().for_each(|name| error!("{}", unknown_target(name)));
     let all_found = unknown.is_empty();
@@ -69,9 +62,6 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
         let mut page = pages::topo(&report, args.page.verbose);
         page.heading = heading(args, &roots);
         args.page.print(&page, || json::text(&report), to.as_ref())?;
-    }
-    if let Some(picture) = picture {
-        output::emit(&topo_svg::picture(&report), Kind::Lines, Some(&picture))?;
     }
     Ok(if all_found { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

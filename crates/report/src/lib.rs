@@ -23,6 +23,6 @@ pub mod stacks;
 pub mod terse;
 pub mod threads;
 pub mod top;
-pub mod topo_svg;
+mod topo_svg;
 
 pub use machine_file::machine_file;

@@ -1,8 +1,8 @@
-//! The topology as a picture: an SVG file that needs nothing else, on light and dark backgrounds.
+//! The topology as a picture for HTML, on light and dark backgrounds.
 
 use crate::doc::{Text, TreeNode};
 use crate::pages;
-use crate::render::{self, markup, shortened};
+use crate::render::{self, markup};
 use fathom_analysis::topology::TopologyReport;
 use fathom_model::escape;
 use fathom_model::finding::Severity;
@@ -12,14 +12,10 @@ use std::fmt::Write;
 const LETTER: f64 = 7.2;
 const MARGIN: f64 = 16.0;
 const LINE: f64 = 15.0;
-/// Between boxes, from one to the next below and from one column to the next.
-const GAP: (f64, f64) = (8.0, 56.0);
+/// Between boxes, from one to the next below.
+const GAP: f64 = 8.0;
 /// Left and right, above and below text in a box.
 const PADDING: (f64, f64) = (8.0, 5.0);
-const STROKE_MAX: f64 = 16.0;
-/// Longer text is cut; the whole is in the box's tooltip.
-const LETTERS_MAX: usize = 48;
-const FINDING_LETTERS: usize = 110;
 
 const STYLE: &str = "\
 .topo{--back:#fff;--text:#1b1f24;--dim:#57606a;--line:#8c9db5;--box:#f3f5f8;--warn:#c0262d}\
@@ -29,29 +25,10 @@ const STYLE: &str = "\
 .topo rect.box{fill:var(--box);stroke:var(--line)}.topo rect.warn{fill:var(--box);stroke:var(--warn);stroke-width:2}\
 .topo path{fill:none;stroke:var(--line)}.topo path.warn{stroke:var(--warn)}";
 
-/// Lists, for HTML: class and width of that for wide and that for narrow screens, the indentation of each level, and the widest
-/// line.
+/// Class and width of that for wide and that for narrow screens, the indentation of each level, and the widest line.
 const LISTS: [(&str, f64); 2] = [("topo wide", 680.0), ("topo narrow", 368.0)];
 const STEP: f64 = 18.0;
 const LIST_STROKE_MAX: f64 = 8.0;
-
-/// A column for each level, for a file of its own.
-pub fn picture(report: &TopologyReport) -> String {
-    let roots = shapes(report);
-    let mut widths: Vec<f64> = Vec::new();
-    roots.iter().for_each(|root| root.measure(&mut widths));
-    let mut drawing = Drawing { columns: columns(&widths), widths, text: String::new() };
-    let fastest = roots.iter().map(Shape::fastest).fold(0.0, f64::max);
-    let mut top = drawing.findings(report, FINDING_LETTERS);
-    for root in &roots {
-        let (_, bottom) = drawing.shape(root, top, fastest);
-        top = bottom;
-    }
-    let right =
-        drawing.columns.last().zip(drawing.widths.last()).map_or(0.0, |(x, width)| x + width);
-    let shown = if report.findings.is_empty() { 0.0 } else { FINDING_LETTERS as f64 * LETTER };
-    svg("topo", (right.max(shown) + MARGIN, top + MARGIN), &drawing.text)
-}
 
 /// Lists that fit on screens, of which the style sheet of HTML shows one.
 pub(crate) fn lists(report: &TopologyReport) -> String {
@@ -61,7 +38,7 @@ pub(crate) fn lists(report: &TopologyReport) -> String {
 fn list(report: &TopologyReport, class: &str, width: f64) -> String {
     let roots = shapes(report);
     let fastest = roots.iter().map(Shape::fastest).fold(0.0, f64::max);
-    let mut drawing = Drawing { columns: Vec::new(), widths: vec![width], text: String::new() };
+    let mut drawing = Drawing { width, text: String::new() };
     let mut top = drawing.findings(report, ((width - MARGIN) / LETTER) as usize);
     for root in &roots {
         (_, top) = drawing.listed(root, top, fastest);
@@ -115,39 +92,14 @@ impl Shape {
         }
     }
 
-    fn height(&self) -> f64 {
-        self.lines.len() as f64 * LINE + 2.0 * PADDING.1
-    }
-
-    fn measure(&self, widths: &mut Vec<f64>) {
-        let longest = self.lines.iter().map(|line| line.chars().count()).max().unwrap_or(0);
-        let width = longest.min(LETTERS_MAX) as f64 * LETTER + 2.0 * PADDING.0;
-        if widths.len() <= self.depth {
-            widths.push(0.0);
-        }
-        widths[self.depth] = widths[self.depth].max(width);
-        self.children.iter().for_each(|child| child.measure(widths));
-    }
-
     fn fastest(&self) -> f64 {
         let below = self.children.iter().map(Self::fastest).fold(0.0, f64::max);
         self.rate.unwrap_or(0.0).max(below)
     }
 }
 
-fn columns(widths: &[f64]) -> Vec<f64> {
-    let mut left = MARGIN;
-    let mut columns = Vec::new();
-    for width in widths {
-        columns.push(left);
-        left += width + GAP.1;
-    }
-    columns
-}
-
 struct Drawing {
-    columns: Vec<f64>,
-    widths: Vec<f64>,
+    width: f64,
     text: String,
 }
 
@@ -163,41 +115,11 @@ impl Drawing {
         if y > MARGIN { y + LINE } else { y }
     }
 
-    /// Draws a box and what is right of it, from `top` on. Returns the middle of the box, and where the next one begins.
-    fn shape(&mut self, shape: &Shape, top: f64, fastest: f64) -> (f64, f64) {
-        let mut next = top;
-        let mut ends = Vec::new();
-        for child in &shape.children {
-            let (middle, bottom) = self.shape(child, next, fastest);
-            ends.push((middle, child));
-            next = bottom;
-        }
-        let height = shape.height();
-        let middle = match (ends.first(), ends.last()) {
-            (Some((first, _)), Some((last, _))) => {
-                f64::midpoint(*first, *last).max(top + height / 2.0)
-            }
-            _ => top + height / 2.0,
-        };
-        let right = self.columns[shape.depth] + self.widths[shape.depth];
-        for (end, child) in ends {
-            let share = child.rate.map_or(0.0, |rate| rate / fastest.max(1.0));
-            self.connection((right, middle), (right + GAP.1, end), child.is_limited, share);
-        }
-        let cut = shape.lines.iter().map(|line| shortened(line, LETTERS_MAX));
-        let lines: Vec<(String, bool)> =
-            cut.enumerate().map(|(index, line)| (line, index == 0)).collect();
-        let area = (self.columns[shape.depth], self.widths[shape.depth]);
-        self.boxed(shape, &lines, area, middle - height / 2.0);
-        (middle, next.max(middle + height / 2.0 + GAP.0))
-    }
-
-    /// Draws a box, and what is below it indented, as wide as the only column. Returns the middle of the box, and where the next
+    /// Draws a box, and what is below it indented. Returns the middle of the box, and where the next
     /// one begins.
     fn listed(&mut self, shape: &Shape, top: f64, fastest: f64) -> (f64, f64) {
         let left = MARGIN / 2.0 + shape.depth as f64 * STEP;
-        let all = self.widths.first().copied().unwrap_or_default();
-        let width = all - MARGIN / 2.0 - left;
+        let width = self.width - MARGIN / 2.0 - left;
         let letters = ((width - 2.0 * PADDING.0) / LETTER) as usize;
         let mut lines = Vec::new();
         for (index, line) in shape.lines.iter().enumerate() {
@@ -205,11 +127,12 @@ impl Drawing {
             lines.extend(wrapped.map(|line| (line.into_owned(), index == 0)));
         }
         let height = lines.len() as f64 * LINE + 2.0 * PADDING.1;
-        let mut next = top + height + GAP.0;
+        let mut next = top + height + GAP;
         for child in &shape.children {
             let (middle, bottom) = self.listed(child, next, fastest);
             let stroke = (child.rate.unwrap_or(0.0) / fastest.max(1.0) * LIST_STROKE_MAX).max(1.0);
             let class = if child.is_limited { " class=\"warn\"" } else { "" };
+            // Writing to a string cannot fail.
             let _ = writeln!(
                 self.text,
                 "<path{class} stroke-width=\"{stroke:.1}\" d=\"M{:.1},{:.1}V{middle:.1}H{:.1}\"/>",
@@ -221,18 +144,6 @@ impl Drawing {
         }
         self.boxed(shape, &lines, (left, width), top);
         (top + height / 2.0, next)
-    }
-
-    fn connection(&mut self, from: (f64, f64), to: (f64, f64), is_limited: bool, share: f64) {
-        let width = (share * STROKE_MAX).max(1.0);
-        let class = if is_limited { " class=\"warn\"" } else { "" };
-        let half = f64::midpoint(from.0, to.0);
-        // Writing to a string cannot fail.
-        let _ = writeln!(
-            self.text,
-            "<path{class} stroke-width=\"{width:.1}\" d=\"M{:.1},{:.1}C{half:.1},{:.1} {half:.1},{:.1} {:.1},{:.1}\"/>",
-            from.0, from.1, from.1, to.1, to.0, to.1
-        );
     }
 
     /// A box with lines, each with whether it belongs to the name, from `left` on and as wide as `width`.
@@ -303,19 +214,13 @@ mod tests {
             volumes: vec![volume("nvme0n1"), volume("nvme1n1")],
             ..Topology::default()
         });
-        assert!(!picture(&report).contains("carried"));
+        assert!(!lists(&report).contains("carried"));
         report.traffic = [("nvme0n1".to_string(), 3e9), ("nvme1n1".to_string(), 1e9)].into();
         let listed = lists(&report);
-        for carried in ["carried 4 GB/s", "stroke-width=\"6.0\"", "stroke-width=\"2.0\""] {
+        for carried in
+            ["carried 4 GB/s", "carried 1 GB/s", "stroke-width=\"6.0\"", "stroke-width=\"2.0\""]
+        {
             assert!(listed.contains(carried), "{carried}: {listed}");
         }
-        let drawn = picture(&report);
-        for carried in ["carried 4 GB/s", "carried 3 GB/s", "carried 1 GB/s"] {
-            assert!(drawn.contains(carried), "{carried}: {drawn}");
-        }
-        assert!(
-            drawn.contains("stroke-width=\"12.0\"") && drawn.contains("stroke-width=\"4.0\""),
-            "{drawn}"
-        );
     }
 }

@@ -4,8 +4,10 @@ mod hops;
 mod wiring;
 
 use crate::doc::{
-    DataColumn, Document, Quantity, QuantityUnit, Text, TreeNode, bytes, percent, text, whole,
+    Block, DataColumn, Document, Quantity, QuantityUnit, Text, TreeNode, bytes, percent, text,
+    whole,
 };
+use crate::topo_svg;
 use fathom_analysis::topology::{TopologyReport, free_ports, root_complexes};
 use fathom_model::topology::{Hop, LinkStandard, NumaNode, Topology};
 
@@ -19,6 +21,9 @@ pub fn topo(report: &TopologyReport, verbose: bool) -> Document {
     let about = "combined bandwidth of their disks' links; bars show shares of the total";
     page.section_if_any("root complexes", about, complexes);
     let mut tree = Document::default();
+    if !report.topology.volumes.is_empty() {
+        tree.blocks.push(Block::Svg(topo_svg::lists(report)));
+    }
     tree.tree(hops::columns(), roots(report, verbose));
     page.section_if_any("storage topology", about_links(report), tree);
     let mut interrupts = Document::default();
