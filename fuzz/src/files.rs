@@ -8,7 +8,7 @@ use fathom_machine::{Lookup, Roots, device, host, signature};
 use fathom_model::outcome::RecordKind;
 use fathom_model::plan::{Fallocate, Target};
 use fathom_model::{Plan, Record};
-use fathom_report::pages::{self, LimitPageOptions};
+use fathom_report::pages;
 use fathom_report::render::{self, Style};
 use fathom_store::{Reader, read_record};
 use fathom_watch::cpus::CpuSampler;
@@ -144,9 +144,7 @@ pub fn run_dir(bytes: &[u8]) {
 /// Judges a record and prints it in every form.
 fn print(record: Record, observed: &Observed) {
     let page = match record {
-        Record::Limit(record) => {
-            pages::limit(&record, LimitPageOptions { paragraph: true, verbose: true })
-        }
+        Record::Limit(record) => pages::limit(&record, true),
         Record::Experiment(record) => pages::experiment(&record, true),
         Record::Run(mut record) => {
             record.header.findings = judge(&record, observed);

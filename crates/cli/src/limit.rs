@@ -13,7 +13,6 @@ use fathom_model::limit::{BlockSpec, DeviceSpec, LatencyTarget, LimitRecord, Sui
 use fathom_model::watch::Level;
 use fathom_model::window::Rw;
 use fathom_report::json::{self, LimitResult};
-use fathom_report::pages::LimitPageOptions;
 use fathom_runner::RecordTo;
 use fathom_runner::limit::{Limit, LimitOptions, OpenError};
 use fathom_runner::ranks::Gate;
@@ -66,9 +65,6 @@ pub struct Args {
     /// Directory of the scratch file
     #[arg(long, value_name = "DIR", default_value = ".", conflicts_with = "targets")]
     scratch_dir: String,
-    /// Also print a plain-English summary for e-mail
-    #[arg(long)]
-    paragraph: bool,
     #[command(flatten)]
     page: PageArgs,
     #[command(flatten)]
@@ -151,8 +147,7 @@ fn measure(args: &Args, signals: &Signals, member: Option<Member>) -> Result<Exi
 }
 
 fn show(args: &Args, record: &LimitRecord, to: Option<&Destination>) -> Result<(), String> {
-    let options = LimitPageOptions { paragraph: args.paragraph, verbose: args.page.verbose };
-    let page = fathom_report::pages::limit(record, options);
+    let page = fathom_report::pages::limit(record, args.page.verbose);
     args.page.print(&page, || json::text(&LimitResult::of(record)), to)
 }
 

@@ -3,7 +3,7 @@
 use crate::page::{self, FormatArgs, PageFormat};
 use crate::show::{completed, find_all, shown, view};
 use crate::{output, output::Destination, stdio};
-use fathom_report::pages::{self, LimitPageOptions, ReportedRun};
+use fathom_report::pages::{self, ReportedRun};
 use fathom_store::Runs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -86,7 +86,6 @@ fn one(dir: &Path, verbose: bool) -> Result<Option<ReportedRun>, String> {
         return Ok(None);
     }
     let summary = pages::run_summary(&record);
-    let options = LimitPageOptions { paragraph: false, verbose };
-    let (page, _) = shown(record, dir, options, false)?;
+    let (page, _) = shown(record, dir, verbose, false)?;
     Ok(Some(ReportedRun { name: name(dir), summary, page }))
 }

@@ -15,7 +15,7 @@ use fathom_model::{Record, RunRecord};
 use fathom_report::doc::Document;
 use fathom_report::fio_json;
 use fathom_report::json::{self, LimitResult, WatchResult};
-use fathom_report::pages::{self, LimitPageOptions, judged_anew};
+use fathom_report::pages::{self, judged_anew};
 use fathom_store::{Reader, Runs, is_active, read_record, read_windows};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -26,9 +26,6 @@ pub struct Args {
     /// Run directory, name of a recorded run, or a tag (its latest run); by default the latest run
     #[arg(value_name = "DIR|NAME")]
     run: Option<PathBuf>,
-    /// For `fathom limit`: also print a plain-English summary for e-mail
-    #[arg(long)]
-    paragraph: bool,
     /// Judge the stored figures anew, and print what this changes
     ///
     /// By default, findings and verdict are those of the fathom that made the record.
@@ -44,8 +41,7 @@ pub fn command(args: &Args) -> Result<ExitCode, String> {
     if let (Record::Run(record), Some(view)) = (&record, view(&record)) {
         return show_view(view, record, &dir, &args.page);
     }
-    let options = LimitPageOptions { paragraph: args.paragraph, verbose: args.page.verbose };
-    let (page, json) = shown(record, &dir, options, args.judge)?;
+    let (page, json) = shown(record, &dir, args.page.verbose, args.judge)?;
     let to = args.page.destination(None)?;
     args.page.print(&page, || Ok(json), to.as_ref())?;
     Ok(ExitCode::SUCCESS)
@@ -61,7 +57,7 @@ pub fn view(record: &Record) -> Option<&SampledView> {
 pub fn shown(
     mut record: Record,
     dir: &Path,
-    options: LimitPageOptions,
+    verbose: bool,
     judge_anew: bool,
 ) -> Result<(Document, String), String> {
     let observed = match &record {
@@ -78,10 +74,9 @@ pub fn shown(
             Record::Experiment(record) => judge_experiment(record),
         };
     }
-    let verbose = options.verbose;
     let (mut page, json) = match &record {
         Record::Limit(record) => {
-            (pages::limit(record, options), json::text(&LimitResult::of(record))?)
+            (pages::limit(record, verbose), json::text(&LimitResult::of(record))?)
         }
         Record::Experiment(record) => (pages::experiment(record, verbose), json::text(record)?),
         Record::Run(record) if record.header.kind == RecordKind::Run => {

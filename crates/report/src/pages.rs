@@ -43,7 +43,7 @@ pub use header::{Origin, device_list};
 pub use hosts::hosts;
 pub use layers::{IoCost, layers};
 
-pub use limit::{LimitPageOptions, limit};
+pub use limit::limit;
 pub use limited_by::judged_anew;
 use limited_by::limited_by;
 pub use predict::predict;

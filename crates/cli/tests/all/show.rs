@@ -37,8 +37,8 @@ fn an_observation_and_a_search_are_printed_again_as_they_were() {
     assert_eq!(place.ask(&["show", "seen"]).done().stdout, printed.stdout);
     // That is for programs; of the machine, it would be fathom's own threads.
     assert!(!printed.stdout.contains("where the time went"), "{}", printed.stdout);
-    let printed = place.ask(&["limit", "-t", "5", "--record=found", "--paragraph", "data"]).done();
-    let again = place.ask(&["show", "--paragraph", "found"]).done();
+    let printed = place.ask(&["limit", "-t", "5", "--record=found", "data"]).done();
+    let again = place.ask(&["show", "found"]).done();
     assert_eq!(again.stdout, printed.stdout);
 }
 

@@ -1,10 +1,7 @@
 //! The result of `fathom limit`: the answer, the evidence for what limits each target, and the figures of the points that
 //! matter.
 
-mod paragraph;
 mod ranks;
-
-pub(super) use paragraph::limited;
 
 use super::header::{Origin, incomplete};
 use super::limited_by::next_step;
@@ -27,15 +24,8 @@ use fathom_model::{Finding, units};
 /// A load generator this many times faster than the peak does not limit it.
 const OVERHEAD_SHOWN: f64 = 10.0;
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct LimitPageOptions {
-    /// A paragraph for each target that can be forwarded by itself.
-    pub paragraph: bool,
-    /// All settings, the confirmation tests, and why something was not measured.
-    pub verbose: bool,
-}
-
-pub fn limit(record: &LimitRecord, options: LimitPageOptions) -> Document {
+/// With `verbose`, also all settings, the confirmation tests, and why something was not measured.
+pub fn limit(record: &LimitRecord, verbose: bool) -> Document {
     let mut page = Document::headed(Origin::of("limit", &record.header).heading());
     if let Some(why) = incomplete(&record.header.outcome) {
         page.paragraph(why);
@@ -51,22 +41,17 @@ pub fn limit(record: &LimitRecord, options: LimitPageOptions) -> Document {
         let direct = record.conditions.get(index).map(|c| how(c.direct));
         let about = Text::join([Text::from(about), Text::from(direct)], ", ");
         let peaks = peaks.iter().filter(|peak| peak.target == index).collect::<Vec<_>>();
-        page.named(&target.name, about, of_target(record, index, target, &peaks, options));
+        page.named(&target.name, about, of_target(record, index, target, &peaks, verbose));
     }
     for combined in &record.report.combined {
         several(&mut page, record, combined);
     }
     ranks::ranks(&mut page, record);
     let mut rest = Document::default();
-    overhead(&mut rest, record, options.verbose);
+    overhead(&mut rest, record, verbose);
     doctor_line(&mut rest, &record.header.facts);
-    not_measured(&mut rest, &missing(record), options.verbose);
+    not_measured(&mut rest, &missing(record), verbose);
     page.blocks.append(&mut rest.blocks);
-    if options.paragraph {
-        for index in 0..record.report.targets.len() {
-            page.paragraph(paragraph::paragraph(record, index));
-        }
-    }
     page
 }
 
@@ -148,7 +133,7 @@ fn of_target(
     index: usize,
     target: &TargetLimit,
     peaks: &[&PeakCeilings],
-    options: LimitPageOptions,
+    verbose: bool,
 ) -> Document {
     let mut body = Document::default();
     if record.config.suite.is_empty() {
@@ -159,7 +144,7 @@ fn of_target(
         }
         for (spec, block) in record.config.blocks.iter().zip(&target.blocks) {
             let in_range = |setting| spec.is_in_range(setting, record.report.cores);
-            curve(&mut body, block, in_range, options.verbose);
+            curve(&mut body, block, in_range, verbose);
         }
         target.blocks.iter().for_each(|block| at_peak(&mut body, block));
         target.blocks.iter().for_each(|block| rated(&mut body, block));
@@ -176,7 +161,7 @@ fn of_target(
         let key = format!("{} {} peak counters", units::bytes(peak.block_bytes), peak.rw);
         body.entry(&key, counters::per_io_of_worker(&peak.cost));
     }
-    if options.verbose {
+    if verbose {
         experiments(&mut body, &target.blocks);
     }
     body

@@ -152,8 +152,15 @@ fn limit_verdict<'a>(
     let Some((block, verdict)) = block.zip(verdict) else {
         return (String::new(), None);
     };
-    let sentence = super::limit::limited(&format!("{} peak", block.name()), verdict);
-    (render::line(&sentence), Some(verdict))
+    let sentence = match &verdict.limited_by {
+        Some(limit) => format!("{} peak is limited by {limit}: {}", block.name(), verdict.summary),
+        None => format!(
+            "It is inconclusive what limits {} peak. {}",
+            block.name().to_lowercase(),
+            verdict.summary
+        ),
+    };
+    (render::line(&sentence.into()), Some(verdict))
 }
 
 /// The main figure of a run: IOPS and bandwidth of all jobs.
