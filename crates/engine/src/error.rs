@@ -70,6 +70,8 @@ pub enum Operation {
     },
     PreRead(u64),
     FreeBlocks,
+    /// Blocks of the file that a job exchanges blocks with.
+    AllocateDonor,
     ReportZones,
     /// The zone that begins at this byte.
     ResetZone(u64),
@@ -152,6 +154,8 @@ pub enum Hint {
     Unsupported,
     Misaligned,
     NoSplice,
+    /// Blocks are exchanged within one ext4 only.
+    NoMoveExtents,
     /// The name was replaced since it was laid out.
     Replaced,
     /// The mapped target was truncated.

@@ -22,6 +22,7 @@ use fathom_model::progress::Phase;
 use fathom_model::record::{DirRecord, FlushRecord, JobRecord, Usage, VerifyRecord};
 use fathom_model::{Dir, PerDir};
 use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -35,6 +36,7 @@ pub(crate) struct Task<'a> {
     pub files: &'a [OpenFile],
     /// What an engine that operates on names uses in place of files.
     pub names: Option<&'a WorkerNames>,
+    pub donor: Option<&'a OwnedFd>,
     /// What takes the entries of its logs, until the worker has it.
     pub log: &'a Mutex<Option<EntrySender>>,
     /// Where its journal goes, if it keeps one, until the worker has it.
@@ -469,6 +471,7 @@ mod tests {
                 index: 0,
                 files: &[],
                 names: None,
+                donor: None,
                 log: &Mutex::new(None),
                 journal: &Mutex::new(None),
                 shared: &shared,

@@ -19,6 +19,7 @@ mod hints;
 mod job;
 mod libaio;
 mod mmap;
+mod move_extents;
 mod names;
 mod observer;
 mod pace;

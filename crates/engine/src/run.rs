@@ -19,6 +19,7 @@ use fathom_model::record::JobRecord;
 use fathom_model::{Dir, PerDir, list};
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -39,6 +40,8 @@ struct Member {
 pub struct JobInput {
     pub files: Vec<OpenFile>,
     pub names: Option<WorkerNames>,
+    /// The file whose blocks it exchanges with those of `files`.
+    pub donor: Option<OwnedFd>,
     pub log: Mutex<Option<EntrySender>>,
     /// Where the journal of what it writes goes, if it keeps one.
     pub journal: Mutex<Option<JournalFile>>,
@@ -256,6 +259,7 @@ fn spawn(
             index,
             files: &state.inputs[index].files,
             names: state.inputs[index].names.as_ref(),
+            donor: state.inputs[index].donor.as_ref(),
             log: &state.inputs[index].log,
             journal: &state.inputs[index].journal,
             shared: &member.shared,

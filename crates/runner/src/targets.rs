@@ -114,7 +114,10 @@ impl OpenTargets {
             let files = self.files(job)?;
             let journal = journal.map(|dir| dir.file(index, job)).transpose()?.flatten();
             let (log, journal) = (Mutex::new(log(index)), Mutex::new(journal));
-            Ok(JobInput { files, names, log, journal, on_work: self.on_work(job) })
+            let how = WorkerOpen { direct: false, write: true, sync_io: SyncIo::None };
+            let donor = self.donor(job).map(|donor| donor.open_worker(how)).transpose();
+            let donor = donor.map_err(|e| e.to_string())?;
+            Ok(JobInput { files, names, donor, log, journal, on_work: self.on_work(job) })
         };
         let inputs = plan.jobs.iter().enumerate().map(input).collect::<Result<_, String>>()?;
         fathom_engine::start_with(plan, inputs).map_err(|e| self.vocabulary.message(&e))
@@ -129,11 +132,17 @@ impl OpenTargets {
         if !job.used_dirs().any(|dir| job.modifies(dir)) {
             return None;
         }
-        let writing = job.regions.iter().map(|region| self.targets[region.target].writing());
-        let writing: Vec<Writing> = writing.collect();
+        let own = job.regions.iter().map(|region| &self.targets[region.target]);
+        let writing: Vec<Writing> = own.chain(self.donor(job)).map(OpenTarget::writing).collect();
         Some(Box::new(move |begins| {
             writing.iter().for_each(if begins { Writing::begin } else { Writing::end });
         }))
+    }
+
+    /// The target whose blocks `job` exchanges with those of its own.
+    fn donor(&self, job: &JobPlan) -> Option<&OpenTarget> {
+        let donor = job.engine.donor()?;
+        self.targets.iter().find(|target| target.facts.path == donor.path)
     }
 
     fn files(&self, job: &JobPlan) -> Result<Vec<OpenFile>, String> {

@@ -102,6 +102,7 @@ impl Vocabulary {
                 "its checksum or protection information is another than expected (pi_chk, apptag), or the data are damaged".into()
             }
             Operation::FreeBlocks => "remove unlink_each_loop".into(),
+            Operation::AllocateDonor => "use a file on the same ext4 as the job's".into(),
             Operation::ResetZone(_) | Operation::FinishZone(_) => {
                 "zones that are read-only or offline cannot be written; use offset and size".into()
             }
@@ -231,6 +232,9 @@ impl Vocabulary {
                 "direct I/O must be aligned to the target's logical block: check bs, offset and blockalign"
             }
             Hint::NoSplice => "its file system does not support splice: use ioengine=psync",
+            Hint::NoMoveExtents => {
+                "blocks are exchanged between two files of one ext4 only, and where both have some"
+            }
             Hint::Replaced => {
                 "it was replaced since it was laid out, and fathom removes only what it created"
             }
@@ -338,6 +342,7 @@ fn what(error: &EngineError) -> String {
         Operation::SetGroup(group) => format!("cannot set gid={group}"),
         Operation::SyncRange => format!("sync_file_range of {path} failed"),
         Operation::FreeBlocks => format!("cannot free the blocks of {path} between passes"),
+        Operation::AllocateDonor => format!("cannot allocate blocks of donorname={path}"),
         Operation::Advise => format!("cannot set fadvise_hint on {path}"),
         Operation::HintWriteLife => format!("cannot set write_hint on {path}"),
         Operation::HandleBusErrors => "cannot install a handler for SIGBUS".into(),

@@ -3,8 +3,8 @@
 use crate::error::Place;
 use crate::trace::{Replaying, Trace};
 use fathom_model::plan::{
-    Advice, BlockSizes, CommandPriority, CpuLoad, Dedupe, Distribution, Engine, Flow, IoFlags,
-    JobPlan, LatencyTarget, Logs, Mix, Order, Psync, Rate, ScsiCommands, SqPoll, StatCall,
+    Advice, BlockSizes, CommandPriority, CpuLoad, Dedupe, Distribution, Donor, Engine, Flow,
+    IoFlags, JobPlan, LatencyTarget, Logs, Mix, Order, Psync, Rate, ScsiCommands, SqPoll, StatCall,
     SteadyState, Target, Think, UntilSteady, Uring, Verify, VerifyMethod, VerifyTrims, ZoneRules,
 };
 use fathom_model::{Dir, PerDir};
@@ -126,6 +126,8 @@ pub struct Job {
     pub stat_type: StatCall,
     /// What `cpuio` does.
     pub cpu_load: CpuLoad,
+    /// `donorname` as given, and `inplace`.
+    pub donor: Donor,
     /// `sg_write_mode` and `stream_id`.
     pub scsi: ScsiCommands,
     /// `cmd_type=bsg`.
@@ -370,6 +372,7 @@ impl Job {
         let method = self.verify_method.unwrap_or(by_pattern)?;
         let moves = match &self.engine {
             Engine::Null | Engine::Nop(_) | Engine::Names(_) | Engine::Cpu(_) => false,
+            Engine::MoveExtents(_) => false,
             Engine::Psync(call) => !matches!(call, Psync::Allocate | Psync::Truncate),
             _ => true,
         };

@@ -23,7 +23,7 @@ impl Spec {
         let mut index: HashMap<String, usize> = HashMap::new();
         for job in self.jobs.iter().filter(|job| job.uses_files()) {
             for clone in 0..job.numjobs {
-                for path in paths(job, clone)? {
+                for path in paths(job, clone)?.into_iter().chain(donor(job, clone)?) {
                     let at = *index.entry(path).or_insert_with_key(|path| {
                         queries.push(TargetQuery { path: path.clone(), modified: false });
                         queries.len() - 1
@@ -55,6 +55,9 @@ impl Spec {
                 continue;
             }
             job.filename.iter_mut().for_each(|name| name.push_str(&format!(".{rank}")));
+            if !job.donor.path.is_empty() {
+                job.donor.path.push_str(&format!(".{rank}"));
+            }
             if job.filename.is_empty() {
                 let format = Some(job.filename_format.as_str()).filter(|format| !format.is_empty());
                 job.filename_format = format!("{}.{rank}", format.unwrap_or(GENERATED));
@@ -79,6 +82,13 @@ pub(crate) fn paths(job: &Job, clone: u32) -> Result<Vec<String>, SpecError> {
         job.filename.clone()
     };
     names.into_iter().map(|name| place(job, directory, name)).collect()
+}
+
+/// The file whose blocks the job exchanges with those of its own.
+pub(crate) fn donor(job: &Job, clone: u32) -> Result<Option<String>, SpecError> {
+    let given = job.engine.donor().map(|_| job.donor.path.clone());
+    let given = given.filter(|name| !name.is_empty());
+    given.map(|name| place(job, directory(job, clone), name)).transpose()
 }
 
 /// The files of a trace; one without names is of the job's first file.

@@ -202,7 +202,10 @@ fn unrepeatable(job: &JobPlan) -> Option<&'static str> {
     let is_partial = job.until.ios.is_some() || job.until.bytes.is_some_and(|most| most < bytes);
     let of_names = [Psync::Allocate, Psync::Truncate].map(Engine::Psync);
     Some(match () {
-        () if job.engine.paths().is_some() || of_names.contains(&job.engine) => {
+        () if job.engine.paths().is_some()
+            || job.engine.donor().is_some()
+            || of_names.contains(&job.engine) =>
+        {
             "its engine transfers no data"
         }
         () if job.replay.is_some() => "it replays a trace",

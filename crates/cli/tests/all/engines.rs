@@ -1,7 +1,8 @@
 //! Engines beside io_uring and the plain calls, as a user sees them: which data they touch, and what is reported.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use crate::common::{FATHOM, MIB, Place, Running, checksum, says};
+use crate::common::{FATHOM, MIB, Place, Running, Tmpfs, as_root, checksum, says, tool};
+use crate::layers::disk;
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -30,6 +31,48 @@ fn no_engine_writes_files_of_others() {
         assert_ne!(checksum(place.path("data")), before, "{name}");
         place.data("data", MIB);
     }
+}
+
+#[test]
+fn blocks_are_exchanged_with_those_of_a_donor() {
+    let Some(_root) = as_root("blocks_are_exchanged_with_those_of_a_donor") else { return };
+    let place = Place::new();
+    let (_device, _mount) = disk(&place, "disk");
+    let path = |name: &str| place.path(&format!("disk/{name}")).to_str().unwrap().to_string();
+    ["data", "donor", "small"].iter().for_each(|name| place.data(&format!("disk/{name}"), MIB));
+    // Where the file begins on the disk.
+    let place_of = |name: &str| {
+        let listed = tool("filefrag", &["-s", "-v", &path(name)]);
+        let first = listed.lines().find(|line| line.trim_start().starts_with("0:")).unwrap();
+        first.split_whitespace().nth(3).unwrap().to_string()
+    };
+    let before = checksum(path("data"));
+    let (at, donor_at) = (place_of("data"), place_of("donor"));
+    let engine = "--ioengine=e4defrag";
+    let file = ["--directory=disk", "--filename=data", "--bs=64k", "--overwrite=disk/data"];
+    let args = |keys: &[&'static str]| [&[engine][..], &file, keys].concat();
+    place.refuses(&args(&["--rw=write", "--donorname=donor"]), &["--overwrite=disk/donor"]);
+    assert_eq!(place_of("data"), at);
+    let keys = ["--rw=write", "--donorname=donor", "--overwrite=disk/donor"];
+    let write = figures(&place, &args(&keys), "write");
+    assert_eq!(write["total_ios"], 16);
+    assert_eq!((place_of("data"), place_of("donor")), (donor_at, at));
+    assert_eq!(checksum(path("data")), before);
+    // New blocks for each I/O, which are freed.
+    let at = place_of("data");
+    let keys = ["--rw=randwrite", "--donorname=new", "--inplace=1", "--direct=1"];
+    assert_eq!(figures(&place, &args(&keys), "write")["io_bytes"], MIB);
+    assert_ne!(place_of("data"), at);
+    assert_eq!(checksum(path("data")), before);
+    let new = fs::metadata(path("new")).unwrap();
+    // Beside data, a block of attributes.
+    assert!(new.len() == MIB as u64 && std::os::unix::fs::MetadataExt::blocks(&new) <= 8);
+    // Fathom made it, and may use it again.
+    figures(&place, &args(&keys), "write");
+    let _memory = Tmpfs::new(&place, "memory", 8);
+    place.data("memory/data", MIB);
+    let args = [engine, "--rw=write", "--donorname=disk/new", "--overwrite=memory/data"];
+    place.refuses(&[&args[..], &["memory/data"]].concat(), &["memory/data is on tmpfs", "ext4"]);
 }
 
 #[test]

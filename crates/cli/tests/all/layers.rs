@@ -25,7 +25,7 @@ impl Mounted {
 }
 
 /// A disk of this test's own, with ext4: no other program does I/O there.
-fn disk(place: &Place, name: &str) -> (Loop, Mounted) {
+pub fn disk(place: &Place, name: &str) -> (Loop, Mounted) {
     let image = place.path(&format!("{name}.img"));
     fs::File::create(&image).unwrap().set_len(256 << 20).unwrap();
     let device = Loop::on(&image);

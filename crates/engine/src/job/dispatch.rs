@@ -7,6 +7,7 @@ use crate::cpu::Burn;
 use crate::error::{EngineError, Operation};
 use crate::libaio::{InlineTrims, Libaio};
 use crate::mmap::Mmap;
+use crate::move_extents::MoveExtents;
 use crate::names::{EachName, NameOps};
 use crate::observer::{IoObserver, Observe};
 use crate::posixaio::PosixAio;
@@ -68,6 +69,10 @@ pub(super) fn worker<'a>(task: &Task<'a>, slab: Slab) -> Built<'a> {
         }
         Engine::Splice => {
             let queue = SyncQueue::new(Splice::new(files)?, &slab);
+            with_full(task, queue, slab)
+        }
+        Engine::MoveExtents(_) => {
+            let queue = SyncQueue::new(MoveExtents::new(job, files, task.donor)?, &slab);
             with_full(task, queue, slab)
         }
         Engine::Sg(plan) => {

@@ -201,6 +201,11 @@ impl Core<'_> {
     fn hint(&self, errno: i32) -> Hint {
         let polled = self.job.engine.uring().is_some_and(|u| u.iopoll);
         match errno {
+            libc::EINVAL | libc::ENOTTY | libc::EOPNOTSUPP | libc::EXDEV
+                if self.job.engine.donor().is_some() =>
+            {
+                Hint::NoMoveExtents
+            }
             libc::EOPNOTSUPP if polled => Hint::NoPolledQueues,
             libc::EOPNOTSUPP => Hint::Unsupported,
             libc::EINVAL if self.job.direct => Hint::Misaligned,

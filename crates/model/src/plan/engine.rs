@@ -22,6 +22,8 @@ pub enum Engine {
     Mmap,
     /// splice(2) and vmsplice(2), through a pipe.
     Splice,
+    /// EXT4_IOC_MOVE_EXT: exchanges blocks with another file (fio's `e4defrag`).
+    MoveExtents(Donor),
     /// POSIX asynchronous I/O: aio_read(3), aio_write(3).
     Posixaio,
     /// SCSI commands through SG_IO, on SCSI disks and their generic devices (`/dev/sgN`).
@@ -55,6 +57,7 @@ impl Engine {
             Engine::Vsync => "vsync",
             Engine::Mmap => "mmap",
             Engine::Splice => "splice",
+            Engine::MoveExtents(_) => "e4defrag",
             Engine::Posixaio => "posixaio",
             Engine::Sg(_) => "sg",
             Engine::Names(names) => names.op.name(),
@@ -71,6 +74,7 @@ impl Engine {
             Engine::Psync(_)
                 | Engine::Mmap
                 | Engine::Splice
+                | Engine::MoveExtents(_)
                 | Engine::Sg(_)
                 | Engine::Names(_)
                 | Engine::Cpu(_)
@@ -90,6 +94,14 @@ impl Engine {
     /// Whether it opens files or devices.
     pub fn uses_files(&self) -> bool {
         !matches!(self, Engine::Nop(_) | Engine::Null | Engine::Names(_) | Engine::Cpu(_))
+    }
+
+    /// The file whose blocks the job exchanges with those of its own.
+    pub fn donor(&self) -> Option<&Donor> {
+        match self {
+            Engine::MoveExtents(donor) => Some(donor),
+            _ => None,
+        }
     }
 
     /// The names that the job operates on, if it transfers no data.
@@ -130,6 +142,15 @@ pub struct CpuLoad {
     pub sorts: bool,
     /// End when all jobs of other engines have ended (`exit_on_io_done`).
     pub ends_with_io: bool,
+}
+
+/// The file that blocks come from (`e4defrag`).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Donor {
+    /// The path of one of the plan's targets (`donorname`).
+    pub path: String,
+    /// Allocate its blocks with each I/O, and free them afterwards (`inplace`).
+    pub in_place: bool,
 }
 
 /// System calls of a synchronous engine.

@@ -5,8 +5,8 @@ use crate::job::Job;
 use crate::suggest;
 use crate::value::{DEPTH_MAX, KeyValue};
 use fathom_model::plan::{
-    BUFFER_ALIGN, CpuLoad, Engine, HUGE_PAGE_BYTES, Memory, NameOp, Names, Psync, ScsiCommands,
-    ScsiWrite, StatCall, Uring, WriteMode,
+    BUFFER_ALIGN, CpuLoad, Donor, Engine, HUGE_PAGE_BYTES, Memory, NameOp, Names, Psync,
+    ScsiCommands, ScsiWrite, StatCall, Uring, WriteMode,
 };
 
 /// The engines by all their names; what their keys set is in [`Job`].
@@ -26,6 +26,7 @@ pub(crate) fn engines() -> impl Iterator<Item = (&'static str, Engine)> {
         ("vsync", Engine::Vsync),
         ("mmap", Engine::Mmap),
         ("splice", Engine::Splice),
+        ("e4defrag", Engine::MoveExtents(Donor::default())),
         ("posixaio", Engine::Posixaio),
         ("sg", Engine::Sg(ScsiCommands::default())),
         ("filecreate", Engine::Names(Names::new(NameOp::CreateFile))),
@@ -44,7 +45,7 @@ pub(crate) fn engines() -> impl Iterator<Item = (&'static str, Engine)> {
 
 keys! { Engine;
     value("NAME") "ioengine": "I/O engine: io_uring, io_uring_cmd, libaio, posixaio, psync, sync, vsync, pvsync, \
-         pvsync2, mmap, splice, sg, falloc, ftruncate, null, nop, cpuio (CPU time without I/O), or operations on names: filecreate, filestat, \
+         pvsync2, mmap, splice, sg, falloc, ftruncate, e4defrag, null, nop, cpuio (CPU time without I/O), or operations on names: filecreate, filestat, \
          filedelete, dircreate, dirstat, dirdelete",
         "The default is io_uring, not psync. `nop` (a ring of no-ops) is fathom's own." = engine;
     value("COUNT") "iodepth": "Queue depth: number of I/Os to keep in flight", "At most 32768, the limit of io_uring."
@@ -110,6 +111,11 @@ keys! { Engine;
         @(Engine::Cpu(_)) @off "noop" => cpu_load.sorts = choice(&[("noop", false), ("qsort", true)]);
     flag "exit_on_io_done": "End when the jobs of all other engines have ended (cpuio)"
         @(Engine::Cpu(_)) -> cpu_load.ends_with_io;
+    value("PATH") "donorname": "File on the same ext4 whose blocks are exchanged with those of the job's files (e4defrag)",
+        "Writing to an existing file needs `--overwrite=`." @(Engine::MoveExtents(_)) => |job, v| job.donor.path = v.text.to_string();
+    flag "inplace": "Allocate the blocks of donorname with each I/O, and free them afterwards (e4defrag)",
+        "They are freed by punching a hole, so that the file keeps its size."
+        @(Engine::MoveExtents(_)) -> donor.in_place;
     flag "nowait": "Set RWF_NOWAIT (pvsync2)"
         @(Engine::Psync(Psync::VectoredFlags { .. })) -> nowait;
     value("nvme|bsg") "cmd_type": "Type of passthrough commands: nvme, or SCSI on /dev/bsg/H:C:T:L (io_uring_cmd)"
@@ -222,8 +228,12 @@ const OTHERS: &[(&str, &str)] = &[
         "nvme spdk spdk_bdev spdk_nvme xnvme libblkio libnvme",
         "use io_uring, or io_uring_cmd on /dev/ngXnY",
     ),
-    ("e4defrag", "it moves extents of files, which fathom does not measure; use fio"),
-    ("cpuio exec page_fault", "it does no storage I/O; run such a load alongside fathom"),
+    ("exec", "fathom never runs commands from a job file; run the program alongside fathom"),
+    ("page_fault", "it measures faults on memory without a file; use mmap on a file"),
+    (
+        "mtd",
+        "flash memory without a controller has no block layer; use io_uring on /dev/mtdblockN, or a file on UBIFS",
+    ),
     (
         "ftp http librpma_apm_client librpma_apm_server librpma_gpspm_client librpma_gpspm_server net netsplice rdma",
         "fathom does storage I/O only; use fio",

@@ -124,7 +124,7 @@ checks! {
     "zonerange": |job| job.zone_mode() == ZoneMode::Strided && job.zone_range > 0 && job.zone_range < job.block_max()
         => "a block must fit in a zone; raise zonerange";
     "zonemode": |job| job.zone_mode() == ZoneMode::Device
-        && (job.engine.is_passthrough() || matches!(job.engine, Engine::Mmap | Engine::Names(_)))
+        && (is_bsg(job) || matches!(job.engine, Engine::Sg(_) | Engine::Mmap | Engine::Names(_) | Engine::MoveExtents(_)))
         => "zonemode=zbd needs plain reads and writes; use ioengine=io_uring or libaio on the block device";
     "zonemode": |job| job.zone_mode() == ZoneMode::Device && !job.uses_files() && (job.size.is_none() || job.zone_size == 0)
         => "without a target, zonemode=zbd needs size and zonesize; set both";
@@ -137,10 +137,13 @@ checks! {
         => "read_iolog and sprandom choose all offsets; remove zonemode";
     "fill_device": |job| job.until.full && (job.is_random() || job.access.mix != Mix::Only(Dir::Write))
         => "it writes from the start on until there is no space left; use rw=write";
-    "fill_device": |job| job.until.full && (job.verify.as_ref().is_some_and(|verify| verify.only) || job.engine == Engine::Mmap)
-        => "how much will be written is not known, as verify_only and mmap need it; remove one of them";
+    "fill_device": |job| job.until.full && (job.verify.as_ref().is_some_and(|verify| verify.only)
+        || matches!(job.engine, Engine::Mmap | Engine::MoveExtents(_)))
+        => "how much will be written is not known, as verify_only, mmap and e4defrag need it; remove one of them";
     "log_issue_time": |job| job.logging.issue_time && !(job.logging.lat.is_some() && job.logging.offset)
         => "as in fio, it needs write_lat_log and log_offset; set these, too";
+    "donorname": |job| job.engine.donor().is_some() && job.donor.path.is_empty()
+        => "ioengine=e4defrag needs a file whose blocks it exchanges with those of its own; set donorname";
     "cpuload": |job| matches!(job.engine, Engine::Cpu(load) if load.percent == 0)
         => "ioengine=cpuio needs the load in percent; set cpuload";
     "rate_min": |job| exceeds(&job.rate_floor.bytes, &job.rate_bytes)
@@ -207,7 +210,7 @@ fn lacking_direction(job: &Job) -> Option<String> {
         Engine::Psync(Psync::Allocate) => {
             (&[Dir::Read][..], "use rw=write, randwrite, trim or randtrim")
         }
-        Engine::Psync(Psync::Truncate) => {
+        Engine::Psync(Psync::Truncate) | Engine::MoveExtents(_) => {
             (&[Dir::Read, Dir::Trim][..], "use rw=write or randwrite")
         }
         _ => return None,
@@ -376,6 +379,15 @@ pub(super) fn target(job: &Job, file: &File<'_>, spec: &Spec) -> Result<(), Stri
             "ioengine=sg needs a SCSI disk, whole, such as /dev/sda or /dev/sg0, which {path} is not; use \
              ioengine=io_uring"
         )),
+        (Engine::MoveExtents(_), _) => match file.facts.file_system.as_deref() {
+            _ if file.facts.kind == TargetKind::BlockDevice => Err(format!(
+                "ioengine=e4defrag exchanges blocks of files on ext4, and {path} is a device; name a file"
+            )),
+            Some("ext4") | None => Ok(()),
+            Some(other) => Err(format!(
+                "ioengine=e4defrag exchanges blocks of files on ext4, and {path} is on {other}; name a file on ext4"
+            )),
+        },
         (_, TargetKind::NvmeGeneric) => Err(format!(
             "{path} is an NVMe generic device; use ioengine=io_uring_cmd, or name the block device"
         )),
@@ -671,6 +683,7 @@ mod tests {
         "--fill_device=1 --rw=randwrite",
         "--fill_device=1 --rw=write --ioengine=mmap",
         "--log_issue_time=1",
+        "--ioengine=e4defrag --rw=write",
         "--ioengine=cpuio",
         "--rate=1m --rate_min=2m",
         "--rate_iops=1000 --rate_iops_min=2000",

@@ -15,7 +15,7 @@ use crate::names as paths;
 use crate::spec::{JOBS_MAX, Spec, job_error};
 use fathom_model::Dir;
 use fathom_model::facts::{Facts, Host, TargetFacts, TargetKind};
-use fathom_model::plan::{Engine, Fallocate, Mix, Plan, Target};
+use fathom_model::plan::{Donor, Engine, Fallocate, Mix, Plan, Target};
 use std::collections::HashMap;
 
 /// Resolves `spec` on the machine that `facts` describe; `facts.targets` holds what is known of
@@ -142,14 +142,16 @@ impl<'a> Planner<'a> {
         let fail = |why: String| job_error(job, &why);
         let files = self.files(job, clone).map_err(|error| vec![error])?;
         let job = &*zones::in_bytes(job, &files).map_err(|why| vec![fail(why)])?;
+        let donor = self.donor(job, clone).map_err(|error| vec![error])?;
         let check = |file| checks::target(job, file, self.spec);
-        let checked = files.iter().filter_map(|file| Some((file, check(file).err()?)));
+        let checked =
+            files.iter().chain(&donor).filter_map(|file| Some((file, check(file).err()?)));
         let checked = checked.map(|(file, why)| checks::with_colon_hint(job, file, why));
         let problems: Vec<SpecError> = checked.map(fail).collect();
         if !problems.is_empty() {
             return Err(problems);
         }
-        self.resolved(job, clone, start, &files).map_err(|why| vec![fail(why)])
+        self.resolved(job, clone, start, &files, donor).map_err(|why| vec![fail(why)])
     }
 
     fn resolved(
@@ -158,6 +160,7 @@ impl<'a> Planner<'a> {
         clone: u32,
         start: waves::Start,
         files: &[File<'_>],
+        donor: Option<File<'_>>,
     ) -> Result<(), String> {
         let mut parts =
             if job.uses_files() { regions::regions(job, clone, files)? } else { Vec::new() };
@@ -195,6 +198,17 @@ impl<'a> Planner<'a> {
                 plan.regions.push(part.at(target));
             }
         }
+        if let Some(donor) = donor {
+            let part = regions::donated(&donor, &parts);
+            checks::region(job, &donor, &part, self.spec)?;
+            let index = self.target(job, &donor, &part, job.access.mix)?;
+            if job.donor.in_place {
+                // Its blocks are allocated with each I/O, and freed.
+                let target = &mut self.plan.targets[index];
+                (target.fallocate, target.trimmed) = (Fallocate::Truncate, true);
+            }
+            plan.engine = Engine::MoveExtents(Donor { path: donor.path, ..job.donor.clone() });
+        }
         let numbered = virtual_parts.iter().enumerate();
         plan.virtual_regions = numbered.map(|(file, part)| part.at(file)).collect();
         plan.placement.cpus = jobs::cpus(job, clone, self.host)?;
@@ -230,20 +244,21 @@ impl<'a> Planner<'a> {
         if !job.uses_files() {
             return Ok(Vec::new());
         }
+        paths::paths(job, clone)?.into_iter().map(|path| self.file(job, clone, path)).collect()
+    }
+
+    fn donor(&self, job: &Job, clone: u32) -> Result<Option<File<'a>>, SpecError> {
+        paths::donor(job, clone)?.map(|path| self.file(job, clone, path)).transpose()
+    }
+
+    fn file(&self, job: &Job, clone: u32, path: String) -> Result<File<'a>, SpecError> {
+        let facts = self.by_path.get(path.as_str()).ok_or_else(|| {
+            let why = format!("no facts about {path}; this is a bug in fathom, please report it");
+            job_error(job, &why)
+        })?;
+        let end = self.end(&path).max(facts.size_bytes);
         let within = paths::directory(job, clone).map(without_slash);
-        paths::paths(job, clone)?
-            .into_iter()
-            .map(|path| match self.by_path.get(path.as_str()) {
-                Some(facts) => {
-                    let end = self.end(&path).max(facts.size_bytes);
-                    Ok(File { facts, path, within: within.clone(), end })
-                }
-                None => Err(job_error(
-                    job,
-                    &format!("no facts about {path}; this is a bug in fathom, please report it"),
-                )),
-            })
-            .collect()
+        Ok(File { facts, path, within, end })
     }
 
     /// The size that the plan gives a file before its jobs start, where fio's layout does so, too.

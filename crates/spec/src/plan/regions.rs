@@ -65,6 +65,14 @@ fn replayed(file: &File<'_>, end: u64) -> Result<Part, String> {
     Ok(Part { start: 0, len, create_size })
 }
 
+/// What a job whose files have `parts` uses of the file that it exchanges blocks with: those at the same places.
+pub(super) fn donated(donor: &File<'_>, parts: &[Part]) -> Part {
+    let start = parts.iter().map(|part| part.start).min().unwrap_or(0);
+    let end = parts.iter().map(|part| part.start + part.len).max().unwrap_or(0);
+    let create_size = (end > donor.facts.size_bytes).then_some(end);
+    Part { start, len: end.saturating_sub(start), create_size }
+}
+
 /// What clone `clone` uses of files that do not exist, with an engine that has none: empty if the job gives no size.
 pub(super) fn virtual_parts(job: &Job, clone: u32) -> Result<Vec<Part>, String> {
     let sized = matches!(job.size, Some(Size::Bytes(1..))) || job.filesize.is_some();

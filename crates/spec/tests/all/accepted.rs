@@ -2,8 +2,8 @@
 
 use crate::common::{OneFile, command, facts, job};
 use fathom_model::plan::{
-    Advice, BlockSizes, Distribution, Engine, Flow, JobPlan, MemoryPolicy, Mix, Order, Plan, Psync,
-    Region, ScsiCommands, ScsiWrite, SteadyState, WriteMode,
+    Advice, BlockSizes, Distribution, Donor, Engine, Fallocate, Flow, JobPlan, MemoryPolicy, Mix,
+    Order, Plan, Psync, Region, ScsiCommands, ScsiWrite, SteadyState, WriteMode,
 };
 use fathom_spec::{check, parse, plan};
 
@@ -191,6 +191,33 @@ fn engines_that_allocate_and_truncate() {
     assert!(plan.targets[0].written && plan.jobs[0].engine == Engine::Psync(Psync::Truncate));
     let several = planned("--rw=read --filename=/data/file --file_service_type=random:16");
     assert_eq!(several.jobs[0].file_service_ios, 16);
+}
+
+#[test]
+fn a_donor_is_a_target_of_the_run() {
+    let keys = "--rw=write --ioengine=e4defrag --name=a --filename=/data/own";
+    let plan = planned(&format!("{keys} --donorname=/data/donor"));
+    let donor = |in_place| Engine::MoveExtents(Donor { path: "/data/donor".into(), in_place });
+    assert_eq!((&plan.jobs[0].engine, plan.jobs[0].regions.len()), (&donor(false), 1));
+    let target = &plan.targets[1];
+    assert_eq!((target.path.as_str(), target.create_size), ("/data/donor", Some(1 << 20)));
+    assert!(target.written && !target.trimmed);
+    let keys = "--rw=write --ioengine=e4defrag --name=a --directory=/data --filename=new --size=64k --offset=64k";
+    let plan = planned(&format!("{keys} --donorname=donor --inplace=1 --verify=md5"));
+    assert_eq!((&plan.jobs[0].engine, &plan.jobs[0].verify), (&donor(true), &None));
+    let target = &plan.targets[1];
+    assert_eq!((target.create_size, target.within.as_deref()), (Some(128 << 10), Some("/data")));
+    assert!(target.trimmed && target.fallocate == Fallocate::Truncate);
+    for (keys, what) in [
+        ("--rw=write", "set donorname"),
+        ("--rw=randrw --donorname=/data/donor", "e4defrag does not support read"),
+        ("--rw=write --donorname=/data/empty", "--overwrite=/data/empty"),
+        ("--rw=write --donorname=/dev/disk", "/dev/disk is a device"),
+    ] {
+        let spec = command(&format!("--ioengine=e4defrag --filename=/data/own {keys}")).unwrap();
+        let why = fathom_spec::plan(&spec, &facts(&spec)).unwrap_err().to_string();
+        assert!(why.contains(what), "{keys}: {why}");
+    }
 }
 
 #[test]
