@@ -7,6 +7,7 @@ use fathom_model::plan::{LogKind, Plan};
 use fathom_model::progress::{JobTotals, Progress};
 use fathom_model::{Dir, PerDir};
 use fathom_report::fio_logs::{JobLog, TotalLog, append_entry, append_event, trace_head};
+use fathom_spec::Job;
 use fathom_store::Readers;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -205,6 +206,28 @@ fn write_entries(
         }
         receiver.give_back(entries);
     }
+}
+
+/// Writes the merged traces of `jobs` (`merge_blktrace_file`); none may be a file or device `used` by the run.
+pub fn write_merged<'a>(
+    jobs: &'a [Job],
+    used: impl Iterator<Item = &'a str> + Clone,
+) -> Result<(), String> {
+    for job in jobs {
+        let Some(path) = &job.replaying.merge else { continue };
+        let given = job.given.iter().rfind(|given| given.key == "merge_blktrace_file");
+        let is_named = given.is_some_and(|given| given.place.is_none());
+        let inputs = job.read_iolog.iter().map(String::as_str);
+        let place = LogTarget::open(path.clone(), is_named, used.clone().chain(inputs))?;
+        let mut file = LogFile::create(place)?;
+        for trace in &job.traces {
+            let written = file.file.write_all(&trace.merged);
+            written.map_err(|error| format!("cannot write merge_blktrace_file={path}: {error}"))?;
+        }
+        // Without a mark, the next run asks before it replaces the file, which is safe.
+        let _ = LogVersion::of(&file.file).map(|version| version.mark(&file.file));
+    }
+    Ok(())
 }
 
 struct LogTarget {

@@ -1,7 +1,7 @@
 //! `fathom run`: runs fio's job files and command lines.
 
 use crate::live::{LayoutProgress, Live, MeasureView};
-use crate::logs::LogWriters;
+use crate::logs::{LogWriters, write_merged};
 use crate::output::{self, Destination, Interim};
 use crate::page::{self, Color, PageFormat};
 use crate::ranks::{self, Joined, Member};
@@ -138,6 +138,9 @@ fn perform_or_explain(
             )
         })?;
         return output::stream(&text, Kind::Lines).map(|_| ExitCode::SUCCESS);
+    }
+    if spec.output.merge_only {
+        return merge_only(&spec, files).map(|()| ExitCode::SUCCESS);
     }
     if let Some(text) = answer_without_running(&spec) {
         return output::stream(&text?, Kind::Lines).map(|_| ExitCode::SUCCESS);
@@ -277,6 +280,14 @@ fn conclude(
         judged.report();
     }
     Ok(judged.status())
+}
+
+/// Writes the merged traces of all jobs, and does no I/O.
+fn merge_only(spec: &Spec, files: &[String]) -> Result<(), String> {
+    if spec.jobs.iter().all(|job| job.replaying.merge.is_none()) {
+        return Err("--merge-blktrace-only: no job merges traces; set merge_blktrace_file".into());
+    }
+    write_merged(&spec.jobs, files.iter().map(String::as_str))
 }
 
 fn answer_without_running(spec: &Spec) -> Option<Result<String, String>> {
@@ -449,6 +460,9 @@ impl Request<'_> {
         };
         let Some(mut runner) = opened else { return Ok(false) };
         let used = targets.iter().chain(&output.file).chain(job_files).map(String::as_str);
+        if round == 1 && member.is_none_or(|member| member.rank == 0) {
+            write_merged(&spec.jobs, used.clone()).map_err(one)?;
+        }
         view.logs = LogWriters::create(plan, output.bandwidth_log.as_deref(), used).map_err(one)?;
         // After the targets were opened, so that a refusal is a single line.
         if round == 1 {

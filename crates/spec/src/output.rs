@@ -53,6 +53,8 @@ pub struct Output {
     pub idleness: Option<Idleness>,
     /// `--inflate-log`: the compressed log to print, and do nothing else.
     pub inflate: Option<String>,
+    /// `--merge-blktrace-only`: write merged traces, and do nothing else.
+    pub merge_only: bool,
     /// Directory of state files; empty for the working directory.
     pub aux_path: String,
     /// The program was started as `fio`, and prints what fio prints.
@@ -260,8 +262,7 @@ options! {
     "latency-log" "…": "Write latency logs" ! LOGS;
     "inflate-log" "FILE": "Print a compressed log (log_store_compressed), and do nothing else"
         = |o, _, v| once(&mut o.inflate, v);
-    "merge-blktrace-only" "…": "Merge traces, without I/O"
-        ! "fathom merges traces when it replays them, and writes no file; remove the option, or use fio";
+    "merge-blktrace-only": "Write merge_blktrace_file, and do no I/O" => |o, _, _| o.merge_only = true;
     "cpuclock-test" "…": "Test the CPU clock" ! TESTS;
     "crctest" "…": "Test checksum speed" ! TESTS;
     "memcpytest" "…": "Test memory copy speed" ! TESTS;

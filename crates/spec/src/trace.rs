@@ -37,6 +37,8 @@ pub struct Trace {
     pub forbidden: u64,
     /// The most I/Os that were in flight, if the trace says so.
     pub depth: Option<u32>,
+    /// What the file of `merge_blktrace_file` is to hold, if it is of several.
+    pub merged: Vec<u8>,
 }
 
 /// A file of a trace.
@@ -62,8 +64,8 @@ pub struct Replaying {
     pub scale: u64,
     pub skip: PerDir<bool>,
     pub skip_flushes: bool,
-    /// Whether the traces are merged into one (`merge_blktrace_file`).
-    pub merge: bool,
+    /// The file of the one trace into which all are merged (`merge_blktrace_file`).
+    pub merge: Option<String>,
     /// Of each trace to merge, its time in percent, and how often it is repeated.
     pub merge_scalars: Vec<u64>,
     pub merge_iterations: Vec<u64>,
@@ -76,19 +78,24 @@ pub fn load(
     sources: &dyn Sources,
 ) -> Result<Vec<Arc<Trace>>, Vec<String>> {
     let how = &job.replaying;
-    let mut traces = Vec::new();
+    let (mut traces, mut inputs) = (Vec::new(), Vec::new());
     let mut problems = Vec::new();
     for name in &job.read_iolog {
         match read(name, how, readonly, sources) {
-            Ok(trace) => traces.push(trace),
+            Ok((trace, bytes)) => {
+                traces.push(trace);
+                inputs.extend(how.merge.as_ref().map(|_| bytes));
+            }
             Err(why) => problems.extend(why),
         }
     }
     if !problems.is_empty() {
         return Err(problems);
     }
-    if how.merge {
-        traces = vec![merge(traces, how).map_err(|why| vec![why])?];
+    if how.merge.is_some() {
+        let builder = Builder::new(how, readonly);
+        let merged = merge(&traces, &inputs, how, builder, sources);
+        traces = vec![merged.map_err(|why| vec![why])?];
     }
     for trace in &mut traces {
         trace.complete(how).map_err(|why| vec![why])?;
@@ -101,7 +108,7 @@ fn read(
     how: &Replaying,
     readonly: bool,
     sources: &dyn Sources,
-) -> Result<Trace, Vec<String>> {
+) -> Result<(Trace, Vec<u8>), Vec<String>> {
     let one = |why: String| vec![format!("read_iolog: {why}")];
     let bytes = sources.read(name, TRACE_BYTES_MAX);
     let bytes = bytes.map_err(|why| one(format!("cannot read {name}: {why}")))?;
@@ -111,7 +118,7 @@ fn read(
             show(TRACE_BYTES_MAX as u64)
         )));
     }
-    let mut builder = Builder { how, readonly, trace: Trace::default(), index: HashMap::new() };
+    let mut builder = Builder::new(how, readonly);
     builder.trace.name = name.to_string();
     match binary::order(&bytes) {
         Some(order) => binary::parse(&bytes, order, sources, &mut builder)
@@ -126,7 +133,7 @@ fn read(
                 .collect::<Vec<_>>()
         })?,
     }
-    Ok(builder.trace)
+    Ok((builder.trace, bytes))
 }
 
 struct Builder<'a> {
@@ -136,7 +143,11 @@ struct Builder<'a> {
     index: HashMap<String, u32>,
 }
 
-impl Builder<'_> {
+impl<'a> Builder<'a> {
+    fn new(how: &'a Replaying, readonly: bool) -> Self {
+        Self { how, readonly, trace: Trace::default(), index: HashMap::new() }
+    }
+
     fn file(&mut self, name: &str) -> u32 {
         let name = self.how.redirect.as_deref().unwrap_or(name);
         if let Some(index) = self.index.get(name) {
@@ -307,8 +318,15 @@ fn entry(
     builder.event(*now_ns, op, file.trim_end(), offset, len)
 }
 
-/// One trace of several, each scaled and repeated, in the order of time.
-fn merge(traces: Vec<Trace>, how: &Replaying) -> Result<Trace, String> {
+/// One trace of several of blktrace, each scaled and repeated, in the order of time; their names and contents are in
+/// `inputs`.
+fn merge(
+    traces: &[Trace],
+    inputs: &[Vec<u8>],
+    how: &Replaying,
+    builder: Builder<'_>,
+    sources: &dyn Sources,
+) -> Result<Trace, String> {
     let count = traces.len();
     for (key, list) in [
         ("merge_blktrace_scalars", &how.merge_scalars),
@@ -319,51 +337,43 @@ fn merge(traces: Vec<Trace>, how: &Replaying) -> Result<Trace, String> {
             return Err(format!("{key} has {has} numbers for {count} traces; give one for each"));
         }
     }
-    let mut names = Vec::new();
-    let mut merged = Trace::default();
-    let mut depth = 0;
-    for (number, mut trace) in traces.into_iter().enumerate() {
+    let mut records = Vec::new();
+    for (number, (trace, bytes)) in traces.iter().zip(inputs).enumerate() {
         let of = |list: &[u64], default| list.get(number).copied().unwrap_or(default);
         let (percent, times) = (of(&how.merge_scalars, 100), of(&how.merge_iterations, 1));
-        names.push(std::mem::take(&mut trace.name));
-        trace.sort();
-        depth += trace.depth.unwrap_or(1);
-        let events = (trace.events.len() as u64).saturating_mul(times);
-        if events.saturating_add(merged.events.len() as u64) > EVENTS_MAX as u64 {
+        let queued = binary::queued(bytes).ok_or_else(|| {
+            format!(
+                "merge_blktrace_file: {} is no trace of blktrace; remove it, or the key",
+                trace.name
+            )
+        })?;
+        let events = (queued.len() as u64).saturating_mul(times);
+        if events.saturating_add(records.len() as u64) > EVENTS_MAX as u64 {
             return Err(format!(
                 "the merged trace has more than {EVENTS_MAX} I/Os; lower merge_blktrace_iters"
             ));
         }
-        let places: Vec<u32> = trace.files.into_iter().map(|file| merged.place(file)).collect();
-        let length_ns = trace.events.last().map_or(0, |event| event.at_ns);
+        let length_ns = queued.iter().map(|record| record.0).max().unwrap_or(0);
         for pass in 0..times {
-            let event = |event: &TraceEvent| {
-                let at_ns = event.at_ns.saturating_add(length_ns.saturating_mul(pass));
-                let at_ns = (u128::from(at_ns) * u128::from(percent) / 100) as u64;
-                TraceEvent { at_ns, file: places[event.file as usize], ..*event }
+            let moved = |(at_ns, record): &(u64, [u8; binary::RECORD])| {
+                let at_ns = at_ns.saturating_add(length_ns.saturating_mul(pass));
+                ((u128::from(at_ns) * u128::from(percent) / 100) as u64, *record)
             };
-            Arc::make_mut(&mut merged.events).extend(trace.events.iter().map(event));
+            records.extend(queued.iter().map(moved));
         }
     }
-    merged.name = names.join(":");
-    merged.depth = Some(depth.clamp(1, DEPTH_MAX));
-    Ok(merged)
+    let bytes = binary::written(records);
+    let names: Vec<&str> = traces.iter().map(|trace| trace.name.as_str()).collect();
+    let mut builder = builder;
+    if let Some(order) = binary::order(&bytes) {
+        binary::parse(&bytes, order, sources, &mut builder)?;
+    }
+    let depth: u32 = traces.iter().map(|trace| trace.depth.unwrap_or(1)).sum();
+    let depth = Some(depth.clamp(1, DEPTH_MAX));
+    Ok(Trace { name: names.join(":"), depth, merged: bytes, ..builder.trace })
 }
 
 impl Trace {
-    /// The index of a file of that name, to which `file` is added.
-    fn place(&mut self, file: TraceFile) -> u32 {
-        let at = self.files.iter().position(|known| known.name == file.name);
-        let at = at.unwrap_or_else(|| {
-            self.files.push(TraceFile { end: 0, ..file.clone() });
-            self.files.len() - 1
-        });
-        let known = &mut self.files[at];
-        known.end = known.end.max(file.end);
-        known.used = PerDir::from_fn(|dir| known.used[dir] || file.used[dir]);
-        at as u32
-    }
-
     /// In the order of time, the first event at 0.
     fn sort(&mut self) {
         let events = Arc::make_mut(&mut self.events);

@@ -108,6 +108,41 @@ fn what_another_program_asks_of_a_device_is_recorded() {
     assert!(unknown.code == Some(1) && !place.path("new").exists());
 }
 
+/// A trace of blktrace with reads of 4 KiB, at these times and sectors.
+fn block_trace(ios: &[(u64, u64)]) -> Vec<u8> {
+    let record = |(at_ns, sector): &(u64, u64)| {
+        let mut bytes = [0x6561_7407_u32, 0].map(u32::to_ne_bytes).concat();
+        bytes.extend([*at_ns, *sector].map(u64::to_ne_bytes).concat());
+        bytes.extend([4096, 1 << 16 | 1, 1, 7 << 20, 0, 0].map(u32::to_ne_bytes).concat());
+        bytes
+    };
+    ios.iter().flat_map(record).collect()
+}
+
+#[test]
+fn a_merged_trace_is_written_and_replayed() {
+    let place = Place::new();
+    place.data("data", 1 << 20);
+    place.write("s", block_trace(&[(0, 8), (2000, 16)]));
+    place.write("t", block_trace(&[(1000, 24)]));
+    let to = "--replay_redirect=data";
+    let merge = ["--name=r", "--read_iolog=s:t", to, "--merge_blktrace_file=m"];
+    place.run(&[&merge[..], &["--merge-blktrace-only"]].concat()).done();
+    let merged = || std::fs::read(place.path("m")).unwrap();
+    assert_eq!(merged(), block_trace(&[(0, 8), (1000, 24), (2000, 16)]));
+    place.run(&[&merge[..], &["--write_iolog=order"]].concat()).done();
+    let at = |offset: u64| format!("data read {offset} 4096");
+    assert_eq!(events(&place, "order"), [4096, 12288, 8192].map(at));
+    // A job file replaces only what fathom wrote.
+    place.write("job", "[r]\nread_iolog=s:t\nreplay_redirect=data\nmerge_blktrace_file=m\n");
+    place.run(&["job"]).done();
+    place.write("m", "mine");
+    place.refuses(&["job"], &["m exists and was not written by fathom"]);
+    assert_eq!(merged(), b"mine");
+    let none = ["--name=r", "--read_iolog=s", to, "--merge-blktrace-only"];
+    place.refuses(&none, &["set merge_blktrace_file"]);
+}
+
 #[test]
 fn a_trace_permits_no_writes() {
     let place = Place::new();

@@ -21,8 +21,8 @@ keys! { Replay;
         "Lengths are rounded up." = align;
     value("N") "replay_scale": "Divide offsets by N" => replaying.scale = count(1, u64::MAX);
     value("LIST") "replay_skip": "Leave out: read, write, trim, sync" = skip;
-    value("FILE") "merge_blktrace_file": "Merge the traces into one, in the order of time",
-        "FILE is not written." => |job, v| job.replaying.merge = v.some_text()?.is_some();
+    value("FILE") "merge_blktrace_file": "Merge traces of blktrace into FILE, in the order of time, and replay that",
+        "An existing FILE is replaced if the command line names it, or if fathom wrote it." => replaying.merge = some_text();
     value("PERCENT[:PERCENT…]") "merge_blktrace_scalars": "Percentage of the time of each trace to merge"
         => |job, v| job.replaying.merge_scalars = numbers(v)?;
     value("N[:N…]") "merge_blktrace_iters": "Repetitions of each trace to merge"

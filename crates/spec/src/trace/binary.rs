@@ -9,7 +9,7 @@ use std::collections::hash_map::Entry;
 
 const MAGIC: u32 = 0x6561_7400;
 const VERSION: u32 = 7;
-const RECORD: usize = 48;
+pub const RECORD: usize = 48;
 const SECTOR: u64 = 512;
 /// Categories, in the upper half of an action.
 const WRITE: u32 = 1 << 17;
@@ -30,7 +30,27 @@ pub enum Endian {
 
 struct Record<'a>(&'a [u8], Endian);
 
+/// Widths of a record's numbers, and where its time and the length of the data after it are.
+const WIDTHS: [usize; 11] = [4, 4, 8, 8, 4, 4, 4, 4, 4, 2, 2];
+const TIME: std::ops::Range<usize> = 8..16;
+const DATA: std::ops::Range<usize> = 46..48;
+
 impl Record<'_> {
+    /// In this machine's order of bytes.
+    fn native(&self) -> [u8; RECORD] {
+        let mut record = [0; RECORD];
+        record.copy_from_slice(self.0);
+        let mut rest = record.as_mut_slice();
+        for width in
+            WIDTHS.iter().filter(|_| (self.1 == Endian::Little) != cfg!(target_endian = "little"))
+        {
+            let (number, after) = rest.split_at_mut(*width);
+            number.reverse();
+            rest = after;
+        }
+        record
+    }
+
     fn u32(&self, at: usize) -> u32 {
         let mut bytes = [0; 4];
         bytes.copy_from_slice(&self.0[at..at + 4]);
@@ -62,6 +82,32 @@ pub fn order(bytes: &[u8]) -> Option<Endian> {
     let head = bytes.get(..RECORD)?;
     let is = |order: &Endian| Record(head, *order).u32(0) & !0xff == MAGIC;
     [Endian::Little, Endian::Big].into_iter().find(is)
+}
+
+/// The requests that a trace of blktrace queued, with their times.
+pub fn queued(bytes: &[u8]) -> Option<Vec<(u64, [u8; RECORD])>> {
+    let order = order(bytes)?;
+    let (mut rest, mut found) = (bytes, Vec::new());
+    while let Some(record) = rest.get(..RECORD).map(|bytes| Record(bytes, order)) {
+        let action = record.u32(28);
+        if action & NOTIFY == 0 && action & 0xffff == QUEUED {
+            found.push((record.u64(8), record.native()));
+        }
+        rest = rest.get(RECORD + usize::from(record.u16(46))..).unwrap_or_default();
+    }
+    Some(found)
+}
+
+/// A trace of these records in the order of their times, without the data after each.
+pub fn written(mut records: Vec<(u64, [u8; RECORD])>) -> Vec<u8> {
+    records.sort_by_key(|record| record.0);
+    let mut bytes = Vec::with_capacity(records.len() * RECORD);
+    for (at_ns, mut record) in records {
+        record[TIME].copy_from_slice(&at_ns.to_ne_bytes());
+        record[DATA].fill(0);
+        bytes.extend(record);
+    }
+    bytes
 }
 
 pub fn parse(

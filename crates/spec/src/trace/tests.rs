@@ -102,20 +102,33 @@ fn clones_replay_the_traces_in_turn() {
 
 #[test]
 fn merged_traces_are_scaled_and_repeated() {
-    let text =
-        |file: &str| format!("fio version 3 iolog\n0 {file} read 0 512\n100 {file} read 0 512\n");
-    let sources = MemorySources::new(&[("s", &text("f")), ("t", &text("g"))]);
-    let args = "--read_iolog=s:t --merge_blktrace_file=m --merge_blktrace_scalars=50:100 --merge_blktrace_iters=2:1";
-    let order: Vec<(u64, String)> =
-        events(args, &sources).into_iter().map(|event| (event.0, event.2)).collect();
-    let at = |time, file: &str| (time, file.to_string());
-    assert_eq!(
-        order,
-        [at(0, "f"), at(0, "g"), at(50, "f"), at(50, "f"), at(100, "f"), at(100, "g")]
-    );
-    let error =
-        parsed("--read_iolog=s:t --merge_blktrace_file=m --merge_blktrace_iters=2", &sources);
+    let read = 1 << 16 | 1;
+    let trace = |big, sector| {
+        let notes = record(big, 0, 0, 0, 1 << 26, b"a message");
+        let [first, last] = [0, 100_000].map(|at_ns| record(big, at_ns, sector, 512, read, b"xy"));
+        let done = record(big, 90_000, sector, 512, 1 << 16 | 8, b"");
+        [notes, first, done, last].concat()
+    };
+    let sources = MemorySources::new(&[("v", "fio version 3 iolog\n0 f read 0 512\n")])
+        .with_file("s", trace(true, 1))
+        .with_file("t", trace(false, 2));
+    let to = "--replay_redirect=x --merge_blktrace_file=m";
+    let args =
+        format!("--read_iolog=s:t {to} --merge_blktrace_scalars=50:100 --merge_blktrace_iters=2:1");
+    let order: Vec<(u64, u64)> =
+        events(&args, &sources).into_iter().map(|event| (event.0, event.3)).collect();
+    let (s, t) = (512, 1024);
+    assert_eq!(order, [(0, s), (0, t), (50, s), (50, s), (100, s), (100, t)]);
+    // The file that is written is a trace of the same.
+    let merged = parsed(&args, &sources).unwrap()[0].merged.clone();
+    assert_eq!(merged.len(), 6 * 48);
+    let again = MemorySources::default().with_file("m", merged);
+    let read = events("--read_iolog=m --replay_redirect=x", &again);
+    assert_eq!(read, events(&args, &sources));
+    let error = parsed(&format!("--read_iolog=s:t {to} --merge_blktrace_iters=2"), &sources);
     assert!(error.unwrap_err().contains("1 numbers for 2 traces"));
+    let error = parsed(&format!("--read_iolog=s:v {to}"), &sources).unwrap_err();
+    assert!(error.contains("v is no trace of blktrace"), "{error}");
 }
 
 /// A record of `struct blk_io_trace`.
