@@ -240,7 +240,7 @@ const OTHERS: &[(&str, &str)] = &[
     ),
     (
         "bsg dfs external filecopy gfapi gfapi_async ime_aio ime_psync ime_psyncv libcufile libhdfs libhipfile \
-         libiscsi libzbc mtd nbd nfs rados rbd",
+         libiscsi libzbc nbd nfs rados rbd",
         "mount the storage, or attach it as a block device, and use io_uring on that",
     ),
 ];

@@ -28,6 +28,8 @@ fn values_that_turn_a_feature_off() {
         let plan = plan(&spec, &facts(&spec)).unwrap();
         assert!(plan.jobs[0].options.get("rw").is_some_and(|rw| rw == "read"), "{key}");
     }
+    let lock = job("[a]\nrw=read\nlockfile=exclusive").unwrap_err().to_string();
+    assert!(lock.contains("at the same time") && lock.contains("a file of its own"), "{lock}");
     for key in ["lockfile=exclusive", "verify_mode=compare"] {
         let error = job(&format!("[a]\nrw=read\n{key}")).unwrap_err().to_string();
         assert!(error.starts_with("job:3: ") && error.contains("is refused"), "{error}");
@@ -300,9 +302,14 @@ fn forms_of_values() {
 
 #[test]
 fn other_engines_are_known() {
-    for (name, instead) in
-        [("rbd", "block device"), ("spdk", "io_uring_cmd"), ("net", "storage I/O only")]
-    {
+    for (name, instead) in [
+        ("rbd", "block device"),
+        ("spdk", "io_uring_cmd"),
+        ("net", "storage I/O only"),
+        ("exec", "never runs commands"),
+        ("page_fault", "use mmap"),
+        ("mtd", "/dev/mtdblockN"),
+    ] {
         let error = command(&format!("--rw=read --ioengine={name} x")).unwrap_err().to_string();
         assert!(
             error.contains(&format!("fio's engine '{name}'")) && error.contains(instead),
