@@ -148,20 +148,6 @@ fn the_rest_of_a_zone_is_written_on_request() {
 }
 
 #[test]
-fn sequential_io_skips_zones() {
-    let rules = ZoneRules { skip: ZONE, ..rules() };
-    let targets = target(&rules, &empty(5));
-    let job = job(rules, 5, Mix::Only(Dir::Write), false);
-    let mut user = ZoneUser::new(&job, 0, &[], &targets).unwrap();
-    let mut zones = std::collections::BTreeSet::new();
-    while let Placed::At(placed) = user.place(&io(Dir::Write, 0)) {
-        user.completed(Dir::Write, 0, placed.offset, true);
-        zones.insert(placed.offset / ZONE);
-    }
-    assert!(zones.into_iter().eq([0, 2, 4]));
-}
-
-#[test]
 fn no_more_zones_are_open_than_allowed() {
     let rules = ZoneRules { open_max: 3, own_open_max: 2, ..rules() };
     let targets = target(&rules, &empty(16));
@@ -310,4 +296,42 @@ proptest! {
         let device = device.into_inner().unwrap();
         prop_assert!(device.broken.is_empty(), "{:?}", device.broken);
     }
+}
+
+/// The offsets of I/Os in these directions, each of which completes at once.
+fn offsets(user: &mut ZoneUser, dirs: &[Dir]) -> Vec<u64> {
+    let mut placed = Vec::new();
+    for dir in dirs {
+        let Placed::At(request) = user.place(&io(*dir, 0)) else { break };
+        user.completed(*dir, 0, request.offset, true);
+        placed.push(request.offset);
+    }
+    placed
+}
+
+#[test]
+fn what_is_left_out_is_no_end() {
+    let rules = ZoneRules { skip: ZONE, ..rules() };
+    let targets = target(&rules, &empty(4));
+    let mut user =
+        ZoneUser::new(&job(rules, 4, Mix::Only(Dir::Write), false), 0, &[], &targets).unwrap();
+    let count = (4 * ZONE / BLOCK) as usize;
+    let zones: Vec<u64> =
+        offsets(&mut user, &vec![Dir::Write; count]).iter().map(|offset| offset / ZONE).collect();
+    let half = count / 4;
+    let rounds = [0, 2, 0, 2].map(|zone| vec![zone; half]).concat();
+    assert_eq!((zones, user.resets()), (rounds, 2));
+}
+
+#[test]
+fn reads_that_reach_the_write_pointer_begin_again_up_to_io_size() {
+    let dirs = [Dir::Write, Dir::Read, Dir::Read, Dir::Write, Dir::Read];
+    let of = |begins_again| {
+        let rules = ZoneRules { begins_again, ..rules() };
+        let targets = target(&rules, &empty(2));
+        let job = job(rules, 2, Mix::ReadWrite { read_percent: 50 }, false);
+        offsets(&mut ZoneUser::new(&job, 0, &[], &targets).unwrap(), &dirs)
+    };
+    assert_eq!(of(false), [0, 0]);
+    assert_eq!(of(true), [0, 0, 0, BLOCK, BLOCK]);
 }

@@ -35,6 +35,8 @@ pub(crate) struct ZoneUser {
     is_sequential: bool,
     /// Whether sequential I/O begins again where it has ended.
     makes_passes: bool,
+    /// I/Os since it began again.
+    placed: u64,
     /// Whether no data may be lost, because it will be verified.
     keeps_data: bool,
     writing: u32,
@@ -102,6 +104,7 @@ impl ZoneUser {
             least: job.access.block_sizes.map(|_, sizes| sizes.min().max(1)),
             is_sequential: matches!(job.access.order, Order::Sequential { .. }),
             makes_passes: job.until.bytes.is_none_or(|bytes| bytes > once),
+            placed: 0,
             keeps_data: job.verify.is_some(),
             writing: 0,
             resets: Cell::new(0),
@@ -130,6 +133,21 @@ impl ZoneUser {
     }
 
     pub fn place(&mut self, request: &Request) -> Placed {
+        let placed = self.place_once(request);
+        let begins_again = self.is_sequential && self.rules.begins_again && self.placed > 0;
+        if !matches!(placed, Placed::End) || !begins_again {
+            return placed;
+        }
+        // As in fio, all directions do.
+        for file in &mut self.files {
+            file.current = PerDir::splat(file.first);
+            file.next = PerDir::splat(file.first as u64 * self.rules.zone_bytes);
+        }
+        self.placed = 0;
+        self.place_once(request)
+    }
+
+    fn place_once(&mut self, request: &Request) -> Placed {
         let Op::Io(dir) = request.op else { return Placed::At(*request) };
         let mut wanted = *request;
         if self.is_sequential {
@@ -145,6 +163,7 @@ impl ZoneUser {
             Dir::Trim => self.trim(&wanted),
         };
         if let Placed::At(placed) | Placed::Done(placed) = &placed {
+            self.placed += 1;
             let file = &mut self.files[request.file as usize];
             file.current[dir] = file.target.index(placed.offset);
             file.next[dir] = placed.offset + u64::from(placed.len);
@@ -433,7 +452,9 @@ impl UsedZones {
         if next < self.end {
             return Some((next as u64 * self.target.zone_bytes, next));
         }
-        user.makes_passes.then_some((self.first as u64 * self.target.zone_bytes, self.first))
+        // As in fio, size counts what is transferred, not what is left out.
+        let wraps = user.makes_passes || skipped > 0;
+        wraps.then_some((self.first as u64 * self.target.zone_bytes, self.first))
     }
 
     /// Zone numbers from `from` on: upwards, then again from the first if `wraps`, or for random I/O in both directions.

@@ -84,6 +84,9 @@ pub struct ZoneRules {
     /// The rest of a zone that is too short for a block is written, by a shorter one (`write_zone_remainder`).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub writes_rest: bool,
+    /// Sequential I/O begins again where there is nothing more to read or write, up to `io_size`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub begins_again: bool,
     /// Part of the region that must hold data before zones are reset early (`zone_reset_threshold`).
     pub reset_threshold: f64,
     /// Part of the writes before which a zone is reset then; 0 for never (`zone_reset_frequency`).

@@ -136,6 +136,7 @@ pub(super) fn zoning(
         zone_bytes,
         capacity,
         skip,
+        begins_again: job.io_size.is_some_and(|size| size != Size::Bytes(0)),
         keeps_order: files.iter().all(|file| keeps_order(job, plan, file, host)),
         ..job.zone_rules
     };
