@@ -101,3 +101,24 @@ for engine in libaio io_uring; do
 done
 # A block that does not divide the capacity: zones are finished.
 run znsrest "$node" --ioengine=libaio --iodepth=4 --rw=randwrite --bs=80k --io_size=64m
+
+# The same by passthrough commands: writes one at a time in each zone, appends any number.
+block=$(disk 0)
+ng=$(passthrough 0)
+for mode in write zone_append; do
+    for depth in 1 8; do
+        blkzone reset "$block"
+        run "ng$mode$depth" "$ng" --ioengine=io_uring_cmd --write_mode=$mode --iodepth=$depth --rw=randwrite --bs=16k --numjobs=3 \
+            --io_size=4m
+        resets=$(value "ng$mode$depth.json" '[.fathom.jobs[].zone_resets] | add')
+        all=$(($(written "$block") + resets * (3 << 20)))
+        check "$mode, queue depth $depth: all below the pointers" [ "$all" = "$(total "ng$mode$depth.json")" ]
+        run "ngmixed$mode$depth" "$ng" --ioengine=io_uring_cmd --write_mode=$mode --iodepth=$depth --rw=randrw --bs=48k --numjobs=2 \
+            --io_size=24m
+    done
+done
+run ngrest "$ng" --ioengine=io_uring_cmd --iodepth=4 --rw=randwrite --bs=80k --io_size=64m
+run ngtrims "$ng" --ioengine=io_uring_cmd --rw=randtrim --bs=4m --number_ios=4
+run ngverified "$ng" --ioengine=io_uring_cmd --iodepth=8 --rw=randwrite --bs=4k --size=8m --verify=crc32c
+expect 1 fathom run --name=append --filename="$ng" --erase="$ng@$identity" --ioengine=io_uring_cmd --rw=write --write_mode=zone_append
+says err "set zonemode=zbd"

@@ -21,6 +21,7 @@ mod libaio;
 mod mmap;
 mod move_extents;
 mod names;
+mod nvme;
 mod observer;
 mod pace;
 mod posixaio;

@@ -138,7 +138,11 @@ fn dispatch_commands<'a>(task: &Task<'a>, plan: &plan::Uring, slab: Slab) -> Bui
         let queue = UringQueue::new(&parts(task, plan, &slab), uring::Passthrough::new(depth))?;
         return with_fixed(task, queue, slab);
     }
-    let mode = |table| uring::Commands::new(depth, &plan.nvme, table, job.access.seed);
+    let zone_bytes = match job.access.zoning {
+        Some(Zoning::WritePointers(rules)) => rules.zone_bytes,
+        _ => 0,
+    };
+    let mode = |table| uring::Commands::new(depth, &plan.nvme, zone_bytes, table, job.access.seed);
     if plan.nvme.ranges <= 1 || job.access.mix != Mix::Only(Dir::Trim) {
         let queue = UringQueue::new(&parts(task, plan, &slab), mode(None))?;
         return with_full(task, queue, slab);

@@ -17,6 +17,7 @@ const NVME_WRITE_UNCORRECTABLE: u8 = 4;
 const NVME_WRITE_ZEROES: u8 = 8;
 const NVME_DATASET_MANAGEMENT: u8 = 9;
 const NVME_VERIFY: u8 = 12;
+const NVME_ZONE_APPEND: u8 = 0x7d;
 /// Bits of command dword 12.
 const FORCE_UNIT_ACCESS: u64 = 1 << 30;
 const DEALLOCATE: u64 = 1 << 25;
@@ -36,6 +37,8 @@ const ATTRIBUTE_DEALLOCATE: u64 = 4 << 32;
 pub(crate) struct Commands {
     inner: Passthrough,
     plan: NvmeCommands,
+    /// Length of the zones that writes are appended to.
+    zone_bytes: u64,
     random: Xoshiro256PlusPlus,
     /// Where the source puts the ranges of a deallocation that has several.
     table: Option<Rc<RangeTable>>,
@@ -126,11 +129,18 @@ impl Commands {
         trims || *plan != NvmeCommands::default() || files.iter().any(has_metadata)
     }
 
-    pub fn new(slots: u32, plan: &NvmeCommands, table: Option<Rc<RangeTable>>, seed: u64) -> Self {
+    pub fn new(
+        slots: u32,
+        plan: &NvmeCommands,
+        zone_bytes: u64,
+        table: Option<Rc<RangeTable>>,
+        seed: u64,
+    ) -> Self {
         let most = plan.ranges.max(1) as usize;
         Self {
             inner: Passthrough::new(slots),
             plan: plan.clone(),
+            zone_bytes,
             random: Xoshiro256PlusPlus::seed_from_u64(seed),
             table,
             ranges: (0..slots).map(|_| Vec::with_capacity(most)).collect(),
@@ -235,6 +245,10 @@ impl Commands {
                     WriteMode::Zeroes => NVME_WRITE_ZEROES,
                     WriteMode::Uncorrectable => NVME_WRITE_UNCORRECTABLE,
                     WriteMode::Verify => NVME_VERIFY,
+                    WriteMode::Append => {
+                        self.append(&mut entry, &mut rest, target, request);
+                        return [entry, rest];
+                    }
                 };
                 if entry[6] as u8 != NVME_WRITE {
                     return [entry, rest];
@@ -247,6 +261,25 @@ impl Commands {
             _ => {}
         }
         [entry, rest]
+    }
+
+    /// Makes a write append to its zone, which its address names by the first block.
+    fn append(
+        &self,
+        entry: &mut [u64; 8],
+        rest: &mut [u64; 8],
+        target: &TargetView<'_>,
+        request: &Request,
+    ) {
+        let FileKind::NvmeGeneric { lba_bytes, .. } = target.files[request.file as usize].kind
+        else {
+            return;
+        };
+        if entry[6] as u8 == NVME_WRITE {
+            entry[6] = entry[6] & !0xff | u64::from(NVME_ZONE_APPEND);
+            let into = request.offset % self.zone_bytes.max(1);
+            rest[3] -= into / u64::from(lba_bytes);
+        }
     }
 
     /// Adds to a read or write what the namespace's metadata and their protection need.
@@ -343,7 +376,7 @@ mod tests {
 
     #[test]
     fn a_deallocation_has_a_range_of_whole_blocks() {
-        let mut commands = Commands::new(1, &NvmeCommands::default(), None, 1);
+        let mut commands = Commands::new(1, &NvmeCommands::default(), 0, None, 1);
         let [entry, rest] = encoded(&mut commands, request(Dir::Trim));
         assert_eq!((entry[6], rest[2], rest[3]), (9 | 3 << 32, 16 << 32, 4 << 32));
         assert_eq!(
@@ -360,7 +393,7 @@ mod tests {
         let plan = NvmeCommands { ranges: 2, ..NvmeCommands::default() };
         let table = Rc::new(RangeTable::new(4, 2));
         let entry = table.put(&[(0, 512), (1 << 20, 4096)]);
-        let mut commands = Commands::new(1, &plan, Some(Rc::clone(&table)), 1);
+        let mut commands = Commands::new(1, &plan, 0, Some(Rc::clone(&table)), 1);
         let trim = Request { buffer_offset: entry, ..request(Dir::Trim) };
         let [_, rest] = encoded(&mut commands, trim);
         assert_eq!((rest[2], rest[3]), (32 << 32, 1 | 4 << 32));
@@ -377,7 +410,8 @@ mod tests {
         use WriteMode::{Uncorrectable, Verify, Write, Zeroes};
         let opcode = |mode, plan: NvmeCommands| {
             let plan = NvmeCommands { write_modes: vec![(mode, 100)], ..plan };
-            let [entry, rest] = encoded(&mut Commands::new(1, &plan, None, 1), request(Dir::Write));
+            let [entry, rest] =
+                encoded(&mut Commands::new(1, &plan, 0, None, 1), request(Dir::Write));
             assert_eq!(rest[3], 16, "the first block");
             (entry[6] as u8, rest[2] >> 32, rest[4])
         };
@@ -389,8 +423,14 @@ mod tests {
         assert_eq!(opcode(Zeroes, fua), (8, 0, 7 | FORCE_UNIT_ACCESS | DEALLOCATE));
         assert_eq!(opcode(Uncorrectable, plain()), (4, 0, 7));
         assert_eq!(opcode(Verify, plain()), (12, 0, 7));
+        let append = NvmeCommands { write_modes: vec![(WriteMode::Append, 100)], ..plain() };
+        let mut commands = Commands::new(1, &append, 6144, None, 1);
+        let [entry, rest] = encoded(&mut commands, request(Dir::Write));
+        // From block 16 on, in the zone that begins with block 12.
+        assert_eq!((entry[6] as u8, rest[2] >> 32, rest[3], rest[4]), (0x7d, 4096, 12, 7));
+        assert_ne!(rest[1], 0, "with data");
         let read = NvmeCommands { read_fua: true, ..plain() };
-        let [entry, rest] = encoded(&mut Commands::new(1, &read, None, 1), request(Dir::Read));
+        let [entry, rest] = encoded(&mut Commands::new(1, &read, 0, None, 1), request(Dir::Read));
         assert_eq!((entry[6] as u8, rest[4]), (2, 7 | FORCE_UNIT_ACCESS));
     }
 
@@ -406,13 +446,13 @@ mod tests {
             ..Protection::default()
         };
         let plan = |protection| NvmeCommands { protection, ..NvmeCommands::default() };
-        let mut commands = Commands::new(1, &plan(Protection::default()), None, 1);
+        let mut commands = Commands::new(1, &plan(Protection::default()), 0, None, 1);
         let [_, rest] = encoded_with(&mut commands, request(Dir::Write), Some(format));
         // The controller adds it: nothing more is transferred.
         assert_eq!((rest[0], rest[2], rest[4]), (0, 4096 << 32, 7 | ACTION));
         assert_eq!(rest[5], 16 | 0x1234 << 32 | 0xffff << 48);
 
-        let mut commands = Commands::new(1, &plan(by_host(0x1234)), None, 1);
+        let mut commands = Commands::new(1, &plan(by_host(0x1234)), 0, None, 1);
         let [_, rest] = encoded_with(&mut commands, request(Dir::Write), Some(format));
         assert_eq!((rest[2], rest[4] >> 26), (4096 << 32 | 64, 7));
         // The checksum of zeroes is 0.
@@ -438,7 +478,7 @@ mod tests {
     fn a_mix_of_writes_follows_its_percentages() {
         let write_modes = vec![(WriteMode::Write, 70), (WriteMode::Zeroes, 30)];
         let plan = NvmeCommands { write_modes, ..NvmeCommands::default() };
-        let mut commands = Commands::new(1, &plan, None, 1);
+        let mut commands = Commands::new(1, &plan, 0, None, 1);
         let zeroes = (0..10_000).filter(|_| commands.write_mode() == WriteMode::Zeroes).count();
         assert!(zeroes.abs_diff(3000) < 200, "{zeroes}");
     }

@@ -3,7 +3,7 @@
 
 use super::{Zone, ZoneKind, ZonedTarget, device};
 use crate::error::{EngineError, Operation};
-use crate::files::OpenFile;
+use crate::files::{FileKind, OpenFile};
 use crate::queue::{Op, Request};
 use fathom_model::plan::{JobPlan, Order, ZoneRules, Zoning};
 use fathom_model::{Dir, PerDir};
@@ -45,7 +45,8 @@ pub(crate) struct ZoneUser {
 
 struct UsedZones {
     target: Arc<ZonedTarget>,
-    fd: RawFd,
+    /// The device, if the target is one.
+    of: (RawFd, FileKind),
     path: String,
     /// Numbers of the first zone, and of the one after the last.
     first: usize,
@@ -88,7 +89,7 @@ impl ZoneUser {
             let first = (region.start / rules.zone_bytes) as usize;
             Some(UsedZones {
                 target: Arc::clone(targets.get(&region.target)?),
-                fd: file.map_or(-1, OpenFile::raw),
+                of: file.map_or((-1, FileKind::Regular), |file| (file.raw(), file.kind)),
                 path: file.map(|file| file.path.clone()).unwrap_or_default(),
                 first,
                 end: ((region.start + region.len) / rules.zone_bytes) as usize,
@@ -495,7 +496,7 @@ impl UsedZones {
     /// Empties a zone without I/Os in flight.
     fn reset(&self, zone: &Zone) -> Result<(), EngineError> {
         if self.target.has_device {
-            device::reset(self.fd, zone, self.target.zone_bytes)
+            device::reset(self.of, zone, self.target.zone_bytes)
                 .map_err(|error| self.failed(Operation::ResetZone(zone.start), &error))?;
         }
         let lost = zone.pointer.load(Relaxed) - zone.start;
@@ -508,7 +509,7 @@ impl UsedZones {
 
     fn finish(&self, zone: &Zone) -> Result<(), EngineError> {
         if self.target.has_device {
-            device::finish(self.fd, zone, self.target.zone_bytes)
+            device::finish(self.of, zone, self.target.zone_bytes)
                 .map_err(|error| self.failed(Operation::FinishZone(zone.start), &error))?;
         }
         zone.set_pointer(zone.end);
@@ -531,7 +532,7 @@ impl UsedZones {
         }
         if zone.is_off.swap(false, Relaxed)
             && self.target.has_device
-            && let Some(at) = device::pointer(self.fd, zone)
+            && let Some(at) = device::pointer(self.of, zone, self.target.zone_bytes)
         {
             zone.pointer.store(at, Relaxed);
         }

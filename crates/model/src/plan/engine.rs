@@ -269,6 +269,8 @@ pub enum WriteMode {
     Uncorrectable,
     /// Verify.
     Verify,
+    /// Zone Append: the controller chooses the place in the zone.
+    Append,
 }
 
 /// SCSI commands (`sg`, and `io_uring_cmd` with `cmd_type=bsg`).

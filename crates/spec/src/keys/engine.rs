@@ -120,9 +120,8 @@ keys! { Engine;
         @(Engine::Psync(Psync::VectoredFlags { .. })) -> nowait;
     value("nvme|bsg") "cmd_type": "Type of passthrough commands: nvme, or SCSI on /dev/bsg/H:C:T:L (io_uring_cmd)"
         @(Engine::IoUringCmd(_)) => bsg = choice(&[("nvme", false), ("bsg", true)]);
-    value("MODE|MODE/PERCENT:…") "write_mode": "NVMe command of writes: write, zeroes, uncor or verify, or a mix; \
-         SCSI command with cmd_type=bsg: write or verify (io_uring_cmd)",
-        "`zone_append` is refused."
+    value("MODE|MODE/PERCENT:…") "write_mode": "NVMe command of writes: write, zeroes, uncor, verify or zone_append, or a mix; \
+         SCSI command with cmd_type=bsg: write or verify (io_uring_cmd)"
         @(Engine::IoUringCmd(_)) @off "write" => |job, v| job.ring.nvme.write_modes = write_modes(v)?;
     flag "readfua": "Set the Force Unit Access bit of reads (io_uring_cmd, sg)"
         @(e if e.is_passthrough()) -> ring.nvme.read_fua;
@@ -253,6 +252,7 @@ fn write_modes(v: KeyValue<'_>) -> Result<Vec<(WriteMode, u32)>, String> {
             ("zeroes", WriteMode::Zeroes),
             ("uncor", WriteMode::Uncorrectable),
             ("verify", WriteMode::Verify),
+            ("zone_append", WriteMode::Append),
         ])
     };
     if !v.text.contains('/') {

@@ -126,6 +126,12 @@ checks! {
     "zonemode": |job| job.zone_mode() == ZoneMode::Device
         && (is_bsg(job) || matches!(job.engine, Engine::Sg(_) | Engine::Mmap | Engine::Names(_) | Engine::MoveExtents(_)))
         => "zonemode=zbd needs plain reads and writes; use ioengine=io_uring or libaio on the block device";
+    "num_range": |job| job.zone_mode() == ZoneMode::Device && trim_ranges(job) > 1
+        => "with zonemode=zbd, a trim resets one zone; remove num_range";
+    "write_mode": |job| job.zone_mode() != ZoneMode::Device
+        && matches!(job.engine, Engine::IoUringCmd(_)) && job.access.mix.has(Dir::Write)
+        && job.ring.nvme.write_modes.iter().any(|(mode, _)| *mode == WriteMode::Append)
+        => "zone_append writes to zones; set zonemode=zbd";
     "zonemode": |job| job.zone_mode() == ZoneMode::Device && !job.uses_files() && (job.size.is_none() || job.zone_size == 0)
         => "without a target, zonemode=zbd needs size and zonesize; set both";
     "zonemode": |job| job.zone_mode() == ZoneMode::Device && job.access.mix == Mix::TrimThenWrite
@@ -676,6 +682,8 @@ mod tests {
         "--zonesize=1m --nrfiles=2",
         "--zonesize=1m --zonerange=2k",
         "--zonemode=zbd --zonesize=1m --ioengine=mmap",
+        "--zonemode=zbd --zonesize=1m --ioengine=io_uring_cmd --rw=trim --num_range=2",
+        "--ioengine=io_uring_cmd --rw=write --write_mode=write/50:zone_append/50",
         "--zonemode=zbd --zonesize=1m --ioengine=null",
         "--zonemode=zbd --zonesize=1m --rw=trimwrite",
         "--zonemode=zbd --zonesize=1m --rw=write --verify=md5 --verify_only=1",

@@ -5,7 +5,7 @@ use super::regions::Part;
 use crate::job::{Job, Size, ZoneMode};
 use fathom_model::Dir;
 use fathom_model::facts::{Host, TargetKind, ZoneFacts};
-use fathom_model::plan::{BlockSizes, Engine, JobPlan, Plan, ZoneRules, Zoning};
+use fathom_model::plan::{BlockSizes, Engine, JobPlan, Plan, WriteMode, ZoneRules, Zoning};
 use fathom_model::units::bytes as show;
 use std::borrow::Cow;
 
@@ -13,7 +13,8 @@ use std::borrow::Cow;
 const ORDERED_WRITES: (u32, u32) = (6, 10);
 
 fn facts<'a>(file: &File<'a>) -> Option<&'a ZoneFacts> {
-    let device = file.facts.device.as_ref().filter(|_| file.facts.kind == TargetKind::BlockDevice);
+    let is_device = matches!(file.facts.kind, TargetKind::BlockDevice | TargetKind::NvmeGeneric);
+    let device = file.facts.device.as_ref().filter(|_| is_device);
     device.and_then(|device| device.zones.as_ref())
 }
 
@@ -149,7 +150,7 @@ pub(super) fn zoning(
                 show(zones.zone_bytes)
             ));
         }
-        if job.modifies() && zones.managed && !job.direct {
+        if job.modifies() && zones.managed && !job.direct && !job.engine.is_passthrough() {
             return Err(format!(
                 "{path} has zones that the page cache would write out of order; set direct=1"
             ));
@@ -183,6 +184,11 @@ fn keeps_order(job: &Job, plan: &JobPlan, file: &File<'_>, host: &Host) -> bool 
         Engine::Libaio => by_kernel || scheduler == Some("mq-deadline"),
         // Before that kernel, the ring hands requests that would block to other threads.
         Engine::IoUring(ring) => by_kernel && ring.force_async == 0 && !job.sqthread_poll,
+        // The controller puts them in order.
+        Engine::IoUringCmd(ring) => {
+            let mut modes = ring.nvme.write_modes.iter();
+            !ring.nvme.write_modes.is_empty() && modes.all(|(mode, _)| *mode == WriteMode::Append)
+        }
         _ => false,
     }
 }

@@ -114,6 +114,17 @@ fn zones_of_a_device_decide() {
     let ring = rules("--rw=write --direct=1 --ioengine=io_uring --iodepth=8 --max_open_zones=3", 4);
     assert_eq!((ring.open_max, ring.keeps_order), (3, false));
     assert_eq!(rules("--rw=write --direct=1 --ignore_zone_limits=1", 4).open_max, 0);
+    let by_command = "--ioengine=io_uring_cmd --rw=write --iodepth=8 --erase=/dev/ng0n1 /dev/ng0n1";
+    let orders = |keys: &str| {
+        let spec = command(&format!("--zonemode=zbd {keys} {by_command}")).unwrap();
+        let mut facts = facts(&spec);
+        let zones = ZoneFacts { managed: true, zone_bytes: 4 << 20, open_max: 0, active_max: 0 };
+        facts.targets[0].device.get_or_insert_default().zones = Some(zones);
+        let zoning = fathom_spec::plan(&spec, &facts).unwrap().jobs[0].access.zoning;
+        matches!(zoning, Some(Zoning::WritePointers(rules)) if rules.keeps_order)
+    };
+    assert!(!orders("--write_mode=write") && orders("--write_mode=zone_append"));
+    assert!(!orders("--write_mode=zone_append/50:write/50"));
     for (line, said) in [
         ("--rw=write", "set direct=1"),
         ("--rw=write --direct=1 --max_open_zones=5", "exceeds the 4"),
