@@ -72,6 +72,12 @@ pub enum Operation {
     FreeBlocks,
     /// Blocks of the file that a job exchanges blocks with.
     AllocateDonor,
+    ReadPlacements,
+    /// An index beyond the device's list of placements, which has that many.
+    UsePlacement {
+        index: u16,
+        count: usize,
+    },
     ReportZones,
     /// The zone that begins at this byte.
     ResetZone(u64),

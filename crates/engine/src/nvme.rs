@@ -48,6 +48,36 @@ impl Command {
     }
 }
 
+const MANAGEMENT_RECEIVE: u8 = 0x12;
+const HANDLE_STATUS: u32 = 1;
+/// Words of 8 bytes of a reclaim unit handle's status, and of the header before the first.
+const STATUS_WORDS: usize = 4;
+const HEADER_WORDS: usize = 2;
+
+/// The placement identifiers of a namespace with flexible data placement, in the order of its list.
+pub(crate) fn placements(fd: RawFd, nsid: u32) -> io::Result<Vec<u16>> {
+    let mut header = [0; HEADER_WORDS];
+    handle_status(nsid, &header).send(fd, &mut header)?;
+    let mut words = vec![0; HEADER_WORDS + STATUS_WORDS * handles(&header)];
+    handle_status(nsid, &words).send(fd, &mut words)?;
+    Ok(listed(&words))
+}
+
+fn handle_status(nsid: u32, words: &[u64]) -> Command {
+    let dwords = words.len() as u32 * 2;
+    Command::new(MANAGEMENT_RECEIVE, nsid, [HANDLE_STATUS, dwords - 1, 0, 0, 0, 0])
+}
+
+/// The last two bytes of the header are their number.
+fn handles(words: &[u64]) -> usize {
+    (words[1] >> 48) as usize
+}
+
+fn listed(words: &[u64]) -> Vec<u16> {
+    let all = words[HEADER_WORDS..].chunks_exact(STATUS_WORDS).take(handles(words));
+    all.map(|status| status[0] as u16).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -55,5 +85,14 @@ mod tests {
     #[test]
     fn a_command_is_as_long_as_the_kernel_has_it() {
         assert_eq!((size_of::<Command>(), std::mem::offset_of!(Command, dwords)), (72, 40));
+    }
+
+    #[test]
+    fn placements_are_listed_by_the_device() {
+        let query = handle_status(3, &[0; 10]);
+        assert_eq!((query.opcode, query.nsid, query.dwords), (0x12, 3, [1, 19, 0, 0, 0, 0]));
+        let status = |id: u64| [id | 9 << 16, 0, 0, 0];
+        let words = [vec![0, 2 << 48], status(5).to_vec(), status(0x8001).to_vec()].concat();
+        assert_eq!(listed(&words), [5, 0x8001]);
     }
 }

@@ -19,8 +19,8 @@ pub use access::{
 pub use data::{Advice, CommandPriority, IoFlags, MemoryPolicy, WriteLife};
 pub use data::{Buffers, Dedupe, Fill, FlushPlan, Memory, OnError, RangeSync, SyncIo};
 pub use engine::{
-    Batch, CpuLoad, Donor, Engine, NvmeCommands, Protection, Psync, ScsiCommands, ScsiWrite,
-    SqPoll, Uring, WriteMode,
+    Batch, CpuLoad, DataPlacement, Directive, Donor, Engine, NvmeCommands, PlacementSelect,
+    Protection, Psync, ScsiCommands, ScsiWrite, SqPoll, Uring, WriteMode,
 };
 pub use memory::{
     BUFFER_ALIGN, HUGE_PAGE_BYTES, MemoryNeed, SLOT_BYTES, STACK_BYTES, block_map_levels,

@@ -102,6 +102,9 @@ impl Vocabulary {
                 "its checksum or protection information is another than expected (pi_chk, apptag), or the data are damaged".into()
             }
             Operation::FreeBlocks => "remove unlink_each_loop".into(),
+            Operation::ReadPlacements => {
+                "it may have no flexible data placement (`nvme fdp status`); remove fdp and dataplacement".into()
+            }
             Operation::AllocateDonor => "use a file on the same ext4 as the job's".into(),
             Operation::ResetZone(_) | Operation::FinishZone(_) => {
                 "zones that are read-only or offline cannot be written; use offset and size".into()
@@ -270,6 +273,10 @@ fn unmet(error: &EngineError) -> Option<String> {
         Operation::UseCpu { cpu, max } => {
             format!("cpus_allowed: CPU {cpu} is out of range; use 0 to {max}")
         }
+        Operation::UsePlacement { index, count } => format!(
+            "plids: {} lists {count} placement identifiers, none of which has index {index}; use lower ones, or remove fdp",
+            file(error)
+        ),
         Operation::UseUnregistered => {
             "io_uring reads and writes of unregistered buffers need Linux 5.6; use fixedbufs=1 with enough locked \
              memory (`ulimit -l`), nonvectored=0, or --ioengine=libaio"
@@ -342,6 +349,7 @@ fn what(error: &EngineError) -> String {
         Operation::SetGroup(group) => format!("cannot set gid={group}"),
         Operation::SyncRange => format!("sync_file_range of {path} failed"),
         Operation::FreeBlocks => format!("cannot free the blocks of {path} between passes"),
+        Operation::ReadPlacements => format!("cannot read the placement identifiers of {path}"),
         Operation::AllocateDonor => format!("cannot allocate blocks of donorname={path}"),
         Operation::Advise => format!("cannot set fadvise_hint on {path}"),
         Operation::HintWriteLife => format!("cannot set write_hint on {path}"),

@@ -3,9 +3,10 @@
 use crate::error::Place;
 use crate::trace::{Replaying, Trace};
 use fathom_model::plan::{
-    Advice, BlockSizes, CommandPriority, CpuLoad, Dedupe, Distribution, Donor, Engine, Flow,
-    IoFlags, JobPlan, LatencyTarget, Logs, Mix, Order, Psync, Rate, ScsiCommands, SqPoll, StatCall,
-    SteadyState, Target, Think, UntilSteady, Uring, Verify, VerifyMethod, VerifyTrims, ZoneRules,
+    Advice, BlockSizes, CommandPriority, CpuLoad, DataPlacement, Dedupe, Directive, Distribution,
+    Donor, Engine, Flow, IoFlags, JobPlan, LatencyTarget, Logs, Mix, Order, Psync, Rate,
+    ScsiCommands, SqPoll, StatCall, SteadyState, Target, Think, UntilSteady, Uring, Verify,
+    VerifyMethod, VerifyTrims, ZoneRules,
 };
 use fathom_model::{Dir, PerDir};
 use std::ops::{Deref, DerefMut};
@@ -128,6 +129,12 @@ pub struct Job {
     pub cpu_load: CpuLoad,
     /// `donorname` as given, and `inplace`.
     pub donor: Donor,
+    /// `fdp`, and `dataplacement` if it is not none.
+    pub fdp: bool,
+    pub directive: Option<Directive>,
+    /// What the other keys say of it.
+    pub placing: DataPlacement,
+    pub dp_scheme: Option<String>,
     /// `sg_write_mode` and `stream_id`.
     pub scsi: ScsiCommands,
     /// `cmd_type=bsg`.
@@ -340,6 +347,10 @@ impl Job {
         self.thinking.spin_ns = self.thinking.spin_ns.min(self.thinking.time_ns);
         self.think = Some(self.thinking).filter(|think| think.time_ns > 0);
         self.priorities = self.command_priorities();
+        let directive = self.directive.or(self.fdp.then_some(Directive::Placement));
+        let placement =
+            DataPlacement { directive: directive.unwrap_or_default(), ..self.placing.clone() };
+        self.ring.nvme.placement = directive.map(|_| placement);
         self.ring.sqpoll = self.sqthread_poll.then_some(self.poller);
         self.verify = self.verified();
         self.until_steady = self.steady_end();

@@ -7,7 +7,7 @@ use crate::keys::{self, Action, Takes};
 use crate::names::PATHS_MAX;
 use crate::output::Output;
 use crate::sources::{Sources, without_mark};
-use crate::value::{KeyValue, escape_path, with_files};
+use crate::value::{KeyValue, escape_path, placed_ranges, with_files};
 use crate::{args, suggest, trace};
 use fathom_model::plan::{Engine, Permissions, Psync};
 
@@ -15,6 +15,8 @@ pub const JOBS_MAX: u32 = 4096;
 
 /// The part of a file that shows whether it is a job file.
 const HEAD_BYTES: usize = 4096;
+/// Most bytes that are read of `dp_scheme`.
+const SCHEME_BYTES_MAX: usize = 1 << 20;
 
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Spec {
@@ -181,6 +183,7 @@ impl SpecBuilder<'_> {
         let minute = self.spec.output.steady_state.then(|| round_of_a_minute(&mut job)).flatten();
         let without_runtime = without_runtime(&mut job);
         self.traces(&mut job);
+        self.placements(&mut job);
         for directory in &job.opendir {
             // Without a size, nothing in an empty file is read or written.
             let with_empty = job.has("size") || job.has("filesize");
@@ -217,6 +220,19 @@ impl SpecBuilder<'_> {
         self.spec.notes.extend(without_runtime);
         self.spec.notes.extend(self.spec.fio_form.then(|| default_engine(&job)).flatten());
         self.spec.jobs.push(job);
+    }
+
+    /// Reads which placements writes of `job` have by their offsets.
+    fn placements(&mut self, job: &mut Job) {
+        let Some(path) = job.dp_scheme.clone() else { return };
+        if self.spec.output.parse_only && !self.sources.is_regular(&path) {
+            return;
+        }
+        let text = self.sources.read(&path, SCHEME_BYTES_MAX);
+        match text.and_then(|bytes| placed_ranges(&String::from_utf8_lossy(&bytes))) {
+            Ok(ranges) => job.placing.by_offset = ranges,
+            Err(why) => self.problems.add(job_error(job, &format!("dp_scheme: {path}: {why}"))),
+        }
     }
 
     /// Reads the traces that `job` replays.

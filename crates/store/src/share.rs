@@ -39,11 +39,11 @@ enum Treatment {
 /// Fields whose strings stay.
 const KEEP: &str = "\
     advice arch axes below boot_id by call cause claim class clocksource comm confidence \
-    controller cpu_model cpus cpus_allowed daemons damage device devices direction disks distribution \
+    controller cpu_model cpus cpus_allowed daemons damage device devices direction directive disks distribution \
     driver engine event exit_what fallocate fathom_version features figure file_service file_system \
     fill firmware function group_by held_by host_id idleness irq irqs kernel kind kstack layer level \
     limit members memory method metric mix model name only op outcome phase process psync \
-    rate_process refused_flags revisions rule run_id run_name rw sampler sampling scheduler setup_flags \
+    rate_process refused_flags revisions rule run_id run_name rw sampler sampling scheduler select setup_flags \
     severity slot standard stat state sync_io syscall unified unit verdict version view \
     virtualization wchan write write_cache write_life write_modes";
 /// Fields of words for users.

@@ -142,7 +142,11 @@ fn dispatch_commands<'a>(task: &Task<'a>, plan: &plan::Uring, slab: Slab) -> Bui
         Some(Zoning::WritePointers(rules)) => rules.zone_bytes,
         _ => 0,
     };
-    let mode = |table| uring::Commands::new(depth, &plan.nvme, zone_bytes, table, job.access.seed);
+    let placed = uring::placements(&plan.nvme, task.files)?;
+    let mode = |table| {
+        let commands = uring::Commands::new(depth, &plan.nvme, zone_bytes, table, job.access.seed);
+        commands.placing(placed.clone())
+    };
     if plan.nvme.ranges <= 1 || job.access.mix != Mix::Only(Dir::Trim) {
         let queue = UringQueue::new(&parts(task, plan, &slab), mode(None))?;
         return with_full(task, queue, slab);

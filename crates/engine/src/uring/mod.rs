@@ -10,7 +10,7 @@ mod setup;
 pub(crate) use bsg::Bsg;
 pub(crate) use mode::{Mode, Nop, Passthrough, ReadWrite, Vectored};
 pub(crate) use modifiers::{AnyReadWrite, ForceAsync, WithRwFlags, without_nowait};
-pub(crate) use nvme::Commands;
+pub(crate) use nvme::{Commands, placements};
 
 use crate::buffers::Slab;
 use crate::clock;

@@ -2,13 +2,15 @@
 
 use super::mode::{Mode, NVME_WRITE, Passthrough, TargetView};
 use super::ring::Sqe;
+use crate::error::{EngineError, Operation};
 use crate::files::{FileKind, OpenFile};
+use crate::nvme;
 use crate::queue::{Op, Request};
 use crate::source::{RangeTable, below};
 use crc::{CRC_16_T10_DIF, Crc, Table};
 use fathom_model::Dir;
 use fathom_model::facts::NvmeMetadata;
-use fathom_model::plan::{NvmeCommands, Protection, WriteMode};
+use fathom_model::plan::{Directive, NvmeCommands, PlacementSelect, Protection, WriteMode};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
 use std::rc::Rc;
@@ -18,6 +20,8 @@ const NVME_WRITE_ZEROES: u8 = 8;
 const NVME_DATASET_MANAGEMENT: u8 = 9;
 const NVME_VERIFY: u8 = 12;
 const NVME_ZONE_APPEND: u8 = 0x7d;
+/// As in fio, a job uses no more of those that a device lists.
+const PLACEMENTS_MAX: usize = 128;
 /// Bits of command dword 12.
 const FORCE_UNIT_ACCESS: u64 = 1 << 30;
 const DEALLOCATE: u64 = 1 << 25;
@@ -39,6 +43,8 @@ pub(crate) struct Commands {
     plan: NvmeCommands,
     /// Length of the zones that writes are appended to.
     zone_bytes: u64,
+    /// The placements that writes to each file may have, and the number of the next.
+    placed: Vec<(Vec<u16>, usize)>,
     random: Xoshiro256PlusPlus,
     /// Where the source puts the ranges of a deallocation that has several.
     table: Option<Rc<RangeTable>>,
@@ -122,6 +128,40 @@ impl Protected {
     }
 }
 
+/// The placements that writes to each of `files` may have.
+pub(crate) fn placements(
+    plan: &NvmeCommands,
+    files: &[OpenFile],
+) -> Result<Vec<Vec<u16>>, EngineError> {
+    let Some(plan) = &plan.placement else { return Ok(Vec::new()) };
+    let of_file = |file: &OpenFile| match (plan.directive, file.kind) {
+        (Directive::Placement, FileKind::NvmeGeneric { nsid, .. }) => {
+            let failed = |error: std::io::Error| {
+                EngineError::by_kernel(Operation::ReadPlacements, &error).on(&file.path)
+            };
+            let listed = nvme::placements(file.raw(), nsid).map_err(failed)?;
+            chosen(&plan.ids, &listed).map_err(|error| error.on(&file.path))
+        }
+        _ => Ok(plan.ids.clone()),
+    };
+    files.iter().map(of_file).collect()
+}
+
+/// Those of the placements `listed` by a device that these indices name, or all.
+fn chosen(indices: &[u16], listed: &[u16]) -> Result<Vec<u16>, EngineError> {
+    let count = listed.len();
+    if indices.is_empty() && count > 0 {
+        return Ok(listed.iter().take(PLACEMENTS_MAX).copied().collect());
+    }
+    let of = |index: &u16| listed.get(usize::from(*index)).copied();
+    let missing =
+        indices.iter().find(|index| of(index).is_none()).or(indices.is_empty().then_some(&0));
+    match missing {
+        Some(index) => Err(EngineError::new(Operation::UsePlacement { index: *index, count })),
+        None => Ok(indices.iter().filter_map(of).collect()),
+    }
+}
+
 impl Commands {
     pub fn apply(plan: &NvmeCommands, files: &[OpenFile], trims: bool) -> bool {
         let has_metadata =
@@ -141,12 +181,44 @@ impl Commands {
             inner: Passthrough::new(slots),
             plan: plan.clone(),
             zone_bytes,
+            placed: Vec::new(),
             random: Xoshiro256PlusPlus::seed_from_u64(seed),
             table,
             ranges: (0..slots).map(|_| Vec::with_capacity(most)).collect(),
             metadata: vec![Vec::new(); slots as usize],
             reads: vec![None; slots as usize],
         }
+    }
+
+    /// Gives writes to each file these placements, as [`placements`] finds them.
+    pub fn placing(self, ids: Vec<Vec<u16>>) -> Self {
+        Self { placed: ids.into_iter().map(|ids| (ids, 0)).collect(), ..self }
+    }
+
+    /// Type of the directive of a write, in dword 12, and its identifier, in dword 13.
+    fn directive(&mut self, request: &Request) -> u64 {
+        let Some(plan) = &self.plan.placement else { return 0 };
+        let kind: u64 = match plan.directive {
+            Directive::Streams => 1,
+            Directive::Placement => 2,
+        };
+        let id = match (plan.select, self.placed.get_mut(request.file as usize)) {
+            (PlacementSelect::ByOffset, _) => {
+                let at = request.offset;
+                let holds = |(start, end, _): &&(u64, u64, u16)| (*start..*end).contains(&at);
+                plan.by_offset.iter().find(holds).map(|range| range.2)
+            }
+            (PlacementSelect::RoundRobin, Some((ids, next))) => {
+                let id = ids.get(*next).copied();
+                *next = (*next + 1) % ids.len().max(1);
+                id
+            }
+            (PlacementSelect::Random, Some((ids, _))) => {
+                ids.get(below(&mut self.random, ids.len() as u64) as usize).copied()
+            }
+            (_, None) => None,
+        };
+        kind << 20 | u64::from(id.unwrap_or(0)) << 48
     }
 
     fn write_mode(&mut self) -> WriteMode {
@@ -239,7 +311,7 @@ impl Commands {
             Op::Io(Dir::Read) if self.plan.read_fua => rest[4] |= FORCE_UNIT_ACCESS,
             Op::Io(Dir::Write) => {
                 let mode = self.write_mode();
-                rest[4] |= self.write_bits(mode);
+                rest[4] |= self.write_bits(mode) | self.directive(request);
                 let opcode = match mode {
                     WriteMode::Write => return [entry, rest],
                     WriteMode::Zeroes => NVME_WRITE_ZEROES,
@@ -472,6 +544,42 @@ mod tests {
         assert!(read.holds(&by_host(0x1234), &[0, 0, 0xff, 0xff, 0, 0, 0, 0]), "never written");
         let masked = Protection { mask: 0xff00, ..by_host(0x1299) };
         assert!(read.holds(&masked, &good), "of the tag, the upper half");
+    }
+
+    #[test]
+    fn writes_have_the_placement_that_is_their_turn() {
+        use fathom_model::plan::DataPlacement;
+        let commands = |placement| {
+            let plan = NvmeCommands { placement: Some(placement), ..NvmeCommands::default() };
+            assert!(Commands::apply(&plan, &[], false));
+            Commands::new(1, &plan, 0, None, 1).placing(vec![vec![5, 0x8001]])
+        };
+        let dwords = |commands: &mut Commands, dir| encoded(commands, request(dir))[1][4];
+        let placed = |id: u64, kind: u64| 7 | kind << 20 | id << 48;
+        let mut turns = commands(DataPlacement::default());
+        let three = [(); 3].map(|()| dwords(&mut turns, Dir::Write));
+        assert_eq!(three, [placed(5, 2), placed(0x8001, 2), placed(5, 2)]);
+        assert_eq!(dwords(&mut turns, Dir::Read), 7, "writes alone");
+        let select = PlacementSelect::Random;
+        let mut random = commands(DataPlacement { select, ..DataPlacement::default() });
+        assert!([placed(5, 2), placed(0x8001, 2)].contains(&dwords(&mut random, Dir::Write)));
+        let by_offset = |end| {
+            let (directive, select) = (Directive::Streams, PlacementSelect::ByOffset);
+            let by_offset = vec![(0, 4096, 1), (4096, end, 3)];
+            let plan = DataPlacement { directive, select, by_offset, ..DataPlacement::default() };
+            dwords(&mut commands(plan), Dir::Write)
+        };
+        assert_eq!((by_offset(8193), by_offset(8192)), (placed(3, 1), placed(0, 1)));
+    }
+
+    #[test]
+    fn indices_are_those_of_the_list_of_the_device() {
+        let chosen = |indices: &[u16], listed: &[u16]| chosen(indices, listed).map_err(|e| e.op);
+        assert_eq!(chosen(&[], &[7, 8]), Ok(vec![7, 8]));
+        assert_eq!(chosen(&[1, 0], &[7, 8]), Ok(vec![8, 7]));
+        let beyond = Operation::UsePlacement { index: 2, count: 2 };
+        assert_eq!(chosen(&[1, 2], &[7, 8]), Err(beyond));
+        assert_eq!(chosen(&[], &[]), Err(Operation::UsePlacement { index: 0, count: 0 }));
     }
 
     #[test]

@@ -218,6 +218,46 @@ pub struct NvmeCommands {
     /// Protection information, on namespaces that have it.
     #[serde(default, skip_serializing_if = "Protection::is_default")]
     pub protection: Protection,
+    /// Which writes belong together, for devices that keep those apart from others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub placement: Option<DataPlacement>,
+}
+
+/// Identifiers that writes have, so that the device stores those with the same one together (`dataplacement`).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct DataPlacement {
+    /// Whose identifiers they are.
+    pub directive: Directive,
+    /// How each write gets one (`plid_select`).
+    pub select: PlacementSelect,
+    /// Streams, or indices in the device's list of identifiers; empty for all of that (`plids`).
+    pub ids: Vec<u16>,
+    /// Identifiers by offset: of bytes from the first number on, up to the second (`dp_scheme`).
+    pub by_offset: Vec<(u64, u64, u16)>,
+}
+
+/// Type of a directive.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Directive {
+    /// Streams.
+    Streams,
+    /// Flexible data placement.
+    #[default]
+    Placement,
+}
+
+/// How each write gets its placement.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PlacementSelect {
+    /// One after the other.
+    #[default]
+    RoundRobin,
+    /// At random.
+    Random,
+    /// By the offset of the write.
+    ByOffset,
 }
 
 /// How the protection information of NVMe blocks is made and checked.

@@ -5,9 +5,12 @@ use crate::job::Job;
 use crate::suggest;
 use crate::value::{DEPTH_MAX, KeyValue};
 use fathom_model::plan::{
-    BUFFER_ALIGN, CpuLoad, Donor, Engine, HUGE_PAGE_BYTES, Memory, NameOp, Names, Psync,
-    ScsiCommands, ScsiWrite, StatCall, Uring, WriteMode,
+    BUFFER_ALIGN, CpuLoad, Directive, Donor, Engine, HUGE_PAGE_BYTES, Memory, NameOp, Names,
+    PlacementSelect, Psync, ScsiCommands, ScsiWrite, StatCall, Uring, WriteMode,
 };
+
+/// As in fio.
+const PLACEMENTS_MAX: usize = 128;
 
 /// The engines by all their names; what their keys set is in [`Job`].
 pub(crate) fn engines() -> impl Iterator<Item = (&'static str, Engine)> {
@@ -143,6 +146,24 @@ keys! { Engine;
         @(Engine::IoUringCmd(_)) => |job, v| job.ring.nvme.protection.mask = v.count32(0, u32::from(u16::MAX))? as u16;
     value("SIZE") "md_per_io_size": "No effect: buffers of metadata are as large as the I/Os need",
         "fio needs it on namespaces whose metadata are transferred apart from the data." = |_, v| v.bytes().map(|_| ());
+    flag "fdp": "The same as dataplacement=fdp (io_uring_cmd)"
+        @(Engine::IoUringCmd(_)) -> fdp;
+    value("KIND") "dataplacement" | "data_placement": "Which writes belong together: none, fdp (flexible data placement) or streams \
+         (io_uring_cmd)"
+        @(Engine::IoUringCmd(_)) @off "none" => directive = choice(&[
+            ("none", None), ("fdp", Some(Directive::Placement)), ("streams", Some(Directive::Streams))
+        ]);
+    value("HOW") "plid_select" | "fdp_pli_select": "How each write gets its placement: roundrobin, random or scheme (io_uring_cmd)"
+        @(Engine::IoUringCmd(_)) @off "roundrobin" => placing.select = choice(&[
+            ("roundrobin", PlacementSelect::RoundRobin), ("random", PlacementSelect::Random),
+            ("scheme", PlacementSelect::ByOffset)
+        ]);
+    value("N|N-M,…") "plids" | "fdp_pli": "Indices in the device's list of placement identifiers, by default all, or streams \
+         (io_uring_cmd)"
+        @(Engine::IoUringCmd(_)) => |job, v| job.placing.ids = placements(v)?;
+    value("FILE") "dp_scheme": "File of lines `START, END, IDENTIFIER` for plid_select=scheme (io_uring_cmd)",
+        "All lines hold, not only 32."
+        @(Engine::IoUringCmd(_)) => dp_scheme = some_text();
     value("MODE") "sg_write_mode": "SCSI command of writes: write, write_and_verify, write_same, write_same_ndob, \
          write_stream, verify_bytchk_00, verify_bytchk_01 or verify_bytchk_11 (sg)"
         @(Engine::Sg(_)) @off "write" => scsi.write = choice(&[
@@ -182,6 +203,26 @@ keys! { Engine;
         = |_, v| v.choice(&[("inline", ()), ("offload", ())]);
     any "thread" | "threads": "Run jobs as threads (always the case)",
         "Jobs are always threads. As in fio, `threads` is accepted, too." = accept_flag;
+}
+
+/// As in fio, in ascending order.
+fn placements(v: KeyValue<'_>) -> Result<Vec<u16>, String> {
+    let mut ids = Vec::new();
+    for part in v.text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let number = |text: &str| v.with(text.trim()).count32(0, u32::from(u16::MAX));
+        let (first, last) = (number(first)?, number(last)?);
+        if first > last {
+            return Err(format!("'{part}' is no range; use {last}-{first}"));
+        }
+        ids.extend((first..=last).map(|id| id as u16));
+    }
+    if ids.len() > PLACEMENTS_MAX {
+        let count = ids.len();
+        return Err(format!("{count} placements given; use at most {PLACEMENTS_MAX}"));
+    }
+    ids.sort_unstable();
+    Ok(ids)
 }
 
 fn protection_checks(job: &mut Job, v: KeyValue<'_>) -> Result<(), String> {

@@ -8,7 +8,8 @@ use crate::spec::Spec;
 use crate::trace::Trace;
 use fathom_model::facts::{Facts, TargetKind};
 use fathom_model::plan::{
-    BlockSizes, Distribution, Engine, Mix, NameOp, Order, Psync, ScsiWrite, WriteMode,
+    BlockSizes, Directive, Distribution, Engine, Mix, NameOp, Order, PlacementSelect, Psync,
+    ScsiWrite, WriteMode,
 };
 use fathom_model::units::bytes as show;
 use fathom_model::{Dir, PerDir, cpus};
@@ -148,6 +149,15 @@ checks! {
         => "how much will be written is not known, as verify_only, mmap and e4defrag need it; remove one of them";
     "log_issue_time": |job| job.logging.issue_time && !(job.logging.lat.is_some() && job.logging.offset)
         => "as in fio, it needs write_lat_log and log_offset; set these, too";
+    "dataplacement": |job| job.fdp && job.has("dataplacement") && job.directive != Some(Directive::Placement)
+        => "fdp=1 is dataplacement=fdp; remove one of them";
+    "dataplacement": |job| is_bsg(job) && job.ring.nvme.placement.is_some()
+        => "data placement is a part of NVMe commands; remove it, or cmd_type=bsg";
+    "plids": |job| job.directive == Some(Directive::Streams) && job.placing.ids.is_empty()
+        => "the streams that writes belong to are missing; set plids";
+    "dp_scheme": |job| job.ring.nvme.placement.as_ref().is_some_and(|p| p.select == PlacementSelect::ByOffset)
+        && job.dp_scheme.is_none()
+        => "plid_select=scheme needs a file of lines `START, END, IDENTIFIER`; set dp_scheme";
     "donorname": |job| job.engine.donor().is_some() && job.donor.path.is_empty()
         => "ioengine=e4defrag needs a file whose blocks it exchanges with those of its own; set donorname";
     "cpuload": |job| matches!(job.engine, Engine::Cpu(load) if load.percent == 0)
@@ -691,6 +701,10 @@ mod tests {
         "--fill_device=1 --rw=randwrite",
         "--fill_device=1 --rw=write --ioengine=mmap",
         "--log_issue_time=1",
+        "--ioengine=io_uring_cmd --rw=write --fdp=1 --dataplacement=none",
+        "--ioengine=io_uring_cmd --cmd_type=bsg --rw=write --fdp=1",
+        "--ioengine=io_uring_cmd --rw=write --dataplacement=streams",
+        "--ioengine=io_uring_cmd --rw=write --fdp=1 --plid_select=scheme",
         "--ioengine=e4defrag --rw=write",
         "--ioengine=cpuio",
         "--rate=1m --rate_min=2m",

@@ -89,6 +89,29 @@ pub(crate) fn floats(text: &str) -> Result<Vec<f64>, String> {
     Ok(list)
 }
 
+/// Lines of `START, END, IDENTIFIER` (`dp_scheme`).
+pub(crate) fn placed_ranges(text: &str) -> Result<Vec<(u64, u64, u16)>, String> {
+    let range = |line: &str| {
+        let mut parts = line.split(',').map(str::trim);
+        let range =
+            (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+        parts.next().is_none().then_some(range)
+    };
+    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+    let ranges: Vec<_> = lines
+        .map(|(number, line)| {
+            let fail = || {
+                format!("line {}: expected `START, END, IDENTIFIER`, found '{line}'", number + 1)
+            };
+            range(line).ok_or_else(fail)
+        })
+        .collect::<Result<_, String>>()?;
+    if ranges.is_empty() {
+        return Err("there are no lines of `START, END, IDENTIFIER`".to_string());
+    }
+    Ok(ranges)
+}
+
 /// Block sizes with percentages, `4k/60:64k/40`. As in fio, sizes without one, or with 0, divide what
 /// the others leave, whatever is left then goes to the size with the largest percentage, and of a range
 /// of sizes the first counts.
@@ -273,6 +296,17 @@ mod tests {
         #[test]
         fn any_text_is_read_or_refused(text in "\\PC{0,24}") {
             let _ = (path_list(&text), floats(&text), zones(&text));
+        }
+    }
+
+    #[test]
+    fn placements_by_offset() {
+        let read = placed_ranges("0, 4096, 1\n\n4096,18446744073709551615,65535\n");
+        assert_eq!(read, Ok(vec![(0, 4096, 1), (4096, u64::MAX, 65535)]));
+        for (text, said) in
+            [("", "there are no lines"), ("0,1,2\n1,2", "line 2"), ("0,1,65536", "line 1")]
+        {
+            assert!(placed_ranges(text).unwrap_err().contains(said), "{text}");
         }
     }
 

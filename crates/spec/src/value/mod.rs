@@ -7,7 +7,9 @@ mod lists;
 pub(crate) use arithmetic::evaluate;
 pub(crate) use buffer::{pattern, verify_pattern, with_files};
 pub use lists::escape_path;
-pub(crate) use lists::{absolute_zones, block_split, errno, floats, path_list, triple, zones};
+pub(crate) use lists::{
+    absolute_zones, block_split, errno, floats, path_list, placed_ranges, triple, zones,
+};
 
 use crate::job::Size;
 

@@ -2,8 +2,9 @@
 
 use crate::common::{OneFile, command, facts, job};
 use fathom_model::plan::{
-    Advice, BlockSizes, Distribution, Donor, Engine, Fallocate, Flow, JobPlan, MemoryPolicy, Mix,
-    Order, Plan, Psync, Region, ScsiCommands, ScsiWrite, SteadyState, WriteMode,
+    Advice, BlockSizes, DataPlacement, Directive, Distribution, Donor, Engine, Fallocate, Flow,
+    JobPlan, MemoryPolicy, Mix, Order, PlacementSelect, Plan, Psync, Region, ScsiCommands,
+    ScsiWrite, SteadyState, WriteMode,
 };
 use fathom_spec::{check, parse, plan};
 
@@ -193,6 +194,29 @@ fn engines_that_allocate_and_truncate() {
     assert!(plan.targets[0].written && plan.jobs[0].engine == Engine::Psync(Psync::Truncate));
     let several = planned("--rw=read --filename=/data/file --file_service_type=random:16");
     assert_eq!(several.jobs[0].file_service_ios, 16);
+}
+
+#[test]
+fn placements_of_writes() {
+    let keys = "--ioengine=io_uring_cmd --rw=write --filename=/dev/ng0n1";
+    let of = |more: &str| match planned(&format!("{keys} {more}")).jobs.remove(0).engine {
+        Engine::IoUringCmd(ring) => ring.nvme.placement,
+        engine => panic!("{engine:?}"),
+    };
+    assert_eq!(of("--plids=1"), None);
+    assert_eq!(of("--fdp=1"), Some(DataPlacement::default()));
+    assert_eq!(of("--fdp=1 --dataplacement=fdp"), of("--data_placement=fdp"));
+    let streams = of("--dataplacement=streams --fdp_pli=5,1-3 --fdp_pli_select=random").unwrap();
+    assert_eq!((streams.directive, streams.ids), (Directive::Streams, vec![1, 2, 3, 5]));
+    assert_eq!(streams.select, PlacementSelect::Random);
+    for (more, said) in [
+        ("--plids=3-1", "use 1-3"),
+        ("--plids=0-200", "at most 128"),
+        ("--dp_scheme=x", "dp_scheme: x: No such file"),
+    ] {
+        let why = command(&format!("{keys} --fdp=1 {more}")).unwrap_err().to_string();
+        assert!(why.contains(said), "{why}");
+    }
 }
 
 #[test]
