@@ -48,7 +48,6 @@ mod access;
 mod data;
 mod distribution;
 mod engine;
-mod logs;
 mod priority;
 mod rate;
 mod replay;
@@ -158,7 +157,6 @@ static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| {
         verify::KEYS,
         replay::KEYS,
         report::KEYS,
-        logs::KEYS,
     ];
     [chapters.concat(), refused()].concat()
 });
