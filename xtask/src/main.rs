@@ -5,7 +5,6 @@
 mod agree;
 mod bench;
 mod dist;
-mod fio;
 mod fio_suite;
 mod fixtures;
 mod fleet;
