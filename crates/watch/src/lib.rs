@@ -15,7 +15,6 @@ pub mod disks;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod off_cpu;
-mod pattern;
 mod perf;
 mod pids;
 pub mod placement;
@@ -33,9 +32,8 @@ mod watcher;
 
 pub use calls::CallSampler;
 pub use off_cpu::OffCpuSampler;
-pub use pattern::Pattern;
 pub use perf::TraceCoverage;
-pub use pids::Process;
+pub use pids::{Pattern, Process};
 pub use plain::PLAIN_SAMPLERS;
 pub use processes::ProcessSampler;
 pub use sampler::Sampler;
