@@ -205,7 +205,7 @@ fn an_interrupted_search_says_so_and_makes_nothing_up() {
     let text = render(&cut);
     assert!(text.contains("INCOMPLETE: interrupted by SIGINT"), "{text}");
     assert!(text.contains("no verdict"), "{text}");
-    assert!(text.contains("not measured"), "{text}");
+    assert!(text.contains("1 MiB random reads: no result"), "{text}");
 }
 
 #[test]
