@@ -119,6 +119,8 @@ for mode in write zone_append; do
 done
 run ngrest "$ng" --ioengine=io_uring_cmd --iodepth=4 --rw=randwrite --bs=80k --io_size=64m
 run ngtrims "$ng" --ioengine=io_uring_cmd --rw=randtrim --bs=4m --number_ios=4
-run ngverified "$ng" --ioengine=io_uring_cmd --iodepth=8 --rw=randwrite --bs=4k --size=8m --verify=crc32c
+for mode in write zone_append; do
+    run "ngverified$mode" "$ng" --ioengine=io_uring_cmd --write_mode=$mode --iodepth=8 --rw=randwrite --bs=4k --size=8m --verify=crc32c
+done
 expect 1 fathom run --name=append --filename="$ng" --erase="$ng@$identity" --ioengine=io_uring_cmd --rw=write --write_mode=zone_append
 says err "set zonemode=zbd"

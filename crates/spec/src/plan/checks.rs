@@ -89,7 +89,8 @@ checks! {
         => "a pattern is needed; set verify_pattern";
     "verify" = |job, _| small_interval(job);
     "verify_offset" = |job, _| overlapping_header(job);
-    "verify": |job| job.verify.is_some() && !job.ring.nvme.write_modes.is_empty()
+    "verify": |job| job.verify.is_some() && job.ring.nvme.write_modes.iter()
+        .any(|(mode, _)| !matches!(mode, WriteMode::Write | WriteMode::Append))
         => "write_mode decides what is written; remove one of them";
     "verify_only": |job| job.verify.as_ref().is_some_and(|v| v.only) && job.time_based
         => "how much was written must be known; remove time_based";

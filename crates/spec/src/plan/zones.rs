@@ -184,10 +184,11 @@ fn keeps_order(job: &Job, plan: &JobPlan, file: &File<'_>, host: &Host) -> bool 
         Engine::Libaio => by_kernel || scheduler == Some("mq-deadline"),
         // Before that kernel, the ring hands requests that would block to other threads.
         Engine::IoUring(ring) => by_kernel && ring.force_async == 0 && !job.sqthread_poll,
-        // The controller puts them in order.
+        // The controller puts appends in an order of its own, which is not that of the data to be verified.
         Engine::IoUringCmd(ring) => {
-            let mut modes = ring.nvme.write_modes.iter();
-            !ring.nvme.write_modes.is_empty() && modes.all(|(mode, _)| *mode == WriteMode::Append)
+            let modes = &ring.nvme.write_modes;
+            let all_append = modes.iter().all(|(mode, _)| *mode == WriteMode::Append);
+            !modes.is_empty() && all_append && job.verify.is_none()
         }
         _ => false,
     }

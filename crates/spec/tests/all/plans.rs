@@ -125,6 +125,7 @@ fn zones_of_a_device_decide() {
     };
     assert!(!orders("--write_mode=write") && orders("--write_mode=zone_append"));
     assert!(!orders("--write_mode=zone_append/50:write/50"));
+    assert!(!orders("--write_mode=zone_append --verify=md5"));
     for (line, said) in [
         ("--rw=write", "set direct=1"),
         ("--rw=write --direct=1 --max_open_zones=5", "exceeds the 4"),
