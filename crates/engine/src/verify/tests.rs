@@ -254,9 +254,16 @@ fn threads_find_what_the_worker_finds() {
                 let _ = alone.check(&mut data.clone(), &io(Dir::Read, block as u64), "f");
             }
         }
-        assert!(helpers.cpu_ns() > 0, "they worked");
         assert_eq!((&together.record, &together.dumps), (&alone.record, &alone.dumps));
         assert_eq!((together.record.wrong, together.dumps.len()), (350, DESCRIBED));
+        // On a busy machine, this thread may have done all of it.
+        while helpers.cpu_ns() == 0 {
+            for (block, data) in data.iter_mut().enumerate() {
+                helpers.ios.push(Io::new(data.as_mut_slice(), io(Dir::Read, block as u64)));
+            }
+            helpers.check(&together, &["f".into()]);
+            helpers.ios.clear();
+        }
     }
     let mut none = job(VerifyMethod::Crc32c);
     none.verify.iter_mut().for_each(|verify| verify.threads = 3);
