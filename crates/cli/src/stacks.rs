@@ -1,4 +1,4 @@
-//! `fathom stacks`: where CPU time goes, as a page, folded stacks, a flame graph or a Firefox profile.
+//! `fathom stacks`: where CPU time goes, as a page, folded stacks or a flame graph.
 
 use crate::output::{self, Destination};
 use crate::page::{PageArgs, PageFormat, RecordArgs};
@@ -21,7 +21,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Resolution of the timeline in the Firefox profiler.
+/// Between two samples of the record.
 const INTERVAL: Duration = Duration::from_millis(50);
 
 /// Whose samples, and in which form.

@@ -52,6 +52,10 @@ fn pair() -> Experiment {
     Experiment { conditions, ..Experiment::default() }
 }
 
+fn ten_ios() -> WindowResult {
+    WindowResult { ios: 10, elapsed_ns: 500_000_000, took_ns: 10, ..WindowResult::default() }
+}
+
 fn protocol(seed: u64) -> Protocol {
     Protocol {
         seconds: 3000.0,
@@ -116,13 +120,7 @@ fn rounds_are_in_random_order_and_each_has_every_condition_once() {
         for _ in 0..3 {
             let turn = design.next().unwrap();
             order.push(turn.condition);
-            let window = WindowResult {
-                ios: 10,
-                elapsed_ns: 500_000_000,
-                took_ns: 10,
-                ..WindowResult::default()
-            };
-            design.observe(turn, Ok(&window), false);
+            design.observe(turn, Ok(&ten_ios()), false);
         }
         let mut all = order.clone();
         all.sort_unstable();
@@ -159,15 +157,9 @@ fn a_condition_that_cannot_be_measured_is_left_out() {
     let mut turns = 0;
     while let Some(turn) = design.next() {
         turns += 1;
-        let window = WindowResult {
-            ios: 10,
-            elapsed_ns: 500_000_000,
-            took_ns: 10,
-            ..WindowResult::default()
-        };
         match turn.condition {
             2 => design.observe(turn, Err("no such scheduler"), true),
-            _ => design.observe(turn, Ok(&window), false),
+            _ => design.observe(turn, Ok(&ten_ios()), false),
         }
     }
     assert_eq!(design.rejected(2), Some("no such scheduler"));
@@ -239,15 +231,9 @@ fn a_rejected_baseline_ends_its_group() {
     let mut turns = 0;
     while let Some(turn) = design.next() {
         turns += 1;
-        let window = WindowResult {
-            ios: 10,
-            elapsed_ns: 500_000_000,
-            took_ns: 10,
-            ..WindowResult::default()
-        };
         match turn.condition {
             0 => design.observe(turn, Err("no such scheduler"), true),
-            _ => design.observe(turn, Ok(&window), false),
+            _ => design.observe(turn, Ok(&ten_ios()), false),
         }
     }
     assert!(turns <= 3, "{turns}");
